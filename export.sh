@@ -1,0 +1,15 @@
+#!/bin/sh
+# Export a main and a draft model to OpenVINO IR in models/.
+#
+#   ./export.sh                                           Llama-2-7b-chat and TinyLlama, fp16
+#   ./export.sh --main NAME --draft NAME --weight-format int8
+#
+# NAME is a model on the Hugging Face Hub or a local checkpoint. All options: ./export.sh --help
+set -eu
+models=$(cd "$(dirname "$0")" && pwd)/models
+
+if ! command -v ov-specdec >/dev/null; then
+    echo "error: ov-specdec is not installed: pip install '.[export]' in $(dirname "$models")" >&2
+    exit 2
+fi
+exec ov-specdec export --output "$models" "$@"

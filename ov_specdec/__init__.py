@@ -1,0 +1,36 @@
+"""Exact speculative decoding for OpenVINO."""
+
+from importlib.metadata import version
+
+from ov_specdec.config import GenerationOptions
+from ov_specdec.errors import (
+    DeviceError,
+    ExportError,
+    ModelError,
+    OptionError,
+    SessionError,
+    SpecdecError,
+    TokenizerMismatchError,
+)
+from ov_specdec.generator import Chunk, GenerationResult
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.stats import GenerationStats, RoundStats
+
+__version__ = version("ov-specdec")
+
+__all__ = [
+    "Chunk",
+    "DeviceError",
+    "ExportError",
+    "GenerationOptions",
+    "GenerationResult",
+    "GenerationStats",
+    "ModelError",
+    "OptionError",
+    "RoundStats",
+    "SessionError",
+    "SpecdecError",
+    "SpeculativePipeline",
+    "TokenizerMismatchError",
+    "__version__",
+]

@@ -1,0 +1,114 @@
+"""`ov-specdec compare`: plain decoding against speculative decoding, in one process."""
+
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+import click
+from rich.progress import Progress
+
+from ov_specdec.checks import require_int
+from ov_specdec.cli.generate import as_dict
+from ov_specdec.cli.options import make_pipeline, shared_options
+from ov_specdec.cli.terminal import console, print_json, with_errors
+from ov_specdec.generator import GenerationResult
+from ov_specdec.pipeline import SpeculativePipeline
+
+METHODS = ("plain", "speculative")
+
+
+@click.command()
+@with_errors
+@click.option(
+    "--repeat",
+    type=int,
+    metavar="N",
+    default=3,
+    show_default=True,
+    help="Runs of each, in turns, after a warm-up; the medians count.",
+)
+@shared_options
+def compare(
+    prompt: str,
+    pipeline: Mapping[str, Any],
+    generation: Mapping[str, Any],
+    as_json: bool,
+    repeat: int,
+) -> None:
+    """Continue PROMPT with plain and with speculative decoding; show both texts and times."""
+    require_int("repeat", repeat, low=1)
+    models = make_pipeline(pipeline)
+    results = run(models, prompt, generation, repeat)
+    report = make_report(results)
+    if as_json:
+        print_json(report)
+    else:
+        for line in describe(report):
+            click.echo(line)
+
+
+def run(
+    models: SpeculativePipeline, prompt: str, generation: Mapping[str, Any], repeat: int
+) -> dict[str, list[GenerationResult]]:
+    """Run both methods in turns, once to warm up and then `repeat` times; results by method."""
+    options = {
+        "plain": {**generation, "num_assistant_tokens": 0, "num_assistant_tokens_schedule": None},
+        "speculative": generation,
+    }
+    results: dict[str, list[GenerationResult]] = {method: [] for method in METHODS}
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("Comparing", total=len(METHODS) * (repeat + 1))
+        for turn in range(repeat + 1):
+            for method in METHODS:
+                result = models.generate(prompt, **options[method])
+                if turn > 0:
+                    results[method].append(result)
+                progress.advance(task)
+    return results
+
+
+def make_report(results: Mapping[str, list[GenerationResult]]) -> dict[str, Any]:
+    """Both texts, whether they are equal, median seconds with their range, and the ratio."""
+    plain, speculative = (results[method][0] for method in METHODS)
+    report: dict[str, Any] = {"equal": plain.token_ids == speculative.token_ids}
+    for method in METHODS:
+        times = [result.stats.seconds for result in results[method]]
+        report[method] = {
+            "seconds": median(times),
+            "seconds_min": min(times),
+            "seconds_max": max(times),
+            **as_dict(results[method][0]),
+        }
+    report["ratio"] = report["plain"]["seconds"] / report["speculative"]["seconds"]
+    return report
+
+
+def describe(report: Mapping[str, Any]) -> list[str]:
+    """The report for a person."""
+    lines = []
+    if report["equal"]:
+        lines += ["--- plain and speculative: the same text ---", report["plain"]["text"]]
+    else:
+        for method in METHODS:
+            lines += [f"--- {method} ---", report[method]["text"]]
+    lines.append("---")
+    for method in METHODS:
+        run_ = report[method]
+        stats = run_["stats"]
+        lines.append(
+            f"{method:<12} {run_['generated_tokens']} tokens in {run_['seconds']:.3f} s "
+            f"({run_['seconds_min']:.3f} to {run_['seconds_max']:.3f}), "
+            f"{stats['tokens_per_main_pass']:.2f} tokens per main pass, "
+            f"{stats['acceptance_rate']:.0%} of {stats['drafted']} candidates accepted"
+        )
+    if report["equal"]:
+        lines.append("equal        yes, token for token")
+    else:
+        a, b = (report[method]["token_ids"] for method in METHODS)
+        same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
+        lines.append(
+            f"equal        no, they part after {same} tokens: a near-tie can fall either way in "
+            "this precision; --precision exact prevents it"
+        )
+    lines.append(f"ratio        {report['ratio']:.2f} (plain time / speculative time)")
+    return lines

@@ -1,0 +1,53 @@
+"""`ov-specdec export`: checkpoints to OpenVINO IR, through Optimum."""
+
+from pathlib import Path
+
+import click
+
+from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.export import WEIGHT_FORMATS, export_model
+from ov_specdec.source import check_pair, open_source
+
+DEFAULT_MAIN = "meta-llama/Llama-2-7b-chat-hf"
+DEFAULT_DRAFT = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
+
+
+@click.command()
+@with_errors
+@click.option("--main", metavar="NAME", help=f"Main model: Hub name or folder. [{DEFAULT_MAIN}]")
+@click.option("--draft", metavar="NAME", help=f"Draft model: Hub name or folder. [{DEFAULT_DRAFT}]")
+@click.option(
+    "--weight-format", type=click.Choice(WEIGHT_FORMATS), default="fp16", show_default=True
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("models"),
+    show_default=True,
+    help="Folder that the model folders go into.",
+)
+@click.option(
+    "--trust-remote-code", is_flag=True, help="Run code that a model brings along. Read it first."
+)
+def export(
+    main: str | None, draft: str | None, weight_format: str, output: Path, trust_remote_code: bool
+) -> None:
+    """Export a main and a draft model; with only one of --main and --draft, just that one.
+
+    What has been exported before is skipped. A pair's tokenizers are compared at the end.
+    """
+    if main is None and draft is None:
+        main, draft = DEFAULT_MAIN, DEFAULT_DRAFT
+    folders = []
+    for name in (main, draft):
+        if name is None:
+            continue
+        with console.status(f"Exporting {name} as {weight_format}"):
+            exported = export_model(
+                name, output, weight_format, trust_remote_code=trust_remote_code
+            )
+        click.echo(f"{exported.folder}{'' if exported.is_new else ' (was there already)'}")
+        folders.append(exported.folder)
+    if len(folders) == len((main, draft)):
+        check_pair(*map(open_source, folders)).require()
+        click.echo(f"try: ov-specdec generate PROMPT --main {folders[0]} --draft {folders[1]}")

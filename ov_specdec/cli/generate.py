@@ -1,0 +1,67 @@
+"""`ov-specdec generate`: one prompt, one continuation."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from ov_specdec.cli.options import make_pipeline, shared_options
+from ov_specdec.cli.terminal import fail, print_json, with_errors
+from ov_specdec.generator import GenerationResult, collect
+from ov_specdec.pipeline import SpeculativePipeline
+
+
+@click.command()
+@with_errors
+@shared_options
+def generate(
+    prompt: str, pipeline: Mapping[str, Any], generation: Mapping[str, Any], as_json: bool
+) -> None:
+    """Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr."""
+    models = make_pipeline(pipeline)
+    if as_json:
+        print_json(as_dict(models.generate(prompt, **generation)))
+        return
+    num_generated = 0
+
+    try:
+        chunks = []
+        for chunk in models.stream(prompt, **generation):
+            chunks.append(chunk)
+            num_generated += len(chunk.token_ids)
+            click.echo(chunk.text, nl=False)
+    except KeyboardInterrupt:
+        click.echo()
+        fail(
+            f"interrupted after {num_generated} of {generation['max_new_tokens']} tokens: "
+            "a lower --max-new-tokens ends sooner"
+        )
+    click.echo()
+    click.echo(summary(collect(chunks), models), err=True)
+
+
+def as_dict(result: GenerationResult) -> dict[str, Any]:
+    """A result for JSON."""
+    return {
+        "text": result.text,
+        "token_ids": result.token_ids,
+        "prompt_tokens": result.stats.prompt_tokens,
+        "generated_tokens": len(result.token_ids),
+        "finish_reason": result.finish_reason,
+        "stats": result.stats.as_dict(),
+    }
+
+
+def summary(result: GenerationResult, models: SpeculativePipeline) -> str:
+    """A result's statistics in one line."""
+    stats = result.stats
+    parts = [
+        f"{stats.generated_tokens} tokens in {stats.seconds:.2f} s "
+        f"({stats.tokens_per_second:.1f} tokens/s, first after {stats.time_to_first_token:.2f} s)",
+        f"{stats.accepted} of {stats.drafted} candidates accepted "
+        f"({stats.acceptance_rate:.0%}), {stats.tokens_per_main_pass:.1f} tokens per main pass",
+        f"drafting {stats.draft_seconds:.2f} s, verifying {stats.verify_seconds:.2f} s, "
+        f"rollback {stats.rollback_seconds:.2f} s",
+        f"KV cache {models.main.kv} ({models.main.why})",
+    ]
+    return " | ".join(parts)

@@ -1,0 +1,193 @@
+"""The options that `generate` and `compare` share, and what they make of them."""
+
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from ov_specdec.cli.terminal import console
+from ov_specdec.config import GenerationOptions, Schedule
+from ov_specdec.devices import Precision
+from ov_specdec.errors import OptionError
+from ov_specdec.loading import KvBackend
+from ov_specdec.pipeline import DrafterName, SpeculativePipeline
+
+PIPELINE_OPTIONS = (
+    click.option("--main", metavar="DIR", help="Main model: folder or Hub name. [embedded]"),
+    click.option("--draft", metavar="DIR", help="Draft model: folder or Hub name. [embedded]"),
+    click.option(
+        "--drafter",
+        type=click.Choice(get_args(DrafterName)),
+        default="model",
+        show_default=True,
+        help="Where candidates come from.",
+    ),
+    click.option("--device", default="CPU", show_default=True, help="OpenVINO device."),
+    click.option("--draft-device", help="Device of the draft model. [that of the main model]"),
+    click.option(
+        "--kv",
+        type=click.Choice(get_args(KvBackend)),
+        default="auto",
+        show_default=True,
+        help="How KV caches are kept.",
+    ),
+    click.option(
+        "--max-hidden-tokens",
+        type=int,
+        metavar="N",
+        help="Stale entries that a stateful KV cache hides before it is trimmed; 0: trim at once.",
+    ),
+    click.option(
+        "--precision",
+        type=click.Choice(get_args(Precision)),
+        default="default",
+        show_default=True,
+        help="exact: speculative output equals plain output token for token.",
+    ),
+    click.option(
+        "--property",
+        "properties",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="OpenVINO property for both models; may be given several times.",
+    ),
+)
+
+GENERATION_OPTIONS = (
+    click.option(
+        "--max-new-tokens",
+        type=int,
+        metavar="N",
+        default=GenerationOptions.max_new_tokens,
+        show_default=True,
+        help="Most tokens to generate.",
+    ),
+    click.option(
+        "--num-assistant-tokens",
+        metavar="auto|N",
+        default="auto",
+        show_default=True,
+        help="Candidates per round; 0 is plain decoding.",
+    ),
+    click.option(
+        "--num-assistant-tokens-schedule",
+        type=click.Choice(get_args(Schedule)),
+        help="Keep that number, or adapt it. [constant for N, heuristic for auto]",
+    ),
+    click.option(
+        "--prompt-lookup-num-tokens",
+        type=int,
+        metavar="N",
+        help="Most candidates per match of the drafter prompt-lookup.",
+    ),
+    click.option(
+        "--max-matching-ngram-size",
+        type=int,
+        metavar="N",
+        help="Longest n-gram that the drafter prompt-lookup looks for. [3]",
+    ),
+    click.option(
+        "--stop",
+        "stop_strings",
+        multiple=True,
+        metavar="S",
+        help="Text that ends the output; may be given several times.",
+    ),
+    click.option("--ignore-eos", is_flag=True, help="Go on after an end-of-sequence token."),
+    click.option(
+        "--no-chat-template",
+        is_flag=True,
+        help="Take the prompt as plain text, also where the tokenizer has a chat template.",
+    ),
+)
+
+PROMPT_OPTIONS = (
+    click.argument("prompt", required=False),
+    click.option("--prompt-file", metavar="F", help="Read the prompt from a file, - for stdin."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
+)
+
+
+def shared_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command all options of prompt, pipeline and generation.
+
+    It is called with `prompt` (text), `pipeline` and `generation` (keyword arguments for
+    `SpeculativePipeline` and its `generate`), and with its own options.
+    """
+
+    @functools.wraps(command)
+    def gathered(prompt: str | None, prompt_file: str | None, **options: Any) -> None:
+        def take(declared: tuple[Callable[..., Any], ...]) -> dict[str, Any]:
+            return {name: options.pop(name) for name in _names(declared)}
+
+        pipeline, generation = take(PIPELINE_OPTIONS), take(GENERATION_OPTIONS)
+        pipeline["properties"] = _properties(pipeline["properties"])
+        generation["apply_chat_template"] = not generation.pop("no_chat_template")
+        generation["num_assistant_tokens"] = _length(generation["num_assistant_tokens"])
+        command(
+            prompt=_read_prompt(prompt, prompt_file),
+            pipeline=pipeline,
+            generation=generation,
+            **options,
+        )
+
+    wrapped: Callable[..., None] = gathered
+    for option in reversed((*PROMPT_OPTIONS, *PIPELINE_OPTIONS, *GENERATION_OPTIONS)):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
+    """Load the models, with a spinner on stderr."""
+    with console.status("Loading models"):
+        return SpeculativePipeline(**arguments)
+
+
+def _names(declared: tuple[Callable[..., Any], ...]) -> list[str]:
+    """The parameter names of options that have not been attached to a command yet."""
+
+    def probe() -> None:
+        """Hold the options."""
+
+    for option in declared:
+        option(probe)
+    parameters: list[click.Parameter] = probe.__click_params__  # type: ignore[attr-defined]
+    return [parameter.name for parameter in parameters if parameter.name]
+
+
+def _properties(pairs: tuple[str, ...]) -> dict[str, str]:
+    properties = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise OptionError(f"--property '{pair}' must have the form KEY=VALUE")
+        properties[key] = value
+    return properties
+
+
+def _length(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError as error:
+        raise OptionError(f"--num-assistant-tokens '{text}' must be auto or a number") from error
+
+
+def _read_prompt(prompt: str | None, prompt_file: str | None) -> str:
+    if (prompt is None) == (prompt_file is None):
+        given = "both" if prompt is not None else "neither"
+        raise OptionError(f"give a PROMPT or --prompt-file, not {given}")
+    if prompt is not None:
+        return prompt
+    try:
+        if prompt_file == "-":
+            return sys.stdin.read()
+        return Path(str(prompt_file)).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(
+            f"--prompt-file '{prompt_file}' cannot be read as text: {error}"
+        ) from error

@@ -1,0 +1,75 @@
+"""What OpenVINO offers on this machine: devices, precisions, and where a paged KV cache runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import openvino as ov
+
+from ov_specdec.errors import DeviceError
+
+Precision = Literal["default", "exact", "f32", "bf16", "f16"]
+
+PRECISION_PROPERTIES: Mapping[Precision, dict[str, str]] = {
+    "default": {},
+    # One token at a time and several at once must agree: nothing may be quantized on the way.
+    "exact": {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "KV_CACHE_PRECISION": "f32",
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
+    },
+    "f32": {"INFERENCE_PRECISION_HINT": "f32"},
+    "bf16": {"INFERENCE_PRECISION_HINT": "bf16"},
+    "f16": {"INFERENCE_PRECISION_HINT": "f16"},
+}
+CAPABILITIES: Mapping[Precision, str] = {"bf16": "BF16", "f16": "FP16"}
+"""What a device must list to compute in a precision; all of them compute in f32."""
+
+VIRTUAL_DEVICES = ("AUTO", "HETERO", "MULTI", "BATCH")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device as OpenVINO describes it, and whether KV caches are paged on it."""
+
+    name: str
+    full_name: str
+    capabilities: tuple[str, ...]
+
+    @property
+    def takes_paged(self) -> bool:
+        """Whether `kv="auto"` may choose a paged KV cache: on CPU, where it has been run."""
+        return self.name == "CPU"
+
+
+def list_devices() -> list[Device]:
+    """The devices that OpenVINO finds on this machine."""
+    core = ov.Core()
+    return [find_device(core, name) for name in core.available_devices]
+
+
+def find_device(core: ov.Core, name: str) -> Device:
+    """The device called `name`: one that is listed, "GPU" for "GPU.0", or a virtual one.
+
+    Raises `DeviceError` if there is no such device here.
+    """
+    if name.partition(":")[0] in VIRTUAL_DEVICES:
+        return Device(name, name, ())
+    available = core.available_devices
+    if name not in available and f"{name}.0" not in available:
+        raise DeviceError(
+            f"device '{name}' is not available: OpenVINO finds {', '.join(available)} here"
+        )
+    full_name = core.get_property(name, "FULL_DEVICE_NAME")
+    return Device(name, full_name, tuple(core.get_property(name, "OPTIMIZATION_CAPABILITIES")))
+
+
+def precision_properties(device: Device, precision: Precision) -> dict[str, str]:
+    """OpenVINO properties for a precision; `DeviceError` if the device does not compute in it."""
+    needed = CAPABILITIES.get(precision)
+    if needed is not None and device.capabilities and needed not in device.capabilities:
+        raise DeviceError(
+            f"precision '{precision}' is not offered by {device.name} here, which lists "
+            f"{', '.join(device.capabilities)}: use default, f32 or exact"
+        )
+    return PRECISION_PROPERTIES[precision]

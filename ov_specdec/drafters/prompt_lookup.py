@@ -1,0 +1,59 @@
+"""Prompt lookup: what followed the last words when they stood in the text before."""
+
+from collections.abc import Sequence
+
+DEFAULT_NGRAM_SIZE = 3
+
+
+class PromptLookup:
+    """Drafts by n-gram match in prompt and output: longest match first, most recent first.
+
+    Implements `Drafter` and needs no model. Its index of where each n-gram last ended grows with
+    the text, so that a round costs no search. Source: prompt lookup decoding
+    (https://github.com/apoorvumang/prompt-lookup-decoding).
+    """
+
+    def __init__(
+        self, max_matching_ngram_size: int | None = None, max_candidates: int | None = None
+    ) -> None:
+        self._max_size = max_matching_ngram_size or DEFAULT_NGRAM_SIZE
+        self._max_candidates = max_candidates
+        # Maps an n-gram to the position after its most recent occurrence with a follower.
+        self._follower: dict[tuple[int, ...], int] = {}
+        self._indexed = 0
+
+    def propose(self, tokens: Sequence[int], num_draft_tokens: int) -> list[int]:
+        """The tokens that followed the most recent occurrence of the longest matching suffix."""
+        self._index(tokens)
+        limit = num_draft_tokens
+        if self._max_candidates is not None:
+            limit = min(limit, self._max_candidates)
+        for size in range(min(self._max_size, len(tokens) - 1), 0, -1):
+            start = self._follower.get(tuple(tokens[-size:]))
+            if start is not None:
+                return _copy(tokens, start, limit)
+        return []
+
+    def rollback(self, length: int) -> None:
+        """Nothing to do: only tokens that stand were ever indexed."""
+
+    def reset(self) -> None:
+        """Forget the text."""
+        self._follower.clear()
+        self._indexed = 0
+
+    def _index(self, tokens: Sequence[int]) -> None:
+        """Enter the n-grams that have got a follower since the last call."""
+        for end in range(max(self._indexed, 1), len(tokens)):
+            for size in range(1, min(self._max_size, end) + 1):
+                self._follower[tuple(tokens[end - size : end])] = end
+        self._indexed = len(tokens)
+
+
+def _copy(tokens: Sequence[int], start: int, limit: int) -> list[int]:
+    """`limit` tokens from `start` on, going on into the copies where the text ends."""
+    copies: list[int] = []
+    for position in range(start, start + limit):
+        overrun = position - len(tokens)
+        copies.append(copies[overrun] if overrun >= 0 else tokens[position])
+    return copies

@@ -1,0 +1,112 @@
+"""The two loops over token ids: plain decoding, and speculative decoding.
+
+Both write into a `Text`, which alone decides where the output ends, so that speculation cannot end
+it elsewhere than plain decoding does.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ov_specdec.drafters import Drafter
+from ov_specdec.policy import Policy
+from ov_specdec.session import Session, catch_up
+from ov_specdec.stats import RoundStats, Stopwatch
+from ov_specdec.verify import greedy, verify_greedy
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass
+class Text:
+    """Prompt and output of one sequence, and when to end it.
+
+    tokens: prompt and output. max_length: most tokens that it may grow to. eos_token_ids: tokens
+    that end it. finish_reason: None while it may go on, "stop" after an end-of-sequence token,
+    "length" once it is full.
+    """
+
+    tokens: list[int]
+    max_length: int
+    eos_token_ids: frozenset[int] = frozenset()
+    finish_reason: FinishReason | None = None
+
+    def extend(self, tokens: Sequence[int]) -> list[int]:
+        """Append tokens up to where the text ends; returns those that were appended."""
+        kept = []
+        for token in tokens[: self.max_length - len(self.tokens)]:
+            kept.append(token)
+            if token in self.eos_token_ids:
+                self.finish_reason = "stop"
+                break
+        self.tokens += kept
+        if self.finish_reason is None and len(self.tokens) >= self.max_length:
+            self.finish_reason = "length"
+        return kept
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one pass of the main model added to the text.
+
+    tokens: the new tokens. num_from_draft: how many of them, from the first, are candidates that
+    stood; the one after those, if any, is the main model's own. candidates: all that were drafted.
+    """
+
+    tokens: list[int]
+    num_from_draft: int
+    candidates: list[int]
+    stats: RoundStats
+
+
+def decode(main: Session, text: Text) -> Iterator[Round]:
+    """Greedy decoding, one token per pass, until `text` ends."""
+    main.reset()
+    while text.finish_reason is None:
+        watch = Stopwatch()
+        token = greedy(catch_up(main, text.tokens)[-1])
+        verify_seconds = watch.lap()
+        new = text.extend([token])
+        stats = RoundStats(0, 0, len(new), 0.0, verify_seconds, 0.0, watch.total())
+        yield Round(new, 0, [], stats)
+
+
+def speculate(main: Session, drafter: Drafter, policy: Policy, text: Text) -> Iterator[Round]:
+    """Greedy speculative decoding until `text` ends: the same tokens as `decode`, in fewer passes.
+
+    The first round drafts nothing, so that the first token comes as early as in plain decoding.
+    Source: Leviathan et al., algorithm 1 (arXiv 2211.17192).
+    """
+    main.reset()
+    drafter.reset()
+    while text.finish_reason is None:
+        watch = Stopwatch()
+        # The main model adds a token of its own, so one place of those left is not for the draft.
+        room = text.max_length - len(text.tokens) - 1
+        num_draft_tokens = min(policy.num_draft_tokens, room) if main.length else 0
+        candidates = drafter.propose(text.tokens, num_draft_tokens) if num_draft_tokens else []
+        draft_seconds = watch.lap()
+
+        logits = catch_up(main, text.tokens + candidates)
+        verdict = verify_greedy(logits[-len(candidates) - 1 :], candidates)
+        verify_seconds = watch.lap()
+
+        accepted = candidates[: verdict.num_accepted]
+        new = text.extend([*accepted, verdict.next_token])
+        # The newest token has not been fed yet; all that stands before it stays cached.
+        length = len(text.tokens) - 1
+        main.rollback(length)
+        drafter.rollback(length)
+        rollback_seconds = watch.lap()
+
+        stats = RoundStats(
+            len(candidates),
+            len(accepted),
+            len(new),
+            draft_seconds,
+            verify_seconds,
+            rollback_seconds,
+            watch.total(),
+        )
+        policy.update(stats)
+        yield Round(new, min(len(accepted), len(new)), candidates, stats)

@@ -1,0 +1,29 @@
+"""The errors that a user can meet. Each message names the offending value and the remedy."""
+
+
+class SpecdecError(Exception):
+    """Base of everything that ov_specdec raises on purpose."""
+
+
+class OptionError(SpecdecError, ValueError):
+    """A prompt or an option that cannot be used: unknown, out of range, or contradictory."""
+
+
+class ModelError(SpecdecError):
+    """A model folder or an IR that cannot be used."""
+
+
+class DeviceError(SpecdecError):
+    """A device, precision or property that OpenVINO does not offer on this machine."""
+
+
+class TokenizerMismatchError(SpecdecError):
+    """Main and draft do not map text to the same token ids."""
+
+
+class SessionError(SpecdecError):
+    """A session was asked for something its KV cache cannot do."""
+
+
+class ExportError(SpecdecError):
+    """A checkpoint could not be exported to OpenVINO IR."""

@@ -1,0 +1,131 @@
+"""Text in, text out: encodes the prompt, runs the engine, and turns its tokens into text."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ov_specdec.config import GenerationOptions
+from ov_specdec.drafters import Drafter
+from ov_specdec.engine import FinishReason, Round, Text, decode, speculate
+from ov_specdec.errors import OptionError
+from ov_specdec.session import Session
+from ov_specdec.stats import GenerationStats
+from ov_specdec.streaming import TextStream
+from ov_specdec.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of output: tokens of one round that have one origin.
+
+    text: what may be shown now; a piece of text may come later than its tokens. from_draft: whether
+    the tokens are candidates that stood, or the main model's own. finish_reason and stats: set on
+    the last chunk only; "stop" is an end-of-sequence token or a stop string, "length" the budget.
+    """
+
+    text: str
+    token_ids: list[int]
+    from_draft: bool
+    finish_reason: FinishReason | None = None
+    stats: GenerationStats | None = None
+
+
+@dataclass(frozen=True)
+class GenerationResult:
+    """A finished generation. `text` and `token_ids` hold the output without the prompt."""
+
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason
+    stats: GenerationStats
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A main model's session, its tokenizer and a way to make drafters.
+
+    vocab_size: ids below it have a token. eos_token_ids: what ends a text unless options say so.
+    make_drafter: a drafter for one generation, or None where its options ask for plain decoding.
+    """
+
+    main: Session
+    tokenizer: Tokenizer
+    vocab_size: int
+    eos_token_ids: frozenset[int]
+    make_drafter: Callable[[GenerationOptions], Drafter | None]
+
+    def stream(self, prompt: str | Sequence[int], options: GenerationOptions) -> Iterator[Chunk]:
+        """Check prompt and options, then generate: yields each round's tokens as they come."""
+        ids = self.encode(prompt, options)
+        text = Text(
+            ids.copy(),
+            min(len(ids) + options.max_new_tokens, self.main.max_length),
+            self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids,
+        )
+        drafter = self.make_drafter(options)
+        if drafter is None:
+            rounds = decode(self.main, text)
+        else:
+            rounds = speculate(self.main, drafter, options.policy(), text)
+        shown = TextStream(self.tokenizer.decode, ids, options.stops)
+        return _chunks(rounds, text, shown, GenerationStats(len(ids)))
+
+    def encode(self, prompt: str | Sequence[int], options: GenerationOptions) -> list[int]:
+        """The prompt's ids; `OptionError` if it is empty, too long or holds no valid id."""
+        if not isinstance(prompt, str):
+            ids = list(prompt)
+        elif prompt and options.apply_chat_template and self.tokenizer.chat_template:
+            ids = self.tokenizer.encode_chat(prompt)
+        else:
+            ids = self.tokenizer.encode(prompt) if prompt else []
+        if not ids:
+            raise OptionError("the prompt is empty: give at least one token of text")
+        if len(ids) >= self.main.max_length:
+            raise OptionError(
+                f"the prompt has {len(ids)} tokens, the model's context {self.main.max_length} "
+                "with the output: shorten the prompt"
+            )
+        if invalid := [token for token in ids if not 0 <= token < self.vocab_size]:
+            raise OptionError(
+                f"the prompt holds token id {invalid[0]}: the model has 0 to {self.vocab_size - 1}"
+            )
+        return ids
+
+
+def _chunks(
+    rounds: Iterator[Round], text: Text, shown: TextStream, stats: GenerationStats
+) -> Iterator[Chunk]:
+    """The engine's rounds as chunks of text, up to the first stop string."""
+    for round_ in rounds:
+        chunks = []
+        for tokens, from_draft in _pieces(round_):
+            kept = tokens[: shown.push(tokens)]
+            chunks.append(Chunk(shown.take(), kept, from_draft))
+            if shown.stopped:
+                break
+        num_generated = sum(len(chunk.token_ids) for chunk in chunks)
+        stats.rounds.append(replace(round_.stats, num_generated=num_generated))
+        reason = "stop" if shown.stopped else text.finish_reason
+        if reason is not None:
+            tail = chunks[-1].text + shown.finish()
+            chunks[-1] = replace(chunks[-1], text=tail, finish_reason=reason, stats=stats)
+        yield from chunks
+        if shown.stopped:
+            return
+
+
+def _pieces(round_: Round) -> list[tuple[list[int], bool]]:
+    """A round's tokens by origin: those from the draft, then the main model's own."""
+    cut = round_.num_from_draft
+    pieces = [(round_.tokens[:cut], True), (round_.tokens[cut:], False)]
+    return [piece for piece in pieces if piece[0]]
+
+
+def collect(chunks: Iterable[Chunk]) -> GenerationResult:
+    """The result that a stream of chunks, read to its end, amounts to."""
+    texts, token_ids = [], []
+    for chunk in chunks:
+        texts.append(chunk.text)
+        token_ids += chunk.token_ids
+        if chunk.finish_reason is not None and chunk.stats is not None:
+            return GenerationResult("".join(texts), token_ids, chunk.finish_reason, chunk.stats)
+    raise OptionError("the stream ended before its last chunk: read it from the beginning")

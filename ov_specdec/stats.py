@@ -1,0 +1,123 @@
+"""What a generation did, round by round; every figure is derived from these records."""
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RoundStats:
+    """One round: candidates drafted, one pass of the main model, rollback.
+
+    num_generated: tokens that the round added to the text; at least num_accepted + 1, unless the
+    text ended in the middle of them.
+    seconds: the whole round, with what the three parts leave out.
+    """
+
+    num_drafted: int
+    num_accepted: int
+    num_generated: int
+    draft_seconds: float
+    verify_seconds: float
+    rollback_seconds: float
+    seconds: float
+
+
+@dataclass
+class GenerationStats:
+    """The record of one generation. Its first round is the prefill: it reads the prompt."""
+
+    prompt_tokens: int
+    rounds: list[RoundStats] = field(default_factory=list)
+
+    @property
+    def generated_tokens(self) -> int:
+        """Tokens of the output."""
+        return sum(r.num_generated for r in self.rounds)
+
+    @property
+    def drafted(self) -> int:
+        """Candidates that were proposed."""
+        return sum(r.num_drafted for r in self.rounds)
+
+    @property
+    def accepted(self) -> int:
+        """Candidates that the main model agreed with."""
+        return sum(r.num_accepted for r in self.rounds)
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted candidates per drafted one; 0 where nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def main_passes(self) -> int:
+        """Rounds, each of which passes once through the main model; the prefill is one of them."""
+        return len(self.rounds)
+
+    @property
+    def tokens_per_main_pass(self) -> float:
+        """Output tokens per round; 1 in plain decoding."""
+        return self.generated_tokens / self.main_passes if self.rounds else 0.0
+
+    @property
+    def time_to_first_token(self) -> float:
+        """Seconds that the prefill took."""
+        return self.rounds[0].seconds if self.rounds else 0.0
+
+    @property
+    def draft_seconds(self) -> float:
+        """Seconds spent drafting; the draft's own reading of the prompt is part of it."""
+        return sum(r.draft_seconds for r in self.rounds)
+
+    @property
+    def verify_seconds(self) -> float:
+        """Seconds spent in passes of the main model after the prefill."""
+        return sum(r.verify_seconds for r in self.rounds[1:])
+
+    @property
+    def rollback_seconds(self) -> float:
+        """Seconds spent rolling back KV caches."""
+        return sum(r.rollback_seconds for r in self.rounds)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all rounds; what a reader of the stream does between them does not count."""
+        return sum(r.seconds for r in self.rounds)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Output tokens per second, prefill included."""
+        return self.generated_tokens / self.seconds if self.seconds else 0.0
+
+    @property
+    def time_per_output_token(self) -> float:
+        """Seconds per token after the first."""
+        following = self.generated_tokens - self.rounds[0].num_generated if self.rounds else 0
+        return (self.seconds - self.time_to_first_token) / following if following else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures above, for JSON; times in seconds."""
+        names = (
+            "drafted accepted acceptance_rate main_passes tokens_per_main_pass "
+            "time_to_first_token time_per_output_token tokens_per_second "
+            "seconds draft_seconds verify_seconds rollback_seconds"
+        )
+        return {name: getattr(self, name) for name in names.split()}
+
+
+class Stopwatch:
+    """Measures the parts of a round."""
+
+    def __init__(self) -> None:
+        self._start = self._lap = perf_counter()
+
+    def lap(self) -> float:
+        """Seconds since the last lap."""
+        now = perf_counter()
+        seconds, self._lap = now - self._lap, now
+        return seconds
+
+    def total(self) -> float:
+        """Seconds since the beginning."""
+        return perf_counter() - self._start
