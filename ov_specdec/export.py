@@ -34,8 +34,8 @@ FAILURES = (
     ),
     (
         r"couldn't connect|LocalEntryNotFoundError|OfflineModeIsEnabled|ConnectionError"
-        r"|ConnectError|Max retries exceeded|Name or service not known|Temporary failure in name resolution"
-        r"|ProxyError|Connection refused|Network is unreachable|ConnectTimeout|ReadTimeout",
+        r"|ConnectError|Max retries exceeded|ProxyError|Connection refused|Network is unreachable"
+        r"|Name or service not known|name resolution|ConnectTimeout|ReadTimeout",
         "the Hub cannot be reached: check the network, or give a local folder",
     ),
     (
