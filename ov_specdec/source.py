@@ -51,7 +51,7 @@ def read_ir(folder: ModelFolder) -> ov.Model:
         model = ov.Core().read_model(folder.ir)
     except RuntimeError as error:
         raise ModelError(
-            f"{folder.ir} cannot be read ({reason(error)}): export it again"
+            f"{folder.ir} cannot be read ({reason(error)}): export the model again"
         ) from error
     inputs = {name for port in model.inputs for name in port.names}
     if "input_ids" not in inputs or not model.get_variables():

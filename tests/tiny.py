@@ -1,5 +1,6 @@
 """Tiny random checkpoints of several architectures, made on the fly and exported for real."""
 
+import warnings
 from pathlib import Path
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gpt2", "gpt_neox", "opt", "bloom", "phi3", "mistral")
@@ -54,7 +55,7 @@ def save_checkpoint(
         "phi3": {**gqa, "sliding_window": None},
         "gpt_neox": wide,
         "gpt2": {"n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT},
-        "opt": {**heads, "ffn_dim": 96, "word_embed_proj_dim": 48, "max_position_embeddings": CONTEXT},
+        "opt": {**wide, "ffn_dim": 96, "word_embed_proj_dim": 48},
         "bloom": {"hidden_size": 48, "n_layer": 2, "n_head": 4},
     }[architecture]
     torch.manual_seed(1)
@@ -73,8 +74,21 @@ def export(checkpoint: Path, folder: Path) -> Path:
     """Export a checkpoint through Optimum in this process, weights as they are."""
     from optimum.exporters.openvino import main_export
 
-    main_export(str(checkpoint), str(folder), task="text-generation-with-past", stateful=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tracing warns a dozen times
+        main_export(str(checkpoint), str(folder), task="text-generation-with-past", stateful=True)
     return folder
+
+
+def save_stateless_ir(folder: Path) -> None:
+    """Save an IR over token ids that keeps no KV cache."""
+    import numpy as np
+    import openvino as ov
+    from openvino import opset13 as ops
+
+    ids = ops.parameter([-1, -1], np.int64, name="input_ids")
+    ids.output(0).tensor.set_names({"input_ids"})
+    ov.save_model(ov.Model([ops.convert(ids, "f32")], [ids], "x"), folder / "openvino_model.xml")
 
 
 def make_pair(architecture: str, folder: Path) -> tuple[Path, Path]:

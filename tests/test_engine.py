@@ -1,0 +1,155 @@
+"""The two loops, on scripted sessions: forced rejections everywhere, exact ends, cache contents."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ov_specdec.drafters import ModelDrafter, PromptLookup
+from ov_specdec.engine import Round, Text, decode, speculate
+from ov_specdec.policy import ConstantLength, HeuristicLength
+from tests.fakes import ScriptedSession, counting, mixing, wrong_at
+
+PROMPT = [3, 1, 4]
+
+
+def plain(next_token, prompt=PROMPT, max_length=40, eos=()):
+    text = Text(list(prompt), max_length, frozenset(eos))
+    rounds = list(decode(ScriptedSession(next_token), text))
+    return text, rounds
+
+
+def speculative(main_next, draft_next, length, prompt=PROMPT, max_length=40, eos=()):
+    """Run the loop, checking after each round that both caches hold the text and nothing else."""
+    main, draft = ScriptedSession(main_next), ScriptedSession(draft_next)
+    text = Text(list(prompt), max_length, frozenset(eos))
+    rounds: list[Round] = []
+    for round_ in speculate(main, ModelDrafter(draft), ConstantLength(length), text):
+        assert main.cache == text.tokens[:-1]
+        assert draft.cache == text.tokens[: draft.length]
+        rounds.append(round_)
+    return text, rounds, main, draft
+
+
+def test_plain_decoding_feeds_the_prompt_once_and_then_token_by_token():
+    session = ScriptedSession(counting)
+    text = Text([5, 6], 6)
+    rounds = list(decode(session, text))
+    assert text.tokens == [5, 6, 7, 8, 9, 10]
+    assert session.passes == [2, 1, 1, 1]
+    assert [round_.tokens for round_ in rounds] == [[7], [8], [9], [10]]
+    assert text.finish_reason == "length"
+
+
+@pytest.mark.parametrize("place", range(len(PROMPT) + 1, len(PROMPT) + 9))
+def test_a_rejection_at_any_place_is_corrected(place):
+    expected, _ = plain(mixing(1))
+    num_rejections = 0
+    for length in range(1, 6):
+        text, rounds, _, _ = speculative(mixing(1), wrong_at(mixing(1), {place}), length)
+        assert text.tokens == expected.tokens
+        num_rejections += sum(r.stats.num_accepted < len(r.candidates) for r in rounds)
+    # At some lengths the place falls to a bonus token, which is not drafted.
+    assert 2 <= num_rejections <= 5
+
+
+def test_a_rejected_candidate_is_replaced_and_what_follows_it_dropped():
+    text, rounds, _, _ = speculative(mixing(1), wrong_at(mixing(1), {6}), 4)
+    first = rounds[1]  # drafts places 4 to 7; the one in place 6 is wrong
+    assert first.num_from_draft == 2
+    assert first.tokens == text.tokens[4:7]
+    assert first.tokens[2] != first.candidates[2]
+    assert len(first.candidates) == 4
+
+
+def test_after_a_clean_sweep_the_bonus_token_is_kept():
+    _, rounds, main, _ = speculative(mixing(1), mixing(1), 3, max_length=len(PROMPT) + 9)
+    assert [len(round_.tokens) for round_ in rounds] == [1, 4, 4]
+    assert main.passes == [3, 4, 4]
+
+
+def test_the_first_token_waits_for_no_draft():
+    _, rounds, _, _ = speculative(mixing(1), mixing(1), 5)
+    assert rounds[0].candidates == []
+    assert len(rounds[0].tokens) == 1
+
+
+def test_catching_up_after_a_clean_sweep_costs_the_draft_no_pass():
+    _, _, _, draft = speculative(mixing(1), mixing(1), 3, max_length=len(PROMPT) + 9)
+    # The prompt and the first token, two steps; then the last candidate with the bonus token.
+    assert draft.passes == [4, 1, 1, 2, 1, 1]
+
+
+def test_nothing_is_rolled_back_twice():
+    _, rounds, main, _ = speculative(mixing(1), mixing(2), 4)
+    assert main.rollbacks == [len(PROMPT) + i for i in range(len(rounds))]
+
+
+@pytest.mark.parametrize("eos_place", range(3, 14))
+@pytest.mark.parametrize("length", [1, 2, 3, 5])
+def test_end_of_sequence_ends_the_text_wherever_it_falls(eos_place, length):
+    # Counting from 10 puts token 10 + k into place k; so each candidate, correction and bonus
+    # token is the end of sequence in one of the cases.
+    prompt, eos = [10, 11, 12], {10 + eos_place}
+    expected, _ = plain(counting, prompt, eos=eos)
+    for draft_next in (counting, wrong_at(counting, {6, 9})):
+        text, rounds, _, _ = speculative(counting, draft_next, length, prompt, eos=eos)
+        assert text.tokens == expected.tokens
+        assert text.tokens[-1] == 10 + eos_place
+        assert text.finish_reason == expected.finish_reason == "stop"
+        assert sum(len(round_.tokens) for round_ in rounds) == len(text.tokens) - len(prompt)
+
+
+@pytest.mark.parametrize("budget", range(1, 12))
+@pytest.mark.parametrize("length", [1, 3, 8])
+def test_the_token_budget_is_kept_exactly(budget, length):
+    text, rounds, main, _ = speculative(mixing(3), mixing(3), length, max_length=3 + budget)
+    assert len(text.tokens) == 3 + budget
+    assert text.finish_reason == "length"
+    assert sum(round_.stats.num_generated for round_ in rounds) == budget
+    assert main.length <= 3 + budget, "candidates beyond the budget were verified"
+
+
+def test_an_end_of_sequence_as_last_token_of_the_budget_is_a_stop():
+    text, _ = plain(counting, [10], max_length=4, eos={13})
+    assert text.finish_reason == "stop"
+
+
+def test_rounds_record_what_happened():
+    _, rounds, _, _ = speculative(mixing(1), wrong_at(mixing(1), {6}), 4)
+    stats = rounds[1].stats
+    assert (stats.num_drafted, stats.num_accepted, stats.num_generated) == (4, 2, 3)
+    parts = stats.draft_seconds + stats.verify_seconds + stats.rollback_seconds
+    assert 0 < parts <= stats.seconds
+
+
+def test_a_draft_with_a_short_context_stops_drafting_at_its_end():
+    draft = ScriptedSession(counting, max_length=6)
+    text = Text([1, 2, 3], 20)
+    rounds = list(
+        speculate(ScriptedSession(counting), ModelDrafter(draft), ConstantLength(4), text)
+    )
+    assert text.tokens == list(range(1, 21))
+    assert len(rounds[1].candidates) == 3  # the cache of 6 scores the token after it, no further
+    assert all(round_.candidates == [] for round_ in rounds[2:])
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    wrong=st.sets(st.integers(0, 60), max_size=40),
+    prompt=st.lists(st.integers(0, 49), min_size=1, max_size=10),
+    budget=st.integers(1, 40),
+    eos=st.sets(st.integers(0, 49), max_size=2),
+    start=st.integers(1, 9),
+)
+def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, start):
+    main_next = mixing(seed)
+    max_length = len(prompt) + budget
+    expected, _ = plain(main_next, prompt, max_length, eos)
+    for make_drafter in (
+        lambda: ModelDrafter(ScriptedSession(wrong_at(main_next, wrong))),
+        lambda: PromptLookup(),
+    ):
+        for policy in (ConstantLength(start), HeuristicLength(start), ConstantLength(0)):
+            text = Text(list(prompt), max_length, frozenset(eos))
+            list(speculate(ScriptedSession(main_next), make_drafter(), policy, text))
+            assert text == expected

@@ -1,0 +1,111 @@
+"""Choice of the KV backend, states that cannot be trimmed, and devices this machine lacks."""
+
+import numpy as np
+import openvino as ov
+import pytest
+from openvino import opset13 as ops
+
+from ov_specdec import DeviceError, ModelError, SpeculativePipeline
+from ov_specdec import loading as loading_module
+from ov_specdec.devices import Device, find_device, list_devices, precision_properties
+from ov_specdec.folder import ModelFolder
+from ov_specdec.loading import RuntimeConfig, load_model
+from ov_specdec.source import open_source, read_ir
+from ov_specdec.stateful import sequence_axes
+from tests.tiny import save_stateless_ir
+
+
+def model_with_state(name: str, shape: list[int]) -> ov.Model:
+    """A model over token ids that keeps one state of the given shape (-1: any size)."""
+    ids = ops.parameter([-1, -1], np.int64, name="input_ids")
+    ids.output(0).tensor.set_names({"input_ids"})
+    initial = ops.constant(np.zeros([max(axis, 0) for axis in shape], np.float32))
+    read = ops.read_value(initial, name, np.float32, ov.PartialShape(shape))
+    total = ops.add(ops.convert(ids, "f32"), ops.reduce_sum(read, np.array([0, 1, 2]), False))
+    total.output(0).tensor.set_names({"logits"})
+    assign = ops.assign(read, name)
+    return ov.Model([ops.result(total)], [assign], [ids], "made by hand")
+
+
+def test_a_state_without_a_token_axis_is_refused_by_name():
+    model = model_with_state("conv_states.3", [-1, 64, 4])
+    with pytest.raises(ModelError, match=r"state 'conv_states.3' .* cannot be trimmed"):
+        sequence_axes(model)
+
+
+def test_the_token_axis_of_a_kv_state_is_its_dynamic_one():
+    assert sequence_axes(model_with_state("key.0", [-1, 4, -1])) == {"key.0": 2}
+
+
+def test_an_ir_without_states_is_refused(tmp_path):
+    save_stateless_ir(tmp_path)
+    folder = ModelFolder(tmp_path, 256, None, frozenset())
+    with pytest.raises(ModelError, match="not a stateful decoder: export it with"):
+        read_ir(folder)
+
+
+def test_auto_takes_the_paged_cache_where_it_can(tiny_pair):
+    loaded = load_model(open_source(tiny_pair[0]), RuntimeConfig(), vocab_size=290)
+    assert (loaded.kv, loaded.why) == ("paged", "rollback is free")
+
+
+@pytest.fixture
+def no_paged(monkeypatch):
+    def fail(model):
+        raise ModelError("this model cannot take a paged KV cache (no attention found)")
+
+    monkeypatch.setattr(loading_module, "to_paged", fail)
+
+
+def test_auto_falls_back_to_the_stateful_cache_and_says_why(tiny_pair, no_paged):
+    pipeline = SpeculativePipeline(*tiny_pair, kv="auto")
+    assert pipeline.main.kv == "stateful"
+    assert "no attention found" in pipeline.main.why
+    assert pipeline.generate("def", max_new_tokens=8).token_ids
+
+
+def test_a_paged_cache_that_was_asked_for_is_no_wish(tiny_pair, no_paged):
+    with pytest.raises(ModelError, match="cannot take a paged KV cache"):
+        SpeculativePipeline(*tiny_pair, kv="paged")
+
+
+class FakeCore:
+    """A machine with a GPU, which no test machine has."""
+
+    available_devices: tuple[str, ...] = ("CPU", "GPU.0", "GPU.1")
+
+    def get_property(self, device, name):
+        return {"FULL_DEVICE_NAME": f"Fake {device}", "OPTIMIZATION_CAPABILITIES": ["FP16"]}[name]
+
+
+def test_other_devices_take_the_stateful_cache(tiny_pair):
+    gpu = find_device(FakeCore(), "GPU")
+    source = open_source(tiny_pair[0])
+    kv, why, _ = loading_module._choose_backend(source, gpu, "auto")
+    assert (kv, why) == ("stateful", "a paged KV cache runs on CPU only, not on GPU")
+    with pytest.raises(DeviceError, match="runs on CPU only, not on GPU: use kv='stateful'"):
+        loading_module._choose_backend(source, gpu, "paged")
+
+
+@pytest.mark.parametrize("name", ["CPU", "GPU", "GPU.1", "AUTO", "AUTO:GPU,CPU", "HETERO:GPU,CPU"])
+def test_devices_are_found_by_their_names(name):
+    assert find_device(FakeCore(), name).name == name
+
+
+@pytest.mark.parametrize("name", ["NPU", "GPU.2", "gpu", ""])
+def test_a_device_that_is_not_there_is_refused(name):
+    with pytest.raises(DeviceError, match=rf"device '{name}' .* CPU, GPU.0, GPU.1"):
+        find_device(FakeCore(), name)
+
+
+def test_a_precision_that_the_device_lacks_is_refused():
+    gpu = Device("GPU", "Fake GPU", ("FP32", "FP16"))
+    assert precision_properties(gpu, "f16") == {"INFERENCE_PRECISION_HINT": "f16"}
+    with pytest.raises(DeviceError, match=r"'bf16' is not offered by GPU .* FP32, FP16"):
+        precision_properties(gpu, "bf16")
+
+
+def test_this_machine_has_a_cpu():
+    cpu = next(device for device in list_devices() if device.name == "CPU")
+    assert cpu.takes_paged
+    assert "FP32" in cpu.capabilities

@@ -1,0 +1,221 @@
+"""The Python interface, on a tiny pair."""
+
+import json
+import shutil
+
+import pytest
+
+from ov_specdec import (
+    DeviceError,
+    ModelError,
+    OptionError,
+    SessionError,
+    SpeculativePipeline,
+    TokenizerMismatchError,
+)
+from tests.tiny import save_tokenizer
+
+OPTIONS = {"max_new_tokens": 40, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def pipeline(tiny_pair):
+    return SpeculativePipeline(*tiny_pair, precision="exact")
+
+
+def test_chunks_add_up_to_the_result(pipeline):
+    result = pipeline.generate("def area(", **OPTIONS)
+    chunks = list(pipeline.stream("def area(", **OPTIONS))
+    assert "".join(chunk.text for chunk in chunks) == result.text
+    assert [t for chunk in chunks for t in chunk.token_ids] == result.token_ids
+    assert [chunk.finish_reason for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
+    assert chunks[-1].finish_reason == result.finish_reason == "length"
+    assert chunks[-1].stats is not None
+    assert len(result.token_ids) == result.stats.generated_tokens == 40
+
+
+def test_chunks_say_which_tokens_come_from_the_draft(pipeline):
+    chunks = list(pipeline.stream("def area(", **OPTIONS))
+    from_draft = sum(len(chunk.token_ids) for chunk in chunks if chunk.from_draft)
+    assert 0 < from_draft == chunks[-1].stats.accepted
+    assert all(len(chunk.token_ids) == 1 for chunk in chunks if not chunk.from_draft)
+
+
+def test_ids_are_as_good_as_text(pipeline):
+    ids = pipeline.tokenizer.encode("def area(")
+    by_text, by_ids = (pipeline.generate(prompt, **OPTIONS) for prompt in ("def area(", ids))
+    assert by_text.token_ids == by_ids.token_ids
+    assert by_ids.stats.prompt_tokens == len(ids)
+
+
+@pytest.mark.parametrize("drafter", ["prompt-lookup", "none"])
+def test_every_drafter_gives_the_same_output(pipeline, tiny_pair, drafter):
+    other = SpeculativePipeline(tiny_pair[0], drafter=drafter, precision="exact")
+    expected = pipeline.generate("def area(", **OPTIONS)
+    result = other.generate("def area(", **OPTIONS)
+    assert (result.token_ids, result.text) == (expected.token_ids, expected.text)
+    assert (result.stats.drafted > 0) is (drafter != "none")
+
+
+def test_end_of_sequence_ends_the_text_as_in_plain_decoding(pipeline):
+    full = pipeline.generate("def area(", **OPTIONS)
+    for place in range(3, 30):
+        eos = full.token_ids[place]
+        plain, speculative = (
+            pipeline.generate("def area(", max_new_tokens=40, eos_token_id=eos, **lengths)
+            for lengths in ({"num_assistant_tokens": 0}, {"num_assistant_tokens": 4})
+        )
+        assert plain.token_ids == speculative.token_ids
+        assert plain.token_ids == full.token_ids[: full.token_ids.index(eos) + 1]
+        assert plain.finish_reason == speculative.finish_reason == "stop"
+
+
+def test_stop_strings_end_the_text_as_in_plain_decoding(pipeline):
+    full = pipeline.generate("def area(", **OPTIONS)
+    checked = 0
+    for start in range(2, len(full.text) - 3, 5):
+        stop = full.text[start : start + 2]
+        plain, speculative = (
+            pipeline.generate("def area(", stop_strings=[stop], **OPTIONS, **lengths)
+            for lengths in ({"num_assistant_tokens": 0}, {"num_assistant_tokens": 4})
+        )
+        assert plain.text == speculative.text == full.text[: full.text.index(stop)]
+        assert plain.token_ids == speculative.token_ids
+        assert speculative.finish_reason == "stop"
+        assert speculative.stats.generated_tokens == len(speculative.token_ids)
+        checked += 1
+    assert checked > 5
+
+
+def test_generation_ends_with_the_context(pipeline):
+    result = pipeline.generate([5] * 250, max_new_tokens=100, ignore_eos=True)
+    assert len(result.token_ids) == 6  # the context is 256
+    assert result.finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "complaint"),
+    [
+        ("", {}, "the prompt is empty"),
+        ([], {}, "the prompt is empty"),
+        ([5] * 256, {}, "256 tokens, the model's context 256"),
+        ([5, 290], {}, "token id 290: the model has 0 to 289"),
+        ([-1], {}, "token id -1"),
+        ("x", {"max_new_tokens": 0}, "max_new_tokens=0"),
+        ("x", {"temprature": 1}, "unknown option 'temprature'"),
+        ("x", {"prompt_lookup_num_tokens": 3}, "needs drafter='prompt-lookup'"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(pipeline, prompt, options, complaint):
+    with pytest.raises(OptionError, match=complaint):
+        pipeline.stream(prompt, **options)
+
+
+def test_a_second_generation_at_the_same_time_is_refused(pipeline):
+    first = pipeline.stream("def area(", **OPTIONS)
+    next(first)
+    with pytest.raises(SessionError, match="another generation is running"):
+        pipeline.generate("x")
+    first.close()
+    assert pipeline.generate("x", max_new_tokens=2).token_ids
+
+
+def test_an_abandoned_generation_leaves_no_trace(pipeline):
+    expected = pipeline.generate("def area(", **OPTIONS).token_ids
+    for chunk in pipeline.stream("width * height", **OPTIONS):
+        if chunk.from_draft:
+            break
+    assert pipeline.generate("def area(", **OPTIONS).token_ids == expected
+
+
+def test_a_draft_with_wider_logits_is_cut_to_the_tokenizer(tiny_pair, wide_draft, pipeline):
+    wide = SpeculativePipeline(tiny_pair[0], wide_draft, precision="exact")
+    result = wide.generate("def area(", **OPTIONS)
+    assert result.token_ids == pipeline.generate("def area(", **OPTIONS).token_ids
+    assert max(result.token_ids) < 290
+
+
+def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
+    draft = shutil.copytree(tiny_pair[1], tmp_path / "draft")
+    save_tokenizer(draft, sample="something else entirely, with other merges")
+    with pytest.raises(TokenizerMismatchError, match="different tokenizers"):
+        SpeculativePipeline(tiny_pair[0], draft)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "complaint"),
+    [
+        ({"drafter": "oracle"}, OptionError, "'oracle' is not one of model, prompt-lookup, none"),
+        ({"kv": "ring"}, OptionError, "kv='ring'"),
+        ({"precision": "f8"}, OptionError, "precision='f8'"),
+        ({"max_hidden_tokens": -1}, OptionError, "max_hidden_tokens=-1"),
+        ({"device": "TPU"}, DeviceError, "device 'TPU' is not available: OpenVINO finds .*CPU"),
+        ({"draft_device": "TPU"}, DeviceError, "'TPU'"),
+        ({"properties": {"NO_SUCH": "1"}}, DeviceError, "NO_SUCH=1 .*Unsupported property"),
+        ({"drafter": "none", "draft_device": "CPU"}, OptionError, "has no use with drafter='none'"),
+        ({"draft": None}, OptionError, "no draft model for main"),
+        ({"draft": "nowhere"}, ModelError, "'nowhere' is not a folder"),
+        ({"main": "nowhere"}, ModelError, "'nowhere' is not a folder"),
+    ],
+)
+def test_what_cannot_be_loaded_is_refused_by_name(tiny_pair, arguments, error, complaint):
+    main, draft = tiny_pair
+    with pytest.raises(error, match=complaint):
+        SpeculativePipeline(**{"main": main, "draft": draft, **arguments})
+
+
+def test_lengths_without_a_drafter_are_refused(tiny_pair):
+    plain = SpeculativePipeline(tiny_pair[0], drafter="none")
+    with pytest.raises(OptionError, match="num_assistant_tokens=4 needs a drafter"):
+        plain.generate("x", num_assistant_tokens=4)
+
+
+@pytest.mark.parametrize(
+    ("file", "complaint"),
+    [
+        ("openvino_model.xml", "holds no openvino_model.xml: export the model first"),
+        ("openvino_model.bin", "cannot be read .* export the model again"),
+        ("config.json", "config.json is missing"),
+        ("tokenizer.json", "holds no tokenizer.json"),
+    ],
+)
+def test_a_folder_that_lacks_a_file_is_refused(tiny_pair, tmp_path, file, complaint):
+    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
+    (main / file).unlink()
+    with pytest.raises(ModelError, match=complaint):
+        SpeculativePipeline(main, drafter="none")
+
+
+def test_a_broken_configuration_is_refused(tiny_pair, tmp_path):
+    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
+    (main / "config.json").write_text("{")
+    with pytest.raises(ModelError, match="not valid JSON"):
+        SpeculativePipeline(main, drafter="none")
+    (main / "config.json").write_text("{}")
+    (main / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"tokenizer.json cannot be read"):
+        SpeculativePipeline(main, drafter="none")
+
+
+TEMPLATE = (
+    "{% for m in messages %}<eos>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}"
+)
+
+
+@pytest.mark.parametrize("place", ["chat_template.jinja", "tokenizer_config.json"])
+def test_a_chat_template_is_applied_unless_switched_off(tiny_pair, tmp_path, place):
+    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
+    if place == "tokenizer_config.json":
+        settings = json.loads((main / place).read_text())
+        (main / place).write_text(json.dumps({**settings, "chat_template": TEMPLATE}))
+    else:
+        (main / place).write_text(TEMPLATE)
+    chat = SpeculativePipeline(main, drafter="none")
+    templated = "<eos>user: def area(\nassistant:"
+    ids = chat.tokenizer.encode(templated)
+    assert chat.generate("def area(", max_new_tokens=4).stats.prompt_tokens == len(ids)
+    plain = chat.generate("def area(", max_new_tokens=4, apply_chat_template=False)
+    assert plain.stats.prompt_tokens == len(chat.tokenizer.encode("def area("))
+    with pytest.raises(OptionError, match="empty"):
+        chat.generate("")

@@ -1,0 +1,136 @@
+"""The session contract, on both KV backends with a real IR."""
+
+import numpy as np
+import pytest
+
+from ov_specdec import SessionError
+from ov_specdec.loading import RuntimeConfig, load_model
+from ov_specdec.session import PREFILL_CHUNK, Session, catch_up
+from ov_specdec.source import open_source
+
+VOCAB_SIZE = 290
+CLOSE = {"rtol": 0, "atol": 1e-4}
+
+
+@pytest.fixture(scope="module", params=["paged", "stateful", "stateful, trimmed at once"])
+def session(request, tiny_pair):
+    kv = request.param.partition(",")[0]
+    config = RuntimeConfig(
+        kv=kv, precision="exact", max_hidden_tokens=0 if "," in request.param else None
+    )
+    return load_model(open_source(tiny_pair[0]), config, vocab_size=VOCAB_SIZE).session
+
+
+@pytest.fixture(autouse=True)
+def empty(session):
+    session.reset()
+
+
+def tokens(n, seed=0):
+    return np.random.default_rng(seed).integers(0, VOCAB_SIZE, n).tolist()
+
+
+def fresh(session: Session, text) -> np.ndarray:
+    """Logits of every token of a text, on an empty cache."""
+    session.reset()
+    return session.forward(text).copy()
+
+
+def test_logits_have_a_row_per_token_and_a_column_per_token_of_the_vocabulary(session):
+    assert session.forward(tokens(5)).shape == (5, VOCAB_SIZE)
+    assert session.length == 5
+
+
+def test_one_at_a_time_is_all_at_once(session):
+    text = tokens(70)
+    at_once = fresh(session, text)
+    session.reset()
+    singly = np.concatenate([session.forward([token]).copy() for token in text])
+    np.testing.assert_allclose(singly, at_once, **CLOSE)
+
+
+# The prompt has 40 tokens, and a block of the paged cache 32.
+@pytest.mark.parametrize("back_to", [1, 31, 32, 33, 40, 41, 63, 64, 65, 79, 80])
+def test_after_rollback_it_is_as_if_never_appended(session, back_to):
+    prompt, dropped, later = tokens(40, 1), tokens(40, 2), tokens(30, 3)
+    expected = fresh(session, [*(prompt + dropped)[:back_to], *later])[back_to:]
+    session.reset()
+    session.forward(prompt)
+    session.forward(dropped)
+    session.rollback(back_to)
+    assert session.length == back_to
+    np.testing.assert_allclose(session.forward(later), expected, **CLOSE)
+
+
+def test_rollback_to_the_same_length_changes_nothing(session):
+    text = tokens(20)
+    expected = fresh(session, text)
+    session.reset()
+    session.forward(text[:10])
+    session.rollback(10)
+    np.testing.assert_allclose(session.forward(text[10:]), expected[10:], **CLOSE)
+
+
+def test_rollback_to_nothing_is_a_reset(session):
+    text = tokens(10)
+    expected = fresh(session, text)
+    session.rollback(0)
+    assert session.length == 0
+    np.testing.assert_allclose(session.forward(text), expected, **CLOSE)
+
+
+def test_two_hundred_random_rounds_leave_no_trace(session):
+    generator = np.random.default_rng(7)
+    text = tokens(10)
+    session.forward(text)
+    for _ in range(200):
+        new = generator.integers(0, VOCAB_SIZE, generator.integers(1, 9)).tolist()
+        if len(text) + len(new) > 200:
+            text = text[: int(generator.integers(1, 60))]
+            session.rollback(len(text))
+        session.forward(new)
+        text = (text + new)[: len(text) + int(generator.integers(0, len(new) + 1))]
+        session.rollback(len(text))
+    probe = tokens(8, 9)
+    actual = session.forward(probe).copy()
+    np.testing.assert_allclose(actual, fresh(session, text + probe)[-8:], **CLOSE)
+
+
+@pytest.mark.parametrize("length", [-1, 11])
+def test_rollback_outside_the_cache_is_refused(session, length):
+    session.forward(tokens(10))
+    with pytest.raises(SessionError, match=f"cannot roll back to {length}.* 10 tokens"):
+        session.rollback(length)
+    assert session.length == 10
+
+
+def test_a_pass_beyond_the_context_is_refused_and_changes_nothing(session):
+    session.forward(tokens(250))
+    with pytest.raises(SessionError, match="holds 250 of 256 tokens: no room for 7"):
+        session.forward(tokens(7))
+    assert session.forward(tokens(6)).shape == (6, VOCAB_SIZE)
+
+
+def test_a_pass_over_nothing_is_refused(session):
+    with pytest.raises(SessionError, match="at least one token"):
+        session.forward([])
+
+
+def test_catching_up_feeds_just_what_is_missing(session):
+    text = tokens(30)
+    expected = fresh(session, text)
+    session.reset()
+    catch_up(session, text[:20])
+    np.testing.assert_allclose(catch_up(session, text), expected[20:], **CLOSE)
+    assert session.length == 30
+    with pytest.raises(SessionError, match="nothing to feed"):
+        catch_up(session, text)
+
+
+def test_a_long_prompt_is_fed_in_chunks():
+    from tests.fakes import ScriptedSession, counting
+
+    session = ScriptedSession(counting, max_length=5000)
+    logits = catch_up(session, [1] * (2 * PREFILL_CHUNK + 5))
+    assert session.passes == [PREFILL_CHUNK, PREFILL_CHUNK, 5]
+    assert len(logits) == 5

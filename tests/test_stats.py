@@ -1,0 +1,57 @@
+import pytest
+
+from ov_specdec import GenerationStats, RoundStats
+
+PREFILL = RoundStats(0, 0, 1, 0.0, 0.4, 0.0, 0.5)
+STATS = GenerationStats(
+    prompt_tokens=7,
+    rounds=[
+        PREFILL,
+        RoundStats(4, 2, 3, 0.1, 0.2, 0.01, 0.35),
+        RoundStats(4, 4, 5, 0.1, 0.2, 0.0, 0.35),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("generated_tokens", 9),
+        ("drafted", 8),
+        ("accepted", 6),
+        ("acceptance_rate", 0.75),
+        ("main_passes", 3),
+        ("tokens_per_main_pass", 3.0),
+        ("time_to_first_token", 0.5),
+        ("draft_seconds", 0.2),
+        ("verify_seconds", 0.4),  # the prefill is not verification
+        ("rollback_seconds", 0.01),
+        ("seconds", 1.2),
+        ("tokens_per_second", 7.5),
+        ("time_per_output_token", 0.7 / 8),
+    ],
+)
+def test_figures_follow_from_the_rounds(name, value):
+    assert getattr(STATS, name) == pytest.approx(value)
+
+
+def test_plain_decoding_of_one_token_divides_by_nothing():
+    stats = GenerationStats(prompt_tokens=1, rounds=[PREFILL])
+    assert stats.acceptance_rate == 0.0
+    assert stats.time_per_output_token == 0.0
+    assert stats.tokens_per_main_pass == 1.0
+
+
+def test_json_holds_every_figure_of_the_interface():
+    assert set(STATS.as_dict()) >= {
+        "drafted",
+        "accepted",
+        "main_passes",
+        "acceptance_rate",
+        "tokens_per_main_pass",
+        "draft_seconds",
+        "verify_seconds",
+        "rollback_seconds",
+        "time_to_first_token",
+        "tokens_per_second",
+    }
