@@ -3,6 +3,8 @@
 import functools
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
@@ -111,6 +113,10 @@ PROMPT_OPTIONS = (
 )
 
 
+PIPELINE_NAMES = tuple(signature(SpeculativePipeline).parameters)
+GENERATION_NAMES = tuple(field.name for field in fields(GenerationOptions))
+
+
 def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command all options of prompt, pipeline and generation.
 
@@ -119,14 +125,14 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     """
 
     @functools.wraps(command)
-    def gathered(prompt: str | None, prompt_file: str | None, **options: Any) -> None:
-        def take(declared: tuple[Callable[..., Any], ...]) -> dict[str, Any]:
-            return {name: options.pop(name) for name in _names(declared)}
-
-        pipeline, generation = take(PIPELINE_OPTIONS), take(GENERATION_OPTIONS)
+    def gathered(
+        prompt: str | None, prompt_file: str | None, no_chat_template: bool, **options: Any
+    ) -> None:
+        pipeline = {name: options.pop(name) for name in PIPELINE_NAMES}
+        generation = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
         pipeline["properties"] = _properties(pipeline["properties"])
-        generation["apply_chat_template"] = not generation.pop("no_chat_template")
         generation["num_assistant_tokens"] = _length(generation["num_assistant_tokens"])
+        generation["apply_chat_template"] = not no_chat_template
         command(
             prompt=_read_prompt(prompt, prompt_file),
             pipeline=pipeline,
@@ -144,18 +150,6 @@ def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
     """Load the models, with a spinner on stderr."""
     with console.status("Loading models"):
         return SpeculativePipeline(**arguments)
-
-
-def _names(declared: tuple[Callable[..., Any], ...]) -> list[str]:
-    """The parameter names of options that have not been attached to a command yet."""
-
-    def probe() -> None:
-        """Hold the options."""
-
-    for option in declared:
-        option(probe)
-    parameters: list[click.Parameter] = probe.__click_params__  # type: ignore[attr-defined]
-    return [parameter.name for parameter in parameters if parameter.name]
 
 
 def _properties(pairs: tuple[str, ...]) -> dict[str, str]:
