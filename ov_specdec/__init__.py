@@ -6,6 +6,7 @@ from ov_specdec.config import GenerationOptions
 from ov_specdec.errors import (
     DeviceError,
     ExportError,
+    LogitsError,
     ModelError,
     OptionError,
     SessionError,
@@ -25,6 +26,7 @@ __all__ = [
     "GenerationOptions",
     "GenerationResult",
     "GenerationStats",
+    "LogitsError",
     "ModelError",
     "OptionError",
     "RoundStats",

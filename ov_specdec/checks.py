@@ -1,6 +1,8 @@
 """Checks of option values, with messages that name the option, the value and what is allowed."""
 
+import math
 from collections.abc import Sequence
+from numbers import Real
 
 from ov_specdec.errors import OptionError
 
@@ -18,3 +20,22 @@ def require_int(name: str, value: object, *, low: int, high: int | None = None) 
             return
     allowed = f"at least {low}" if high is None else f"from {low} to {high}"
     raise OptionError(f"{name}={value!r} must be a whole number, {allowed}")
+
+
+def require_number(
+    name: str,
+    value: object,
+    *,
+    low: float | None = None,
+    above: float | None = None,
+    high: float | None = None,
+) -> None:
+    """Refuse a value that is not a finite number from `low`, or above `above`, to `high`."""
+    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+        number = float(value)
+        if (low is None or number >= low) and (above is None or number > above):
+            if high is None or number <= high:
+                return
+    bounds = ((low, "from {}"), (above, "above {}"), (high, "to {}"))
+    allowed = " ".join(text.format(bound) for bound, text in bounds if bound is not None)
+    raise OptionError(f"{name}={value!r} must be a number {allowed}".rstrip())

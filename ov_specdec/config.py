@@ -1,65 +1,100 @@
 """The options of a generation, under the names of transformers.GenerationConfig."""
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from ov_specdec.checks import require_choice, require_int
+from ov_specdec.checks import require_choice, require_int, require_number
 from ov_specdec.errors import OptionError
 from ov_specdec.policy import MAX_DRAFT_LENGTH, ConstantLength, HeuristicLength, Policy
 
 Schedule = Literal["heuristic", "constant"]
+
+SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
+"""Options that mean something only where tokens are drawn."""
 
 
 @dataclass(frozen=True)
 class GenerationOptions:
     """Options of `generate` and `stream`. Checked when made; `OptionError` names what is wrong.
 
+    Length and end of the output:
+
     max_new_tokens: most tokens to generate; fewer where the model's context ends.
-    num_assistant_tokens: candidates per round; "auto" starts at 5; 0 is plain decoding.
-    num_assistant_tokens_schedule: "constant" keeps that number, "heuristic" adapts it; None takes
-        "heuristic" for "auto" and "constant" for a number.
-    prompt_lookup_num_tokens: most candidates per match of drafter "prompt-lookup"; None: no limit
-        of its own.
-    max_matching_ngram_size: longest n-gram that drafter "prompt-lookup" looks for; None takes 3.
+    min_new_tokens: tokens before which no end-of-sequence token may come.
     eos_token_id: ids that end the text; None takes the model's own.
     ignore_eos: go on after an end-of-sequence token.
     stop_strings: texts that end the output; the output stops short of them.
+
+    Sampling. Defaults are the identity: a model's generation_config.json changes nothing here.
+
+    do_sample: draw tokens instead of taking the most likely; None: if one of the next five is set.
+    temperature: above 0; logits are divided by it.
+    top_k: keep the k most likely tokens; 0 keeps all.
+    top_p: 0 to 1; keep the fewest most likely tokens whose mass reaches it.
+    min_p: 0 to 1; drop tokens less likely than this part of the most likely one.
+    typical_p: above 0, up to 1; keep the tokens of most typical surprise whose mass reaches it.
+    seed: makes a run repeat on the same machine with the same settings; greedy ones do anyway.
+
+    Logits processors; they apply to greedy decoding too:
+
+    repetition_penalty: above 0; divides the logits of tokens in prompt and output, 1 changes none.
+    presence_penalty, frequency_penalty: -2 to 2; subtracted from the logits of tokens in the
+        output once, and once per occurrence, as in the OpenAI API.
+    logit_bias: by token id, added to its logit; -inf forbids the token.
+    bad_words_ids: sequences of ids that must not be generated.
+    suppress_tokens: ids that must not be generated.
+    no_repeat_ngram_size: length of n-grams that must not occur twice; 0 allows all.
+    logits_processor: functions of your own, from the tokens so far (prompt and output) and one row
+        of logits [vocab] to a row of logits; they may keep no state.
+
+    Speculation:
+
+    num_assistant_tokens: candidates per round; "auto" starts at 5; 0 is plain decoding.
+    num_assistant_tokens_schedule: "constant" keeps that number, "heuristic" adapts it; None takes
+        "heuristic" for "auto" and "constant" for a number.
+    assistant_do_sample: whether a draft model draws its candidates where the main model draws its
+        tokens, or takes the most likely ones. The output has the same distribution either way.
+    prompt_lookup_num_tokens: most candidates per match of drafter "prompt-lookup"; None: no limit
+        of its own.
+    max_matching_ngram_size: longest n-gram that drafter "prompt-lookup" looks for; None takes 3.
+
     apply_chat_template: put a prompt text into the model's chat template, where it has one.
     """
 
     max_new_tokens: int = 128
-    num_assistant_tokens: int | Literal["auto"] = "auto"
-    num_assistant_tokens_schedule: Schedule | None = None
-    prompt_lookup_num_tokens: int | None = None
-    max_matching_ngram_size: int | None = None
+    min_new_tokens: int = 0
     eos_token_id: int | Sequence[int] | None = None
     ignore_eos: bool = False
     stop_strings: str | Sequence[str] = ()
+    do_sample: bool | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    seed: int | None = None
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] | None = None
+    bad_words_ids: Sequence[Sequence[int]] = ()
+    suppress_tokens: Sequence[int] = ()
+    no_repeat_ngram_size: int = 0
+    logits_processor: Sequence[Callable[..., Any]] = ()
+    num_assistant_tokens: int | Literal["auto"] = "auto"
+    num_assistant_tokens_schedule: Schedule | None = None
+    assistant_do_sample: bool = True
+    prompt_lookup_num_tokens: int | None = None
+    max_matching_ngram_size: int | None = None
     apply_chat_template: bool = True
 
     def __post_init__(self) -> None:
-        require_int("max_new_tokens", self.max_new_tokens, low=1)
-        if self.num_assistant_tokens != "auto":
-            require_int(
-                "num_assistant_tokens", self.num_assistant_tokens, low=0, high=MAX_DRAFT_LENGTH
-            )
-        schedule = self.num_assistant_tokens_schedule
-        if schedule is not None:
-            require_choice("num_assistant_tokens_schedule", schedule, get_args(Schedule))
-        if schedule == "constant" and self.num_assistant_tokens == "auto":
-            raise OptionError(
-                "num_assistant_tokens_schedule='constant' needs a number in num_assistant_tokens"
-            )
-        for name in ("prompt_lookup_num_tokens", "max_matching_ngram_size"):
-            if getattr(self, name) is not None:
-                require_int(name, getattr(self, name), low=1)
-        for token in self.eos_token_ids or ():
-            require_int("eos_token_id", token, low=0)
-        for stop in self.stops:
-            if not isinstance(stop, str) or not stop:
-                raise OptionError(f"stop_strings={self.stop_strings!r} must be texts, none empty")
+        self._check_ends()
+        self._check_sampling()
+        self._check_processors()
+        self._check_speculation()
 
     @classmethod
     def from_kwargs(cls, options: Mapping[str, Any]) -> "GenerationOptions":
@@ -73,16 +108,21 @@ class GenerationOptions:
         return cls(**options)
 
     @property
+    def samples(self) -> bool:
+        """Whether tokens are drawn."""
+        return bool(self._given_sampling_options()) if self.do_sample is None else self.do_sample
+
+    @property
     def stops(self) -> tuple[str, ...]:
         """stop_strings as a tuple."""
-        return _as_tuple(self.stop_strings)
+        return as_tuple(self.stop_strings)
 
     @property
     def eos_token_ids(self) -> frozenset[int] | None:
         """eos_token_id as a set; None where the model's own apply."""
         if self.ignore_eos:
             return frozenset()
-        return None if self.eos_token_id is None else frozenset(_as_tuple(self.eos_token_id))
+        return None if self.eos_token_id is None else frozenset(as_tuple(self.eos_token_id))
 
     def policy(self) -> Policy:
         """A new policy for the draft length."""
@@ -92,8 +132,79 @@ class GenerationOptions:
             return HeuristicLength(self.num_assistant_tokens)
         return ConstantLength(self.num_assistant_tokens)
 
+    def token_ids(self) -> set[int]:
+        """Every token id that an option names."""
+        words = (token for word in self.bad_words_ids for token in word)
+        eos = () if self.eos_token_id is None else as_tuple(self.eos_token_id)
+        return {*eos, *(self.logit_bias or {}), *words, *as_tuple(self.suppress_tokens)}
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
+    def _given_sampling_options(self) -> list[str]:
+        return [name for name in SAMPLING_OPTIONS if getattr(self, name) is not None]
+
+    def _check_ends(self) -> None:
+        require_int("max_new_tokens", self.max_new_tokens, low=1)
+        require_int("min_new_tokens", self.min_new_tokens, low=0, high=self.max_new_tokens)
+        for token in () if self.eos_token_id is None else as_tuple(self.eos_token_id):
+            require_int("eos_token_id", token, low=0)
+        for stop in self.stops:
+            if not isinstance(stop, str) or not stop:
+                raise OptionError(f"stop_strings={self.stop_strings!r} must be texts, none empty")
+
+    def _check_sampling(self) -> None:
+        if self.do_sample is False and (given := self._given_sampling_options()):
+            raise OptionError(
+                f"{given[0]}={getattr(self, given[0])!r} has no effect with do_sample=False: "
+                "leave out one of the two"
+            )
+        ranges: dict[str, dict[str, float]] = {
+            "temperature": {"above": 0.0},
+            "top_p": {"low": 0.0, "high": 1.0},
+            "min_p": {"low": 0.0, "high": 1.0},
+            "typical_p": {"above": 0.0, "high": 1.0},
+        }
+        for name, allowed in ranges.items():
+            if getattr(self, name) is not None:
+                require_number(name, getattr(self, name), **allowed)
+        for name in ("top_k", "seed"):
+            if getattr(self, name) is not None:
+                require_int(name, getattr(self, name), low=0)
+
+    def _check_processors(self) -> None:
+        require_number("repetition_penalty", self.repetition_penalty, above=0.0)
+        require_number("presence_penalty", self.presence_penalty, low=-2.0, high=2.0)
+        require_number("frequency_penalty", self.frequency_penalty, low=-2.0, high=2.0)
+        require_int("no_repeat_ngram_size", self.no_repeat_ngram_size, low=0)
+        for token, bias in (self.logit_bias or {}).items():
+            require_int("logit_bias", token, low=0)
+            if bias != float("-inf"):
+                require_number(f"logit_bias[{token}]", bias)
+        for token in as_tuple(self.suppress_tokens):
+            require_int("suppress_tokens", token, low=0)
+        for word in as_tuple(self.bad_words_ids):
+            if not isinstance(word, Sequence) or isinstance(word, str) or not word:
+                raise OptionError(f"bad_words_ids={word!r} must be sequences of ids, none empty")
+            for token in word:
+                require_int("bad_words_ids", token, low=0)
+        for function in self.logits_processor:
+            if not callable(function):
+                raise OptionError(f"logits_processor={function!r} must be functions")
+
+    def _check_speculation(self) -> None:
+        number, schedule = self.num_assistant_tokens, self.num_assistant_tokens_schedule
+        if number != "auto":
+            require_int("num_assistant_tokens", number, low=0, high=MAX_DRAFT_LENGTH)
+        if schedule is not None:
+            require_choice("num_assistant_tokens_schedule", schedule, get_args(Schedule))
+        if schedule == "constant" and number == "auto":
+            raise OptionError(
+                "num_assistant_tokens_schedule='constant' needs a number in num_assistant_tokens"
+            )
+        for name in ("prompt_lookup_num_tokens", "max_matching_ngram_size"):
+            if getattr(self, name) is not None:
+                require_int(name, getattr(self, name), low=1)
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
     """One value or several, as a tuple."""
     several = isinstance(value, Iterable) and not isinstance(value, str)
     return tuple(value) if several else (value,)

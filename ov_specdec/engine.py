@@ -10,9 +10,10 @@ from typing import Literal
 
 from ov_specdec.drafters import Drafter
 from ov_specdec.policy import Policy
+from ov_specdec.rules import Rule
 from ov_specdec.session import Session, catch_up
 from ov_specdec.stats import RoundStats, Stopwatch
-from ov_specdec.verify import greedy, verify_greedy
+from ov_specdec.verify import Draft
 
 FinishReason = Literal["stop", "length"]
 
@@ -59,20 +60,23 @@ class Round:
     stats: RoundStats
 
 
-def decode(main: Session, text: Text) -> Iterator[Round]:
-    """Greedy decoding, one token per pass, until `text` ends."""
+def decode(main: Session, rule: Rule, text: Text) -> Iterator[Round]:
+    """Plain decoding, one token per pass, until `text` ends."""
     main.reset()
     while text.finish_reason is None:
         watch = Stopwatch()
-        token = greedy(catch_up(main, text.tokens)[-1])
+        logits = catch_up(main, text.tokens)
+        verdict = rule.verify(text.tokens, logits[-1:], Draft([]))
         verify_seconds = watch.lap()
-        new = text.extend([token])
+        new = text.extend([verdict.next_token])
         stats = RoundStats(0, 0, len(new), 0.0, verify_seconds, 0.0, watch.total())
         yield Round(new, 0, [], stats)
 
 
-def speculate(main: Session, drafter: Drafter, policy: Policy, text: Text) -> Iterator[Round]:
-    """Greedy speculative decoding until `text` ends: the same tokens as `decode`, in fewer passes.
+def speculate(
+    main: Session, drafter: Drafter, policy: Policy, rule: Rule, text: Text
+) -> Iterator[Round]:
+    """Speculative decoding until `text` ends: the output of `decode`, in fewer passes.
 
     The first round drafts nothing, so that the first token comes as early as in plain decoding.
     Source: Leviathan et al., algorithm 1 (arXiv 2211.17192).
@@ -84,24 +88,22 @@ def speculate(main: Session, drafter: Drafter, policy: Policy, text: Text) -> It
         # The main model adds a token of its own, so one place of those left is not for the draft.
         room = text.max_length - len(text.tokens) - 1
         num_draft_tokens = min(policy.num_draft_tokens, room) if main.length else 0
-        candidates = drafter.propose(text.tokens, num_draft_tokens) if num_draft_tokens else []
+        draft = drafter.propose(text.tokens, num_draft_tokens) if num_draft_tokens else Draft([])
         draft_seconds = watch.lap()
 
-        logits = catch_up(main, text.tokens + candidates)
-        verdict = verify_greedy(logits[-len(candidates) - 1 :], candidates)
+        logits = catch_up(main, text.tokens + draft.tokens)
+        verdict = rule.verify(text.tokens, logits[-len(draft.tokens) - 1 :], draft)
         verify_seconds = watch.lap()
 
-        accepted = candidates[: verdict.num_accepted]
-        new = text.extend([*accepted, verdict.next_token])
+        new = text.extend([*draft.tokens[: verdict.num_accepted], verdict.next_token])
         # The newest token has not been fed yet; all that stands before it stays cached.
-        length = len(text.tokens) - 1
-        main.rollback(length)
-        drafter.rollback(length)
+        main.rollback(len(text.tokens) - 1)
+        drafter.rollback(len(text.tokens) - 1)
         rollback_seconds = watch.lap()
 
         stats = RoundStats(
-            len(candidates),
-            len(accepted),
+            len(draft.tokens),
+            verdict.num_accepted,
             len(new),
             draft_seconds,
             verify_seconds,
@@ -109,4 +111,4 @@ def speculate(main: Session, drafter: Drafter, policy: Policy, text: Text) -> It
             watch.total(),
         )
         policy.update(stats)
-        yield Round(new, min(len(accepted), len(new)), candidates, stats)
+        yield Round(new, min(verdict.num_accepted, len(new)), draft.tokens, stats)

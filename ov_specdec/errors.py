@@ -25,5 +25,9 @@ class SessionError(SpecdecError):
     """A session was asked for something its KV cache cannot do."""
 
 
+class LogitsError(SpecdecError):
+    """A row of logits that gives no distribution: all forbidden, or not a number."""
+
+
 class ExportError(SpecdecError):
     """A checkpoint could not be exported to OpenVINO IR."""

@@ -7,6 +7,8 @@ from ov_specdec.config import GenerationOptions
 from ov_specdec.drafters import Drafter
 from ov_specdec.engine import FinishReason, Round, Text, decode, speculate
 from ov_specdec.errors import OptionError
+from ov_specdec.rules import Rule
+from ov_specdec.sampling import make_rules
 from ov_specdec.session import Session
 from ov_specdec.stats import GenerationStats
 from ov_specdec.streaming import TextStream
@@ -44,28 +46,28 @@ class Generator:
     """A main model's session, its tokenizer and a way to make drafters.
 
     vocab_size: ids below it have a token. eos_token_ids: what ends a text unless options say so.
-    make_drafter: a drafter for one generation, or None where its options ask for plain decoding.
+    make_drafter: a drafter for one generation, given its options and the rule by which a draft
+    model chooses candidates; None where the options ask for plain decoding.
     """
 
     main: Session
     tokenizer: Tokenizer
     vocab_size: int
     eos_token_ids: frozenset[int]
-    make_drafter: Callable[[GenerationOptions], Drafter | None]
+    make_drafter: Callable[[GenerationOptions, Rule], Drafter | None]
 
     def stream(self, prompt: str | Sequence[int], options: GenerationOptions) -> Iterator[Chunk]:
         """Check prompt and options, then generate: yields each round's tokens as they come."""
+        self._check_ids("an option", options.token_ids())
         ids = self.encode(prompt, options)
-        text = Text(
-            ids.copy(),
-            min(len(ids) + options.max_new_tokens, self.main.max_length),
-            self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids,
-        )
-        drafter = self.make_drafter(options)
+        eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
+        text = Text(ids.copy(), min(len(ids) + options.max_new_tokens, self.main.max_length), eos)
+        rules = make_rules(options, prompt_length=len(ids), eos_token_ids=eos)
+        drafter = self.make_drafter(options, rules.draft)
         if drafter is None:
-            rounds = decode(self.main, text)
+            rounds = decode(self.main, rules.main, text)
         else:
-            rounds = speculate(self.main, drafter, options.policy(), text)
+            rounds = speculate(self.main, drafter, options.policy(), rules.main, text)
         shown = TextStream(self.tokenizer.decode, ids, options.stops)
         return _chunks(rounds, text, shown, GenerationStats(len(ids)))
 
@@ -84,11 +86,15 @@ class Generator:
                 f"the prompt has {len(ids)} tokens, the model's context {self.main.max_length} "
                 "with the output: shorten the prompt"
             )
-        if invalid := [token for token in ids if not 0 <= token < self.vocab_size]:
-            raise OptionError(
-                f"the prompt holds token id {invalid[0]}: the model has 0 to {self.vocab_size - 1}"
-            )
+        self._check_ids("the prompt", ids)
         return ids
+
+    def _check_ids(self, where: str, ids: Iterable[int]) -> None:
+        for token in ids:
+            if not 0 <= token < self.vocab_size:
+                raise OptionError(
+                    f"{where} holds token id {token}: the model has 0 to {self.vocab_size - 1}"
+                )
 
 
 def _chunks(

@@ -15,6 +15,7 @@ from ov_specdec.generator import Chunk, GenerationResult, Generator, collect
 from ov_specdec.guard import GuardReport
 from ov_specdec.loading import KvBackend, LoadedModel, RuntimeConfig, load_model
 from ov_specdec.locate import embedded_folder, locate
+from ov_specdec.rules import Rule
 from ov_specdec.source import ModelSource, check_pair, open_source
 
 DrafterName = Literal["model", "prompt-lookup", "none"]
@@ -100,7 +101,7 @@ class SpeculativePipeline:
         finally:
             self._running.release()
 
-    def _make_drafter(self, options: GenerationOptions) -> Drafter | None:
+    def _make_drafter(self, options: GenerationOptions, rule: Rule) -> Drafter | None:
         if options.num_assistant_tokens == 0:
             return None
         if self.drafter == "prompt-lookup":
@@ -115,7 +116,7 @@ class SpeculativePipeline:
                     "this pipeline was made with drafter='none'"
                 )
             return None
-        return ModelDrafter(self.draft.session)
+        return ModelDrafter(self.draft.session, rule)
 
 
 def _check_drafter(

@@ -1,9 +1,19 @@
-"""Which candidates stand: pure functions on the main model's logits."""
+"""Which candidates stand: functions on the main model's logits or distributions alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ov_specdec.dice import Dice
+from ov_specdec.distribution import Distribution, residual
 from ov_specdec.session import Logits
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Candidates, and the distribution that each was drawn from; None if none was drawn."""
+
+    tokens: list[int]
+    probs: list[Distribution] | None = None
 
 
 @dataclass(frozen=True)
@@ -35,3 +45,30 @@ def verify_greedy(logits: Logits, candidates: Sequence[int]) -> Verdict:
     while num_accepted < len(candidates) and candidates[num_accepted] == choices[num_accepted]:
         num_accepted += 1
     return Verdict(num_accepted, choices[num_accepted])
+
+
+def verify_sampled(
+    main: Callable[[int], Distribution],
+    draft: Sequence[Distribution],
+    candidates: Sequence[int],
+    dice: Dice,
+) -> Verdict:
+    """Accept candidates so that the tokens that stand follow the main model's distribution.
+
+    main: gives the main model's distribution for the place of candidate i, or, at
+    len(candidates), for the place after all of them; called once each, in order, and not beyond
+    the first rejection. draft: the distribution that each candidate was drawn from (`certain`
+    where it was not drawn). Source: Leviathan et al., algorithm 1 (arXiv 2211.17192); Chen et al.,
+    algorithm 2 (arXiv 2302.01318).
+    """
+    for index, candidate in enumerate(candidates):
+        main_probs, draft_probs = main(index), draft[index]
+        if not dice.accept(acceptance(main_probs.prob(candidate), draft_probs.prob(candidate))):
+            return Verdict(index, dice.draw(residual(main_probs, draft_probs)))
+    return Verdict(len(candidates), dice.draw(main(len(candidates))))
+
+
+def acceptance(main_prob: float, draft_prob: float) -> float:
+    """How probable it is that a candidate stands: min(1, main_prob / draft_prob)."""
+    # A candidate that was drawn has a draft_prob above 0.
+    return 1.0 if main_prob >= draft_prob else main_prob / draft_prob

@@ -169,7 +169,22 @@ BAD_INPUT = {
     ),
     "no number": (
         ["generate", "x", "--num-assistant-tokens", "few"],
-        "'few' must be auto or a num",
+        "'few' must be auto or a whole number",
+    ),
+    "bad bias": (["generate", "x", "--logit-bias", "4"], "'4' must have the form ID=BIAS"),
+    "bad ids": (["generate", "x", "--suppress-tokens", "a,b"], "'a,b' must be token ids"),
+    "unknown id": (["generate", "x", "--suppress-tokens", "9999"], "id 9999: the model has 0 to"),
+    "temperature 0": (
+        ["generate", "x", "--temperature", "0"],
+        "temperature=0.0 must be a number ab",
+    ),
+    "top_p above 1": (
+        ["generate", "x", "--top-p", "1.5"],
+        "top_p=1.5 must be a number from 0.0 to",
+    ),
+    "greedy, yet warm": (
+        ["generate", "x", "--no-do-sample", "--top-k", "4"],
+        "top_k=4 has no effect",
     ),
     "bad property": (["generate", "x", "--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
     "unknown property": (["generate", "x", "--property", "NO=1"], "Unsupported property NO"),

@@ -23,6 +23,29 @@ from ov_specdec.policy import ConstantLength, HeuristicLength
         ({"stop_strings": ""}, "none empty"),
         ({"stop_strings": ["a", ""]}, "none empty"),
         ({"stop_strings": 7}, "stop_strings=7"),
+        ({"min_new_tokens": 200}, "min_new_tokens=200 .* from 0 to 128"),
+        ({"temperature": 0}, "temperature=0 must be a number above 0.0"),
+        ({"temperature": float("inf")}, "temperature=inf"),
+        ({"temperature": float("nan")}, "temperature=nan"),
+        ({"temperature": "hot"}, "temperature='hot'"),
+        ({"top_k": -1}, "top_k=-1"),
+        ({"top_p": 1.01}, "top_p=1.01 must be a number from 0.0 to 1.0"),
+        ({"top_p": -0.1}, "top_p=-0.1"),
+        ({"min_p": 2}, "min_p=2"),
+        ({"typical_p": 0}, "typical_p=0 must be a number above 0.0 to 1.0"),
+        ({"seed": -1}, "seed=-1"),
+        ({"do_sample": False, "top_k": 5}, "top_k=5 has no effect with do_sample=False"),
+        ({"repetition_penalty": 0}, "repetition_penalty=0 must be a number above 0.0"),
+        ({"presence_penalty": 2.1}, "presence_penalty=2.1 must be a number from -2.0 to 2.0"),
+        ({"frequency_penalty": -2.1}, "frequency_penalty=-2.1"),
+        ({"logit_bias": {-1: 1.0}}, "logit_bias=-1"),
+        ({"logit_bias": {1: float("inf")}}, r"logit_bias\[1\]=inf"),
+        ({"bad_words_ids": [[]]}, "none empty"),
+        ({"bad_words_ids": [3]}, "bad_words_ids=3"),
+        ({"bad_words_ids": [["x"]]}, "bad_words_ids='x'"),
+        ({"suppress_tokens": [-1]}, "suppress_tokens=-1"),
+        ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size=-1"),
+        ({"logits_processor": [3]}, "logits_processor=3 must be functions"),
         ({"max_new_token": 5}, "unknown option 'max_new_token': did you mean max_new_tokens"),
         ({"zzz": 5}, "unknown option 'zzz': there are: max_new_tokens"),
     ],
@@ -58,3 +81,18 @@ def test_ignore_eos_leaves_no_token_that_ends_the_text():
 )
 def test_draft_length_options_choose_the_policy(options, policy):
     assert GenerationOptions(**options).policy() == policy
+
+
+@pytest.mark.parametrize(
+    ("options", "samples"),
+    [
+        ({}, False),
+        ({"repetition_penalty": 2.0}, False),
+        ({"temperature": 0.5}, True),
+        ({"seed": 0}, False),
+        ({"do_sample": True}, True),
+        ({"do_sample": False}, False),
+    ],
+)
+def test_tokens_are_drawn_where_an_option_asks_for_it(options, samples):
+    assert GenerationOptions(**options).samples is samples

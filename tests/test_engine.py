@@ -7,14 +7,16 @@ from hypothesis import strategies as st
 from ov_specdec.drafters import ModelDrafter, PromptLookup
 from ov_specdec.engine import Round, Text, decode, speculate
 from ov_specdec.policy import ConstantLength, HeuristicLength
+from ov_specdec.rules import GreedyRule
 from tests.fakes import ScriptedSession, counting, mixing, wrong_at
 
+GREEDY = GreedyRule()
 PROMPT = [3, 1, 4]
 
 
 def plain(next_token, prompt=PROMPT, max_length=40, eos=()):
     text = Text(list(prompt), max_length, frozenset(eos))
-    rounds = list(decode(ScriptedSession(next_token), text))
+    rounds = list(decode(ScriptedSession(next_token), GREEDY, text))
     return text, rounds
 
 
@@ -23,7 +25,9 @@ def speculative(main_next, draft_next, length, prompt=PROMPT, max_length=40, eos
     main, draft = ScriptedSession(main_next), ScriptedSession(draft_next)
     text = Text(list(prompt), max_length, frozenset(eos))
     rounds: list[Round] = []
-    for round_ in speculate(main, ModelDrafter(draft), ConstantLength(length), text):
+    for round_ in speculate(
+        main, ModelDrafter(draft, GREEDY), ConstantLength(length), GREEDY, text
+    ):
         assert main.cache == text.tokens[:-1]
         assert draft.cache == text.tokens[: draft.length]
         rounds.append(round_)
@@ -33,7 +37,7 @@ def speculative(main_next, draft_next, length, prompt=PROMPT, max_length=40, eos
 def test_plain_decoding_feeds_the_prompt_once_and_then_token_by_token():
     session = ScriptedSession(counting)
     text = Text([5, 6], 6)
-    rounds = list(decode(session, text))
+    rounds = list(decode(session, GREEDY, text))
     assert text.tokens == [5, 6, 7, 8, 9, 10]
     assert session.passes == [2, 1, 1, 1]
     assert [round_.tokens for round_ in rounds] == [[7], [8], [9], [10]]
@@ -126,7 +130,9 @@ def test_a_draft_with_a_short_context_stops_drafting_at_its_end():
     draft = ScriptedSession(counting, max_length=6)
     text = Text([1, 2, 3], 20)
     rounds = list(
-        speculate(ScriptedSession(counting), ModelDrafter(draft), ConstantLength(4), text)
+        speculate(
+            ScriptedSession(counting), ModelDrafter(draft, GREEDY), ConstantLength(4), GREEDY, text
+        )
     )
     assert text.tokens == list(range(1, 21))
     assert len(rounds[1].candidates) == 3  # the cache of 6 scores the token after it, no further
@@ -146,10 +152,10 @@ def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, sta
     max_length = len(prompt) + budget
     expected, _ = plain(main_next, prompt, max_length, eos)
     for make_drafter in (
-        lambda: ModelDrafter(ScriptedSession(wrong_at(main_next, wrong))),
+        lambda: ModelDrafter(ScriptedSession(wrong_at(main_next, wrong)), GREEDY),
         lambda: PromptLookup(),
     ):
         for policy in (ConstantLength(start), HeuristicLength(start), ConstantLength(0)):
             text = Text(list(prompt), max_length, frozenset(eos))
-            list(speculate(ScriptedSession(main_next), make_drafter(), policy, text))
+            list(speculate(ScriptedSession(main_next), make_drafter(), policy, GREEDY, text))
             assert text == expected

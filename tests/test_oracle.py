@@ -6,8 +6,10 @@ import pytest
 from ov_specdec.drafters import ModelDrafter
 from ov_specdec.engine import Text, speculate
 from ov_specdec.policy import ConstantLength
-from ov_specdec.session import Logits, check_rollback, check_room
+from ov_specdec.rules import GreedyRule
+from tests.toy import ToySession
 
+GREEDY = GreedyRule()
 VOCAB_SIZE = 12
 
 
@@ -23,34 +25,6 @@ class ToyModel:
         """The logits of the token after `tokens`, [vocab]."""
         last = tokens[-3:]
         return sum(self._tables[i, token] for i, token in enumerate(reversed(last)))
-
-
-class ToySession:
-    """A session on a toy model; the engine's view of it."""
-
-    def __init__(self, model: ToyModel) -> None:
-        self._model = model
-        self._cache: list[int] = []
-        self.max_length = 1000
-
-    @property
-    def length(self) -> int:
-        return len(self._cache)
-
-    def forward(self, tokens) -> Logits:
-        check_room(self.length, len(tokens), self.max_length)
-        rows = []
-        for token in tokens:
-            self._cache.append(token)
-            rows.append(self._model(self._cache))
-        return np.array(rows, np.float32)
-
-    def rollback(self, length: int) -> None:
-        check_rollback(self.length, length)
-        del self._cache[length:]
-
-    def reset(self) -> None:
-        self._cache.clear()
 
 
 def oracle(main: ToyModel, draft: ToyModel, prompt: list[int], gamma: int, total: int):
@@ -80,8 +54,8 @@ def test_engine_follows_the_papers_algorithm(gamma, noise):
         main, draft = ToyModel(seed, 0.0), ToyModel(seed, noise)
         expected, accepted = oracle(main, draft, [1, 2, 3], gamma, 60)
         text = Text([1, 2, 3], 60)
-        drafter = ModelDrafter(ToySession(draft))
-        rounds = list(speculate(ToySession(main), drafter, ConstantLength(gamma), text))
+        drafter = ModelDrafter(ToySession(draft), GREEDY)
+        rounds = list(speculate(ToySession(main), drafter, ConstantLength(gamma), GREEDY, text))
         assert text.tokens == expected
         assert [round_.stats.num_accepted for round_ in rounds[1:]] == accepted
         rates.append(sum(accepted) / sum(len(round_.candidates) for round_ in rounds))

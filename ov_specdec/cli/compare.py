@@ -11,6 +11,7 @@ from ov_specdec.checks import require_int
 from ov_specdec.cli.generate import as_dict
 from ov_specdec.cli.options import make_pipeline, shared_options
 from ov_specdec.cli.terminal import console, print_json, with_errors
+from ov_specdec.config import GenerationOptions
 from ov_specdec.generator import GenerationResult
 from ov_specdec.pipeline import SpeculativePipeline
 
@@ -39,7 +40,10 @@ def compare(
     require_int("repeat", repeat, low=1)
     models = make_pipeline(pipeline)
     results = run(models, prompt, generation, repeat)
-    report = make_report(results)
+    report = {
+        "sampled": GenerationOptions.from_kwargs(generation).samples,
+        **make_report(results),
+    }
     if as_json:
         print_json(report)
     else:
@@ -103,6 +107,8 @@ def describe(report: Mapping[str, Any]) -> list[str]:
         )
     if report["equal"]:
         lines.append("equal        yes, token for token")
+    elif report["sampled"]:
+        lines.append("equal        no: the same distribution, but each draws its own tokens")
     else:
         a, b = (report[method]["token_ids"] for method in METHODS)
         same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))

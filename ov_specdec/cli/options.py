@@ -1,4 +1,4 @@
-"""The options that `generate` and `compare` share, and what they make of them."""
+"""What `generate` and `compare` share: prompt, models, and the options of both."""
 
 import functools
 import sys
@@ -10,8 +10,9 @@ from typing import Any, get_args
 
 import click
 
+from ov_specdec.cli.generation_options import GENERATION_OPTIONS
 from ov_specdec.cli.terminal import console
-from ov_specdec.config import GenerationOptions, Schedule
+from ov_specdec.config import GenerationOptions
 from ov_specdec.devices import Precision
 from ov_specdec.errors import OptionError
 from ov_specdec.loading import KvBackend
@@ -58,54 +59,6 @@ PIPELINE_OPTIONS = (
     ),
 )
 
-GENERATION_OPTIONS = (
-    click.option(
-        "--max-new-tokens",
-        type=int,
-        metavar="N",
-        default=GenerationOptions.max_new_tokens,
-        show_default=True,
-        help="Most tokens to generate.",
-    ),
-    click.option(
-        "--num-assistant-tokens",
-        metavar="auto|N",
-        default="auto",
-        show_default=True,
-        help="Candidates per round; 0 is plain decoding.",
-    ),
-    click.option(
-        "--num-assistant-tokens-schedule",
-        type=click.Choice(get_args(Schedule)),
-        help="Keep that number, or adapt it. [constant for N, heuristic for auto]",
-    ),
-    click.option(
-        "--prompt-lookup-num-tokens",
-        type=int,
-        metavar="N",
-        help="Most candidates per match of the drafter prompt-lookup.",
-    ),
-    click.option(
-        "--max-matching-ngram-size",
-        type=int,
-        metavar="N",
-        help="Longest n-gram that the drafter prompt-lookup looks for. [3]",
-    ),
-    click.option(
-        "--stop",
-        "stop_strings",
-        multiple=True,
-        metavar="S",
-        help="Text that ends the output; may be given several times.",
-    ),
-    click.option("--ignore-eos", is_flag=True, help="Go on after an end-of-sequence token."),
-    click.option(
-        "--no-chat-template",
-        is_flag=True,
-        help="Take the prompt as plain text, also where the tokenizer has a chat template.",
-    ),
-)
-
 PROMPT_OPTIONS = (
     click.argument("prompt", required=False),
     click.option("--prompt-file", metavar="F", help="Read the prompt from a file, - for stdin."),
@@ -131,7 +84,8 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
         pipeline = {name: options.pop(name) for name in PIPELINE_NAMES}
         generation = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
         pipeline["properties"] = _properties(pipeline["properties"])
-        generation["num_assistant_tokens"] = _length(generation["num_assistant_tokens"])
+        generation["logit_bias"] = dict(generation["logit_bias"])
+        generation["eos_token_id"] = generation["eos_token_id"] or None
         generation["apply_chat_template"] = not no_chat_template
         command(
             prompt=_read_prompt(prompt, prompt_file),
@@ -160,15 +114,6 @@ def _properties(pairs: tuple[str, ...]) -> dict[str, str]:
             raise OptionError(f"--property '{pair}' must have the form KEY=VALUE")
         properties[key] = value
     return properties
-
-
-def _length(text: str) -> int | str:
-    if text == "auto":
-        return text
-    try:
-        return int(text)
-    except ValueError as error:
-        raise OptionError(f"--num-assistant-tokens '{text}' must be auto or a number") from error
 
 
 def _read_prompt(prompt: str | None, prompt_file: str | None) -> str:

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from ov_specdec.verify import Draft
+
 
 class Drafter(Protocol):
     """Proposes candidates for the tokens that come next."""
 
-    def propose(self, tokens: Sequence[int], num_draft_tokens: int) -> list[int]:
+    def propose(self, tokens: Sequence[int], num_draft_tokens: int) -> Draft:
         """At most `num_draft_tokens` candidates to follow `tokens`; none where it has no idea."""
         ...
 

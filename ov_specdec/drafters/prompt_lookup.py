@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from ov_specdec.verify import Draft
+
 DEFAULT_NGRAM_SIZE = 3
 
 
@@ -22,7 +24,7 @@ class PromptLookup:
         self._follower: dict[tuple[int, ...], int] = {}
         self._indexed = 0
 
-    def propose(self, tokens: Sequence[int], num_draft_tokens: int) -> list[int]:
+    def propose(self, tokens: Sequence[int], num_draft_tokens: int) -> Draft:
         """The tokens that followed the most recent occurrence of the longest matching suffix."""
         self._index(tokens)
         limit = num_draft_tokens
@@ -31,8 +33,8 @@ class PromptLookup:
         for size in range(min(self._max_size, len(tokens) - 1), 0, -1):
             start = self._follower.get(tuple(tokens[-size:]))
             if start is not None:
-                return _copy(tokens, start, limit)
-        return []
+                return Draft(_copy(tokens, start, limit))
+        return Draft([])
 
     def rollback(self, length: int) -> None:
         """Nothing to do: only tokens that stand were ever indexed."""

@@ -1,0 +1,124 @@
+"""The options of a generation, as `generate` and `compare` take them."""
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+import click
+
+from ov_specdec.config import GenerationOptions, Schedule
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if text)
+    except ValueError as error:
+        raise click.BadParameter(f"'{text}' must be token ids with commas between") from error
+
+
+def _bias(text: str) -> tuple[int, float]:
+    token, _, bias = text.partition("=")
+    try:
+        return int(token), float(bias)
+    except ValueError as error:
+        raise click.BadParameter(f"'{text}' must have the form ID=BIAS") from error
+
+
+def _length(text: str) -> int | str:
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError as error:
+        raise click.BadParameter(f"'{text}' must be auto or a whole number") from error
+
+
+def _number(name: str, kind: type, text: str) -> Callable[..., Any]:
+    """An option for a number; its default is that of `GenerationOptions`."""
+    default = getattr(GenerationOptions, name)
+    flag = "--" + name.replace("_", "-")
+    metavar = "N" if kind is int else "X"
+    shown = default is not None
+    return click.option(
+        flag, type=kind, metavar=metavar, default=default, show_default=shown, help=text
+    )
+
+
+GENERATION_OPTIONS = (
+    _number("max_new_tokens", int, "Most tokens to generate."),
+    _number("min_new_tokens", int, "Tokens before which the text cannot end by itself."),
+    click.option(
+        "--stop",
+        "stop_strings",
+        multiple=True,
+        metavar="S",
+        help="Text that ends the output; may be given several times.",
+    ),
+    click.option(
+        "--eos-token-id",
+        type=int,
+        multiple=True,
+        metavar="ID",
+        help="Token that ends the text; may be given several times. [the model's]",
+    ),
+    click.option("--ignore-eos", is_flag=True, help="Go on after an end-of-sequence token."),
+    click.option(
+        "--do-sample/--no-do-sample",
+        default=None,
+        help="Draw tokens, or take the most likely ones. [draw if one of the next five is given]",
+    ),
+    _number("temperature", float, "Logits are divided by it; above 0."),
+    _number("top_k", int, "Keep the N most likely tokens; 0 keeps all."),
+    _number("top_p", float, "Keep the fewest most likely tokens whose mass reaches X."),
+    _number("min_p", float, "Drop tokens less likely than this part of the most likely one."),
+    _number("typical_p", float, "Keep the tokens of most typical surprise whose mass reaches X."),
+    _number("seed", int, "Makes the run repeat."),
+    _number("repetition_penalty", float, "Above 1: tokens in prompt and output get less likely."),
+    _number("presence_penalty", float, "Subtracted from the logits of tokens in the output."),
+    _number("frequency_penalty", float, "The same, once for each time that a token occurs."),
+    click.option(
+        "--logit-bias",
+        type=_bias,
+        multiple=True,
+        metavar="ID=BIAS",
+        help="Added to a token's logit, -inf forbids it; may be given several times.",
+    ),
+    click.option(
+        "--bad-words-ids",
+        type=_ids,
+        multiple=True,
+        metavar="ID,ID,...",
+        help="Token sequence that must not be generated; may be given several times.",
+    ),
+    click.option(
+        "--suppress-tokens",
+        type=_ids,
+        default="",
+        metavar="ID,ID,...",
+        help="Tokens that must not be generated.",
+    ),
+    _number("no_repeat_ngram_size", int, "Length of n-grams that must not repeat; 0 allows all."),
+    click.option(
+        "--num-assistant-tokens",
+        type=_length,
+        metavar="auto|N",
+        default="auto",
+        show_default=True,
+        help="Candidates per round; 0 is plain decoding.",
+    ),
+    click.option(
+        "--num-assistant-tokens-schedule",
+        type=click.Choice(get_args(Schedule)),
+        help="Keep that number, or adapt it. [constant for N, heuristic for auto]",
+    ),
+    click.option(
+        "--assistant-do-sample/--no-assistant-do-sample",
+        default=GenerationOptions.assistant_do_sample,
+        show_default=True,
+        help="When sampling: whether the draft model draws too, or takes its most likely tokens.",
+    ),
+    _number("prompt_lookup_num_tokens", int, "Most candidates per match of prompt-lookup."),
+    _number("max_matching_ngram_size", int, "Longest n-gram that prompt-lookup looks for. [3]"),
+    click.option(
+        "--no-chat-template",
+        is_flag=True,
+        help="Take the prompt as plain text, also where the tokenizer has a chat template.",
+    ),
+)

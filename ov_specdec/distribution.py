@@ -1,0 +1,63 @@
+"""Distributions over the vocabulary, as verification uses them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.int64]
+Probs = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """The probability of every token; sparse where most of them have none.
+
+    ids: token ids [n], ascending, or None for the whole vocabulary. probs: their probabilities
+    [n], none negative, with sum 1; tokens that are not in `ids` have probability 0.
+    """
+
+    ids: Ids | None
+    probs: Probs
+
+    def prob(self, token: int) -> float:
+        """The probability of one token of the vocabulary."""
+        if self.ids is None:
+            return float(self.probs[token])
+        index = int(np.searchsorted(self.ids, token))
+        if index < len(self.ids) and self.ids[index] == token:
+            return float(self.probs[index])
+        return 0.0
+
+    def token(self, index: int) -> int:
+        """The id of the token whose probability is `probs[index]`."""
+        return index if self.ids is None else int(self.ids[index])
+
+
+def certain(token: int) -> Distribution:
+    """All of the probability on one token: a greedy draft, or prompt lookup."""
+    return Distribution(np.array([token], dtype=np.int64), np.ones(1))
+
+
+def residual(main: Distribution, draft: Distribution) -> Distribution:
+    """The normalized positive part of main - draft: what replaces a candidate that was rejected.
+
+    Both are over the same vocabulary. Where nothing is left, because both are the same, no
+    candidate is ever rejected; what is returned then is `main`.
+    Source: Leviathan et al., section 2.3 (arXiv 2211.17192).
+    """
+    excess = np.maximum(main.probs - _probs_at(draft, main), 0.0)
+    total = excess.sum()
+    return Distribution(main.ids, excess / total) if total > 0 else main
+
+
+def _probs_at(draft: Distribution, main: Distribution) -> Probs:
+    """The draft's probabilities of the tokens that `main.probs` is about, in its order."""
+    if draft.ids is None:
+        return draft.probs if main.ids is None else draft.probs[main.ids]
+    if main.ids is None:
+        probs = np.zeros_like(main.probs)
+        probs[draft.ids] = draft.probs
+        return probs
+    indices = np.searchsorted(draft.ids, main.ids).clip(max=len(draft.ids) - 1)
+    return np.where(draft.ids[indices] == main.ids, draft.probs[indices], 0.0)

@@ -1,0 +1,149 @@
+"""Warping: from a row of logits to the distribution that the next token is drawn from."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ov_specdec.distribution import Distribution, Ids
+from ov_specdec.errors import LogitsError
+from ov_specdec.session import Logits
+
+FIRST_LOOK = 2048
+"""Tokens that top_p and typical_p sort first; only flatter rows have all of theirs sorted."""
+
+Mask = NDArray[np.bool_]
+Weights = NDArray[np.float64]
+"""Probabilities up to a common factor, the greatest at most 1."""
+
+
+@dataclass(frozen=True)
+class Warp:
+    """Softmax with the sampling options of transformers, applied in the same order as there.
+
+    temperature: above 0; divides the logits. top_k: keeps the k most likely tokens, and all that
+    tie with the last of them; None and 0 keep all. top_p: from 0 to 1; keeps the fewest most
+    likely tokens whose mass reaches it, one at least. min_p: from 0 to 1; drops tokens less likely
+    than this part of the most likely one. typical_p: above 0, at most 1; keeps the tokens whose
+    surprise is closest to the entropy, until their mass reaches it. The last three act on what the
+    options before them left, normalized; 1, 0 and 1 keep all.
+
+    Source: `TemperatureLogitsWarper`, `TopKLogitsWarper`, `TopPLogitsWarper`, `MinPLogitsWarper`
+    and `TypicalLogitsWarper` of transformers. Among tokens that tie at the edge of top_p, where
+    those keep any, the lowest ids stay.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+    typical_p: float = 1.0
+
+    def __call__(self, logits: Logits) -> Distribution:
+        """The distribution for one row of logits [vocab]; -inf forbids a token.
+
+        Raises `LogitsError` for a row that gives none.
+        """
+        peak = check_row(logits)
+        ids = None
+        if self.top_k and self.top_k < len(logits):
+            ids = _top_k(logits, self.top_k)
+            logits = logits[ids]
+        weights = _weights(logits, peak, self.temperature)
+        if self.top_p < 1.0:
+            ids, weights = _keep(_in_nucleus(weights, self.top_p), ids, weights)
+        if self.min_p > 0.0:
+            ids, weights = _keep(weights >= self.min_p * weights.max(), ids, weights)
+        if self.typical_p < 1.0:
+            ids, weights = _keep(weights > 0.0, ids, weights)
+            ids, weights = _keep(_is_typical(weights, self.typical_p), ids, weights)
+        return Distribution(ids, weights / weights.sum())
+
+
+def check_row(logits: Logits) -> float:
+    """The greatest logit of a row; `LogitsError` if it is not finite: then no token may follow."""
+    peak = float(logits.max())
+    if peak == -np.inf:
+        raise LogitsError(
+            "no token may follow: all logits are -inf; let the options forbid fewer tokens"
+        )
+    if not np.isfinite(peak):
+        raise LogitsError(f"logits with {peak} give no distribution; look for it in the model")
+    return peak
+
+
+def _weights(logits: Logits, peak: float, temperature: float) -> Weights:
+    """Exponentials of the logits over the temperature; the peak's is 1."""
+    weights = logits.astype(np.float64)
+    weights -= peak
+    if temperature != 1.0:
+        # A quotient beyond the range of float64 becomes -inf, and its weight 0, as it should.
+        with np.errstate(over="ignore"):
+            weights /= temperature
+    return np.exp(weights, out=weights)
+
+
+def _top_k(logits: Logits, top_k: int) -> Ids:
+    """The ids of the k greatest logits, with all that tie with the last of them."""
+    rank = len(logits) - top_k
+    keep: Mask = logits >= np.partition(logits, rank)[rank]
+    return keep.nonzero()[0]
+
+
+def _in_nucleus(weights: Weights, top_p: float) -> Mask:
+    """Which are the fewest greatest weights that reach `top_p` of the sum."""
+    goal = top_p * weights.sum()
+    greatest = _greatest(weights, FIRST_LOOK)
+    mass = greatest.cumsum()
+    if mass[-1] < goal:
+        greatest = _greatest(weights, len(weights))
+        mass = greatest.cumsum()
+    # A weight stays where those above it do not reach the goal yet; so the first always does.
+    count = min(int(mass.searchsorted(goal)) + 1, len(greatest))
+    edge = greatest[count - 1]
+    keep: Mask = weights > edge
+    ties = (weights == edge).nonzero()[0]
+    keep[ties[: count - np.count_nonzero(keep)]] = True
+    return keep
+
+
+def _greatest(weights: Weights, count: int) -> Weights:
+    """The `count` greatest weights, or all if they are fewer, in descending order."""
+    if count < len(weights):
+        weights = np.partition(weights, len(weights) - count)[len(weights) - count :]
+    return np.sort(weights)[::-1]
+
+
+def _is_typical(weights: Weights, typical_p: float) -> Mask:
+    """Which have the surprise that is closest to the entropy; all `weights` are above 0.
+
+    Source: Meister et al. (arXiv 2202.00666).
+    """
+    total = weights.sum()
+    # Surprise is log(total) - log(weight), and the entropy is its mean: log(total) cancels out.
+    logs = np.log(weights)
+    distances = np.abs(logs - (weights * logs).sum() / total)
+    goal = typical_p * total
+    closest = _closest(distances, FIRST_LOOK)
+    if weights[closest].sum() < goal:
+        closest = np.arange(len(distances))
+    closest = closest[np.argsort(distances[closest])]
+    mass = weights[closest].cumsum()
+    last = closest[min(int(mass.searchsorted(goal)), len(closest) - 1)]
+    keep: Mask = distances <= distances[last]
+    return keep
+
+
+def _closest(distances: Weights, count: int) -> Ids:
+    """The indices of the `count` least distances, or of all if they are fewer, with ties."""
+    if count >= len(distances):
+        return np.arange(len(distances))
+    return np.flatnonzero(distances <= np.partition(distances, count - 1)[count - 1])
+
+
+def _keep(keep: Mask, ids: Ids | None, weights: Weights) -> tuple[Ids | None, Weights]:
+    """Ids and weights where `keep` is true; None stands for all ids, before and after."""
+    indices = keep.nonzero()[0]
+    if len(indices) == len(weights):
+        return ids, weights
+    return (indices if ids is None else ids[indices]), weights[indices]

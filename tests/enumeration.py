@@ -1,0 +1,60 @@
+"""The law of a random procedure, enumerated exactly: every decision it can take, tried in turn."""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from ov_specdec.dice import Dice
+from ov_specdec.distribution import Distribution
+
+Outcome = TypeVar("Outcome", bound=Hashable)
+
+
+def law(run: Callable[[Dice], Outcome]) -> dict[Outcome, float]:
+    """The probability of every outcome of `run`, which is called once for each way it can go.
+
+    run: takes all of its chance from the dice it is given, and begins afresh at each call.
+    """
+    probabilities: defaultdict[Outcome, float] = defaultdict(float)
+    pending: list[tuple[int, ...]] = [()]
+    while pending:
+        dice = _ReplayDice(pending.pop())
+        outcome = run(dice)
+        probabilities[outcome] += dice.probability
+        pending += dice.alternatives
+    return dict(probabilities)
+
+
+class _ReplayDice:
+    """Repeats the decisions of a prefix, then takes the first one possible. Implements `Dice`.
+
+    probability: of all that was decided. alternatives: prefixes that lead to the other decisions
+    that were possible after the end of its own.
+    """
+
+    def __init__(self, prefix: Sequence[int]) -> None:
+        self.probability = 1.0
+        self.alternatives: list[tuple[int, ...]] = []
+        self._prefix = prefix
+        self._taken: list[int] = []
+
+    def accept(self, probability: float) -> bool:
+        return self._decide([1.0 - probability, probability]) == 1
+
+    def draw(self, distribution: Distribution) -> int:
+        return distribution.token(self._decide(distribution.probs.tolist()))
+
+    def _decide(self, probabilities: Sequence[float]) -> int:
+        """The index of what happens; what has no probability never does."""
+        if min(probabilities) < 0.0 or not np.isclose(sum(probabilities), 1.0, rtol=0, atol=1e-12):
+            raise ValueError(f"these are no probabilities: {probabilities}")
+        if len(self._taken) < len(self._prefix):
+            index = self._prefix[len(self._taken)]
+        else:
+            index, *others = (i for i, value in enumerate(probabilities) if value > 0.0)
+            self.alternatives += [(*self._taken, other) for other in others]
+        self._taken.append(index)
+        self.probability *= probabilities[index]
+        return index

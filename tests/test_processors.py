@@ -1,0 +1,168 @@
+"""The logits processors, each against the one of that name in transformers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from transformers.generation import logits_process as reference
+
+from ov_specdec.processors import (
+    BadWords,
+    FrequencyPenalty,
+    LogitBias,
+    MinNewTokens,
+    NoRepeatNgram,
+    PresencePenalty,
+    Processor,
+    RepetitionPenalty,
+    SuppressTokens,
+)
+from ov_specdec.session import Logits
+
+VOCAB = 12
+PROMPT_LENGTH = 5
+SEEDS = range(8)
+BAD_WORDS = [[3], [4, 5], [1, 2], [0, 1, 2], [2, 2], [7, 8, 9, 10, 11, 0], [11]]
+
+
+def random_row(seed: int) -> Logits:
+    row = np.random.default_rng(seed).normal(0, 4, VOCAB).astype(np.float32)
+    row[seed % VOCAB] = -np.inf
+    return row
+
+
+def random_history(seed: int) -> list[int]:
+    """Few tokens, often repeated; as short as the prompt at the least."""
+    rng = np.random.default_rng([seed, 1])
+    return [int(token) for token in rng.integers(0, 4, PROMPT_LENGTH + 5 * seed)]
+
+
+def by_transformers(
+    processor: reference.LogitsProcessor, tokens: Sequence[int], row: Logits
+) -> Logits:
+    scores = processor(torch.tensor([tokens], dtype=torch.long), torch.from_numpy(row.copy())[None])
+    result: Logits = scores[0].numpy()
+    return result
+
+
+def assert_same(
+    processor: Processor,
+    expected: reference.LogitsProcessor,
+    seed: int,
+    history: Sequence[int] | None = None,
+) -> None:
+    tokens = random_history(seed) if history is None else history
+    row = random_row(seed)
+    result = processor(tokens, row)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, by_transformers(expected, tokens, row), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("penalty", [0.5, 1.0, 1.3, 10.0])
+def test_repetition_penalty(penalty: float, seed: int) -> None:
+    expected = reference.RepetitionPenaltyLogitsProcessor(penalty)
+    assert_same(RepetitionPenalty(penalty), expected, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("presence", [-2.0, 0.0, 0.7])
+@pytest.mark.parametrize("frequency", [-0.5, 0.0, 1.5])
+def test_openai_penalties(presence: float, frequency: float, seed: int) -> None:
+    tokens = random_history(seed)
+    row = random_row(seed)
+    expected = row.astype(np.float64)
+    for token in range(VOCAB):
+        count = tokens[PROMPT_LENGTH:].count(token)
+        expected[token] -= presence * (count > 0) + frequency * count
+
+    once = PresencePenalty(presence, PROMPT_LENGTH)(tokens, row)
+    result = FrequencyPenalty(frequency, PROMPT_LENGTH)(tokens, once)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_logit_bias(seed: int) -> None:
+    bias = {1: 2.5, 7: -100.0, 11: float("-inf")}
+    expected = reference.SequenceBiasLogitsProcessor([[[token], bias[token]] for token in bias])
+    assert_same(LogitBias(bias), expected, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("eos", [[], [3], [3, 11]])
+@pytest.mark.parametrize("ending", [[], [4], [0, 1], [2], [1, 4], [7, 8, 9, 10, 11]])
+def test_bad_words(ending: list[int], eos: list[int], seed: int) -> None:
+    expected = reference.NoBadWordsLogitsProcessor(BAD_WORDS, eos or None)
+    history = random_history(seed) + ending
+    assert_same(BadWords(BAD_WORDS, frozenset(eos)), expected, seed, history)
+
+
+@pytest.mark.parametrize("length", range(1, 8))
+def test_bad_words_in_a_text_that_is_hardly_longer(length: int) -> None:
+    words = [list(range(size)) for size in range(1, 8)]
+    expected = reference.NoBadWordsLogitsProcessor(words)
+    assert_same(BadWords(words), expected, 0, list(range(length)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_suppress_tokens(seed: int) -> None:
+    assert_same(SuppressTokens([0, 5]), reference.SuppressTokensLogitsProcessor([0, 5]), seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("min_new_tokens", [0, 1, 5, 6, 20])
+def test_min_new_tokens(min_new_tokens: int, seed: int) -> None:
+    expected = reference.MinNewTokensLengthLogitsProcessor(PROMPT_LENGTH, min_new_tokens, [2, 9])
+    processor = MinNewTokens(min_new_tokens, PROMPT_LENGTH, frozenset({2, 9}))
+    assert_same(processor, expected, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 7, 40])
+def test_no_repeat_ngram_size(size: int, seed: int) -> None:
+    assert_same(NoRepeatNgram(size), reference.NoRepeatNGramLogitsProcessor(size), seed)
+
+
+@pytest.mark.parametrize("history", [[1], [1, 1], [1, 2, 1], [1, 1, 1]])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_repeat_ngram_size_in_a_short_text(size: int, history: list[int]) -> None:
+    assert_same(NoRepeatNgram(size), reference.NoRepeatNGramLogitsProcessor(size), 0, history)
+
+
+ALL: list[Processor] = [
+    RepetitionPenalty(1.3),
+    PresencePenalty(0.5, 2),
+    FrequencyPenalty(0.5, 2),
+    LogitBias({1: 2.0}),
+    BadWords([[3], [1, 2]]),
+    SuppressTokens([4]),
+    MinNewTokens(10, 2, frozenset({0})),
+    NoRepeatNgram(2),
+]
+
+
+@pytest.mark.parametrize("processor", ALL, ids=lambda processor: type(processor).__name__)
+def test_the_row_that_was_given_is_left_as_it_was(processor: Processor) -> None:
+    row = np.linspace(-3, 3, VOCAB, dtype=np.float32)
+    row.setflags(write=False)
+    tokens = [1, 2, 1, 6, 1]
+    result = processor(tokens, row)
+    assert (result != row).any()
+    assert np.array_equal(processor(tokens, row), result), "the same again for the same arguments"
+
+
+@pytest.mark.parametrize("processor", ALL, ids=lambda processor: type(processor).__name__)
+def test_a_history_that_is_an_array_gives_the_same(processor: Processor) -> None:
+    row = random_row(3)
+    tokens = [1, 2, 1, 6, 1]
+    array: Sequence[int] = np.array(tokens)  # type: ignore[assignment]
+    assert np.array_equal(processor(array, row), processor(tokens, row))
+
+
+def test_nothing_generated_yet_is_nothing_to_penalize() -> None:
+    row = random_row(4)
+    for processor in (PresencePenalty(1.0, 3), FrequencyPenalty(1.0, 3), RepetitionPenalty(2.0)):
+        tokens = [] if isinstance(processor, RepetitionPenalty) else [5, 6, 7]
+        assert np.array_equal(processor(tokens, row), row)
