@@ -74,13 +74,14 @@ def check_row(logits: Logits) -> float:
 
 def _weights(logits: Logits, peak: float, temperature: float) -> Weights:
     """Exponentials of the logits over the temperature; the peak's is 1."""
-    weights = logits.astype(np.float64)
-    weights -= peak
-    if temperature != 1.0:
-        # A quotient beyond the range of float64 becomes -inf, and its weight 0, as it should.
-        with np.errstate(over="ignore"):
-            weights /= temperature
-    return np.exp(weights, out=weights)
+    scaled = logits.astype(np.float64)
+    scaled -= peak
+    # What is beyond the range of floats becomes -inf, and its weight 0, as it should.
+    with np.errstate(over="ignore"):
+        if temperature != 1.0:
+            scaled /= temperature
+        # Logits are float32, so their exponentials need no more; sums of them do.
+        return np.exp(scaled.astype(np.float32)).astype(np.float64)
 
 
 def _top_k(logits: Logits, top_k: int) -> Ids:

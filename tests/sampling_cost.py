@@ -1,0 +1,105 @@
+"""What sampling costs beside inference: `python -m tests.sampling_cost`.
+
+Prints the two tables of docs/exactness.md: the share of a round on the embedded pair that goes into
+choosing tokens, and the time of one row at a large vocabulary.
+"""
+
+from statistics import median
+from time import perf_counter
+
+import click
+import numpy as np
+
+from ov_specdec import GenerationOptions, SpeculativePipeline, engine
+from ov_specdec.sampling import Rules, make_rules, make_warp
+from tests.prompts import PROMPTS
+
+SETTINGS = {
+    "greedy": {},
+    "temperature 0.8": {"temperature": 0.8},
+    "temperature 0.8, top_k 50": {"temperature": 0.8, "top_k": 50},
+    "temperature 0.8, top_k 50, top_p 0.9": {"temperature": 0.8, "top_k": 50, "top_p": 0.9},
+    "top_p 0.9": {"top_p": 0.9},
+    "all of it": {
+        "temperature": 0.8,
+        "top_k": 50,
+        "top_p": 0.9,
+        "min_p": 0.01,
+        "repetition_penalty": 1.1,
+        "presence_penalty": 0.1,
+        "no_repeat_ngram_size": 6,
+    },
+}
+LARGE_VOCABULARY = 150_000
+
+
+class TimedRule:
+    """A rule that adds up the seconds spent in it."""
+
+    def __init__(self, rule, clock):
+        self._rule = rule
+        self._clock = clock
+
+    def _timed(self, method, *arguments):
+        start = perf_counter()
+        result = method(*arguments)
+        self._clock.append(perf_counter() - start)
+        return result
+
+    def draft(self, *arguments):
+        return self._timed(self._rule.draft, *arguments)
+
+    def verify(self, *arguments):
+        return self._timed(self._rule.verify, *arguments)
+
+
+def share_of_round(pipeline: SpeculativePipeline, options: dict) -> float:
+    """Seconds in rules per second of inference, over the rounds after the prefill."""
+    generator = pipeline._generator
+    clock: list[float] = []
+    inference = choosing = 0.0
+    for seed, prompt in enumerate(PROMPTS):
+        chosen = GenerationOptions(**options, seed=seed, ignore_eos=True, max_new_tokens=64)
+        ids = generator.encode(prompt, chosen)
+        rules = make_rules(chosen, prompt_length=len(ids), eos_token_ids=frozenset())
+        timed = Rules(TimedRule(rules.main, clock), TimedRule(rules.draft, clock))
+        text = engine.Text(ids.copy(), len(ids) + 64)
+        drafter = pipeline._make_drafter(chosen, timed.draft)
+        rounds = engine.speculate(generator.main, drafter, chosen.policy(), timed.main, text)
+        next(rounds)
+        clock.clear()
+        stats = [round_.stats for round_ in rounds]
+        spent = sum(clock)
+        choosing += spent
+        inference += sum(s.draft_seconds + s.verify_seconds for s in stats) - spent
+    return choosing / inference
+
+
+def milliseconds_per_row(options: dict, spread: float) -> float:
+    """Median time of warping one row of LARGE_VOCABULARY normal logits."""
+    warp = make_warp(GenerationOptions(**options))
+    rows = np.random.default_rng(0).normal(0, spread, (20, LARGE_VOCABULARY)).astype(np.float32)
+    times = []
+    for row in np.concatenate([rows] * 3):
+        start = perf_counter()
+        warp(row)
+        times.append(perf_counter() - start)
+    return 1000 * median(times)
+
+
+def main() -> None:
+    """Print two Markdown tables."""
+    pipeline = SpeculativePipeline()
+    click.echo("| options | choosing tokens / inference |\n|---|---|")
+    for name, options in SETTINGS.items():
+        share_of_round(pipeline, options)
+        shares = [share_of_round(pipeline, options) for _ in range(3)]
+        click.echo(f"| {name} | {median(shares):.1%} ({min(shares):.1%} to {max(shares):.1%}) |")
+    click.echo("\n| options | logits spread 1 | spread 3 | spread 6 |\n|---|---|---|---|")
+    for name in list(SETTINGS)[1:5]:
+        cells = [f"{milliseconds_per_row(SETTINGS[name], s):.2f} ms" for s in (1.0, 3.0, 6.0)]
+        click.echo(f"| {name} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
