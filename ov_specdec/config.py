@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from ov_specdec.adaptive import AdaptiveLength
 from ov_specdec.checks import require_choice, require_int, require_number
 from ov_specdec.errors import OptionError
 from ov_specdec.policy import MAX_DRAFT_LENGTH, ConstantLength, HeuristicLength, Policy
 
-Schedule = Literal["heuristic", "constant"]
+Schedule = Literal["adaptive", "heuristic", "constant"]
 
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 """Options that mean something only where tokens are drawn."""
@@ -51,9 +52,12 @@ class GenerationOptions:
 
     Speculation:
 
-    num_assistant_tokens: candidates per round; "auto" starts at 5; 0 is plain decoding.
-    num_assistant_tokens_schedule: "constant" keeps that number, "heuristic" adapts it; None takes
-        "heuristic" for "auto" and "constant" for a number.
+    num_assistant_tokens: candidates per round; 0 is plain decoding; "auto" leaves it to a schedule.
+    num_assistant_tokens_schedule: "adaptive" takes the length that yields most tokens per second,
+        as measured while decoding, and none where speculation does not pay; "heuristic" adds two
+        after a round in which all candidates stood, else takes one off; "constant" keeps the
+        number. None takes "constant" for a number and "adaptive" for "auto", but "heuristic" for
+        "auto" when sampling with a seed: what follows the clock cannot repeat.
     assistant_do_sample: whether a draft model draws its candidates where the main model draws its
         tokens, or takes the most likely ones. The output has the same distribution either way.
     prompt_lookup_num_tokens: most candidates per match of drafter "prompt-lookup"; None: no limit
@@ -126,11 +130,14 @@ class GenerationOptions:
 
     def policy(self) -> Policy:
         """A new policy for the draft length."""
-        if self.num_assistant_tokens == "auto":
-            return HeuristicLength()
-        if self.num_assistant_tokens_schedule == "heuristic" and self.num_assistant_tokens > 0:
-            return HeuristicLength(self.num_assistant_tokens)
-        return ConstantLength(self.num_assistant_tokens)
+        number, schedule = self.num_assistant_tokens, self.num_assistant_tokens_schedule
+        if number == "auto":
+            repeats = self.samples and self.seed is not None
+            heuristic = schedule == "heuristic" or (schedule is None and repeats)
+            return HeuristicLength() if heuristic else AdaptiveLength()
+        if schedule == "heuristic" and number > 0:
+            return HeuristicLength(number)
+        return ConstantLength(number)
 
     def token_ids(self) -> set[int]:
         """Every token id that an option names."""
@@ -198,6 +205,11 @@ class GenerationOptions:
         if schedule == "constant" and number == "auto":
             raise OptionError(
                 "num_assistant_tokens_schedule='constant' needs a number in num_assistant_tokens"
+            )
+        if schedule == "adaptive" and number != "auto":
+            raise OptionError(
+                f"num_assistant_tokens={number} has no effect with "
+                "num_assistant_tokens_schedule='adaptive': leave out one of the two"
             )
         for name in ("prompt_lookup_num_tokens", "max_matching_ngram_size"):
             if getattr(self, name) is not None:

@@ -1,6 +1,7 @@
 import pytest
 
 from ov_specdec import GenerationOptions, OptionError
+from ov_specdec.adaptive import AdaptiveLength
 from ov_specdec.policy import ConstantLength, HeuristicLength
 
 
@@ -14,8 +15,15 @@ from ov_specdec.policy import ConstantLength, HeuristicLength
         ({"num_assistant_tokens": -1}, "num_assistant_tokens=-1 .* from 0 to 256"),
         ({"num_assistant_tokens": 257}, "num_assistant_tokens=257"),
         ({"num_assistant_tokens": "many"}, "num_assistant_tokens='many'"),
-        ({"num_assistant_tokens_schedule": "wild"}, "'wild' is not one of heuristic, constant"),
+        (
+            {"num_assistant_tokens_schedule": "wild"},
+            "'wild' is not one of adaptive, heuristic, constant",
+        ),
         ({"num_assistant_tokens_schedule": "constant"}, "needs a number"),
+        (
+            {"num_assistant_tokens_schedule": "adaptive", "num_assistant_tokens": 3},
+            "num_assistant_tokens=3 has no effect",
+        ),
         ({"prompt_lookup_num_tokens": 0}, "prompt_lookup_num_tokens=0"),
         ({"max_matching_ngram_size": 0}, "max_matching_ngram_size=0"),
         ({"eos_token_id": -1}, "eos_token_id=-1"),
@@ -70,7 +78,8 @@ def test_ignore_eos_leaves_no_token_that_ends_the_text():
 @pytest.mark.parametrize(
     ("options", "policy"),
     [
-        ({}, HeuristicLength(5)),
+        ({"num_assistant_tokens_schedule": "heuristic"}, HeuristicLength(5)),
+        ({"temperature": 1.0, "seed": 1}, HeuristicLength(5)),
         ({"num_assistant_tokens": 3}, ConstantLength(3)),
         (
             {"num_assistant_tokens": 3, "num_assistant_tokens_schedule": "heuristic"},
@@ -81,6 +90,17 @@ def test_ignore_eos_leaves_no_token_that_ends_the_text():
 )
 def test_draft_length_options_choose_the_policy(options, policy):
     assert GenerationOptions(**options).policy() == policy
+
+
+def test_the_default_is_adaptive_unless_a_run_must_repeat():
+    def schedule(**options):
+        return type(GenerationOptions(**options).policy())
+
+    assert schedule() is AdaptiveLength
+    assert schedule(seed=1) is AdaptiveLength  # greedy output does not depend on lengths
+    assert schedule(temperature=1.0) is AdaptiveLength
+    adaptive = {"num_assistant_tokens_schedule": "adaptive"}
+    assert schedule(temperature=1.0, seed=1, **adaptive) is AdaptiveLength
 
 
 @pytest.mark.parametrize(

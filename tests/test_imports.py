@@ -16,7 +16,7 @@ PACKAGE = Path(ov_specdec.__file__).parent
 LAYERS = (
     {"errors"},
     {"checks", "stats"},
-    {"session", "policy"},
+    {"session", "policy", "adaptive"},
     {"distribution", "blocks", "locate"},
     {"dice", "warp", "processors", "folder", "config"},
     {"verify"},

@@ -106,7 +106,7 @@ GENERATION_OPTIONS = (
     click.option(
         "--num-assistant-tokens-schedule",
         type=click.Choice(get_args(Schedule)),
-        help="Keep that number, or adapt it. [constant for N, heuristic for auto]",
+        help="How it changes. [constant for N; adaptive for auto, heuristic with a seed]",
     ),
     click.option(
         "--assistant-do-sample/--no-assistant-do-sample",
