@@ -1,0 +1,58 @@
+"""What the training scripts share: shapes, special token, file names under the data folder."""
+
+import sys
+from pathlib import Path
+
+import torch
+from transformers import LlamaConfig
+
+VOCABULARY = 8192
+END = "<|endoftext|>"
+CONTEXT = 1024
+HEAD_SIZE = 64
+
+PROMPTS = ("def fibonacci(n):", "def quicksort(xs):", "class Stack:", "import argparse")
+
+# Small packages of plain algorithms: seen this many times for once of every other file.
+REPEATS = {"algorithms": 3, "pygorithm": 3}
+
+
+def llama(layers: int, hidden: int, heads: int, kv_heads: int, mlp: int) -> LlamaConfig:
+    """A Llama configuration with tied embeddings and the shared vocabulary and context."""
+    return LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=hidden,
+        intermediate_size=mlp,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=HEAD_SIZE,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        bos_token_id=0,
+        eos_token_id=0,
+        pad_token_id=0,
+    )
+
+
+# The main is deep and narrow so that one of its passes costs about ten of the draft's.
+SHAPES = {
+    "main": llama(layers=16, hidden=384, heads=6, kv_heads=2, mlp=1024),
+    "draft": llama(layers=1, hidden=256, heads=4, kv_heads=2, mlp=704),
+}
+
+
+def tokens_file(data: Path, side: str) -> Path:
+    """The token ids of one side ("train" or "heldout"), uint16, files ended by END."""
+    return data / f"{side}.tokens"
+
+
+def say(text: str) -> None:
+    """One line on the standard output, at once: the logs of long runs are read while they run."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def device() -> torch.device:
+    """CUDA where there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,0 +1,86 @@
+"""The main's own greedy continuations, for the draft to learn from.
+
+Speculative decoding asks the draft about text the main writes, not about the corpus; training on
+the teacher's outputs is sequence-level distillation (arXiv:1606.07947, for drafts
+arXiv:2310.08461). Result: ``DATA/continuations.tokens``, uint16 rows of ROW + 1 token ids.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from config import device, say, tokens_file
+from torch import Tensor
+from transformers import AutoTokenizer, LlamaForCausalLM
+
+ROW = 256
+PROMPT_LENGTHS = (4, 16, 64)
+
+
+def load(folder: Path) -> LlamaForCausalLM:
+    """A checkpoint ready to be asked, in f32."""
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return model.to(device()).eval()
+
+
+def line_starts(ids: np.ndarray, newline: int, length: int) -> np.ndarray:
+    """Indices at which a line begins, with ``length`` tokens to follow."""
+    starts = np.flatnonzero(ids == newline) + 1
+    return starts[starts < len(ids) - length]
+
+
+def greedy(model: LlamaForCausalLM, prompts: Tensor, total: int) -> Tensor:
+    """Prompts [rows, p] continued greedily to [rows, total]; END does not stop a row."""
+    mask = torch.ones_like(prompts)
+    return model.generate(
+        prompts,
+        attention_mask=mask,
+        max_length=total,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+        use_cache=True,
+    )
+
+
+def continuations_file(data: Path) -> Path:
+    """Where the rows of ROW + 1 tokens lie."""
+    return data / "continuations.tokens"
+
+
+def write(data: Path, minutes: float, rows: int = 64, seed: int = 1, total: int = ROW + 1) -> int:
+    """Generate batches of ``rows`` for ``minutes``; returns the number of rows written."""
+    model = load(data / "main")
+    tokenizer = AutoTokenizer.from_pretrained(data / "main")
+    newline = tokenizer.encode("\n", add_special_tokens=False)[0]
+    ids = np.fromfile(tokens_file(data, "train"), dtype=np.uint16)
+    starts = line_starts(ids, newline, max(PROMPT_LENGTHS))
+    random = np.random.default_rng(seed)
+    made: list[np.ndarray] = []
+    end = time.monotonic() + minutes * 60
+    while not made or time.monotonic() < end:
+        length = PROMPT_LENGTHS[len(made) % len(PROMPT_LENGTHS)]
+        chosen = random.choice(starts, size=rows)
+        prompts = np.stack([ids[s : s + length] for s in chosen]).astype(np.int64)
+        out = greedy(model, torch.from_numpy(prompts).to(model.device), total)
+        made.append(out.cpu().numpy().astype(np.uint16))
+    np.concatenate(made).tofile(continuations_file(data))
+    say(f"{len(made) * rows} rows of {total} tokens")
+    return len(made) * rows
+
+
+def main() -> None:
+    """Write continuations of a trained main."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder with the trained main")
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    write(args.data, args.minutes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Train a model of the pair on the corpus from nothing, within a budget of minutes.
+
+Every schedule (learning rate, depth, row length) follows the share of the budget that is spent,
+so that a run on a slow or shared machine still completes its schedule. Matrices inside the layers
+take Muon, the embedding and the norms AdamW. The depth grows by stacking (arXiv:2011.13635): a
+shallow model sees several times the tokens a minute. Checkpoints go to ``DATA/{main,draft}``.
+"""
+
+import argparse
+import copy
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from batches import Batches
+from checkpoint import load_state, save_model, save_state
+from config import CONTEXT, SHAPES, device, say
+from head import head_loss
+from muon import Muon
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+# (share of the budget from which on, value)
+Stages = tuple[tuple[float, int], ...]
+ROW_LENGTHS: Stages = ((0.0, 256), (0.6, 512), (0.88, 1024))
+DEPTHS: dict[str, Stages] = {"main": ((0.0, 4), (0.42, 8), (0.7, 16)), "draft": ((0.0, 1),)}
+
+WARMUP_STEPS = 30
+DECAY_FROM = 0.5
+LAST_RATE = 0.03
+
+
+def at(stages: Stages, share: float) -> int:
+    """The value in force at a share of the budget."""
+    return [value for start, value in stages if start <= share][-1]
+
+
+def rate(step: int, share: float) -> float:
+    """Factor on the learning rates: warm-up by steps, constant, then linear to LAST_RATE."""
+    decay = min(1.0, (1.0 - share) / (1.0 - DECAY_FROM))
+    return min(1.0, (step + 1) / WARMUP_STEPS) * max(LAST_RATE, decay)
+
+
+def build(shape: LlamaConfig, layers: int, seed: int = 0) -> LlamaForCausalLM:
+    """A fresh model of a shape, with ``layers`` of its layers so far."""
+    torch.manual_seed(seed)
+    config = copy.deepcopy(shape)
+    config.num_hidden_layers = layers
+    return LlamaForCausalLM(config).float()
+
+
+def grow(model: LlamaForCausalLM, layers: int) -> None:
+    """Double the depth (as often as it takes): after each layer a copy of it that adds nothing yet.
+
+    The copy's two output projections are zero, so the function is unchanged at first.
+    """
+    while len(model.model.layers) < layers:
+        doubled = []
+        for layer in model.model.layers:
+            twin = copy.deepcopy(layer)
+            nn.init.zeros_(twin.self_attn.o_proj.weight)
+            nn.init.zeros_(twin.mlp.down_proj.weight)
+            doubled += [layer, twin]
+        model.model.layers = nn.ModuleList(doubled[:layers])
+    for index, layer in enumerate(model.model.layers):
+        layer.self_attn.layer_idx = index
+    model.config.num_hidden_layers = layers
+
+
+def optimizers(model: LlamaForCausalLM, muon_rate: float, adam_rate: float) -> list:
+    """Muon for the layers' matrices, AdamW for the rest; each group remembers its full rate."""
+    inner = {id(p): p for p in model.model.layers.parameters() if p.ndim == 2}
+    rest = [p for p in model.parameters() if id(p) not in inner]
+    made = [
+        Muon(inner.values(), lr=muon_rate),
+        torch.optim.AdamW(rest, lr=adam_rate, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
+    for group in itertools.chain.from_iterable(o.param_groups for o in made):
+        group["full"] = group["lr"]
+    return made
+
+
+def regrown(model: LlamaForCausalLM, old: list) -> list:
+    """Optimizers of a model that has grown, keeping the state of the parameters it had."""
+    made = optimizers(model, *(o.param_groups[0]["full"] for o in old))
+    for new, before in zip(made, old, strict=True):
+        for parameter in new.param_groups[0]["params"]:
+            if parameter in before.state:
+                new.state[parameter] = before.state[parameter]
+    return made
+
+
+def hidden_states(model: LlamaForCausalLM, inputs: Tensor) -> Tensor:
+    """Last hidden states [rows, length, d] of token ids [rows, length]; bf16 on CUDA."""
+    with torch.autocast("cuda", torch.bfloat16, enabled=inputs.is_cuda):
+        return model.model(input_ids=inputs, use_cache=False).last_hidden_state
+
+
+@torch.no_grad()
+def heldout_loss(model: LlamaForCausalLM, batches: Batches, chunks: int, length: int) -> float:
+    """Mean loss in nats a token over the first ``chunks`` chunks, in rows of ``length``."""
+    model.eval()
+    total = 0.0
+    for first in range(0, chunks, 4):
+        inputs, targets = batches.take(first, min(4, chunks - first), length)
+        inputs, targets = inputs.to(model.device), targets.to(model.device)
+        loss = head_loss(hidden_states(model, inputs), model.lm_head.weight, targets)
+        total += loss.item() * min(4, chunks - first)
+    model.train()
+    return total / chunks
+
+
+def steps(clock: dict, minutes: float) -> Iterator[float]:
+    """Yield the share of the budget spent, counting the time each pass of the loop took."""
+    while clock["seconds"] < minutes * 60:
+        start = time.monotonic()
+        yield clock["seconds"] / (minutes * 60)
+        clock["seconds"] += time.monotonic() - start
+        clock["step"] += 1
+
+
+def update(model: LlamaForCausalLM, made: list, loss: Tensor, factor: float) -> None:
+    """One step of every optimizer, its rates multiplied by ``factor``."""
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    for optimizer in made:
+        for group in optimizer.param_groups:
+            group["lr"] = group["full"] * factor
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
+def begin(
+    out: Path, shape: LlamaConfig, layers: int, rates: tuple[float, float]
+) -> tuple[LlamaForCausalLM, list, dict]:
+    """Model, optimizers and clock: those of the last state in ``out``, else fresh ones."""
+    clock = {"step": 0, "seconds": 0.0, "chunks": 0, "saved": 0.0}
+    model = build(shape, layers).to(device())
+    state = load_state(out)
+    if state is None:
+        return model, optimizers(model, *rates), clock
+    grow(model, state["layers"])
+    model.load_state_dict(state["model"])
+    made = optimizers(model, *rates)
+    for optimizer, saved in zip(made, state["optimizers"], strict=True):
+        optimizer.load_state_dict(saved)
+    return model, made, state["clock"]
+
+
+def train(
+    data: Path,
+    name: str,
+    minutes: float,
+    shape: LlamaConfig | None = None,
+    depths: Stages | None = None,
+    chunks_per_step: int = 4,
+    rates: tuple[float, float] = (0.005, 0.003),
+    save_minutes: float = 5.0,
+    heldout_chunks: int = 16,
+) -> float:
+    """Train model ``name`` for ``minutes`` (going on from its last state) to its held-out loss.
+
+    ``rates`` are the full learning rates of Muon and of AdamW.
+    """
+    out, depths = data / name, depths or DEPTHS[name]
+    batches, heldout = Batches(data), Batches(data, "heldout")
+    model, made, clock = begin(out, shape or SHAPES[name], at(depths, 0.0), rates)
+
+    def keep() -> float:
+        loss = heldout_loss(model, heldout, heldout_chunks, 256)
+        say(f"held out {loss:.4f} after {clock['step']} steps")
+        save_state(out, model, made, clock)
+        save_model(out, model, data)
+        return loss
+
+    for share in steps(clock, minutes):
+        if at(depths, share) > len(model.model.layers):
+            grow(model, at(depths, share))
+            made = regrown(model, made)
+        inputs, targets = batches.take(clock["chunks"], chunks_per_step, at(ROW_LENGTHS, share))
+        inputs, targets = inputs.to(model.device), targets.to(model.device)
+        clock["chunks"] += chunks_per_step
+        loss = head_loss(hidden_states(model, inputs), model.lm_head.weight, targets)
+        update(model, made, loss, rate(clock["step"], share))
+        if clock["step"] % 20 == 0:
+            report(clock, len(model.model.layers), loss.item())
+        if clock["seconds"] - clock["saved"] >= save_minutes * 60:
+            clock["saved"] = clock["seconds"]
+            keep()
+    return keep()
+
+
+def report(clock: dict, layers: int, loss: float) -> None:
+    """One line of progress."""
+    tokens = clock["chunks"] * CONTEXT / 1e6
+    say(
+        f"step {clock['step']} minute {clock['seconds'] / 60:.1f} tokens {tokens:.2f} M "
+        f"layers {layers} loss {loss:.4f}"
+    )
+
+
+def main() -> None:
+    """Train one model of the pair."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder with corpus and tokens")
+    parser.add_argument("--model", choices=sorted(SHAPES), default="main")
+    parser.add_argument("--minutes", type=float, default=60.0, help="budget of training time")
+    parser.add_argument("--muon-rate", type=float, default=0.005)
+    parser.add_argument("--adam-rate", type=float, default=0.003)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    train(args.data, args.model, args.minutes, rates=(args.muon_rate, args.adam_rate))
+
+
+if __name__ == "__main__":
+    main()
