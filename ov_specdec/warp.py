@@ -12,6 +12,9 @@ from ov_specdec.session import Logits
 FIRST_LOOK = 2048
 """Tokens that top_p and typical_p sort first; only flatter rows have all of theirs sorted."""
 
+TEMPERATURES = (1e-30, 1e30)
+"""What float32 holds with room to spare; beyond, nothing changes any more."""
+
 Mask = NDArray[np.bool_]
 Weights = NDArray[np.float64]
 """Probabilities up to a common factor, the greatest at most 1."""
@@ -74,14 +77,14 @@ def check_row(logits: Logits) -> float:
 
 def _weights(logits: Logits, peak: float, temperature: float) -> Weights:
     """Exponentials of the logits over the temperature; the peak's is 1."""
-    scaled = logits.astype(np.float64)
-    scaled -= peak
     # What is beyond the range of floats becomes -inf, and its weight 0, as it should.
     with np.errstate(over="ignore"):
-        if temperature != 1.0:
-            scaled /= temperature
         # Logits are float32, so their exponentials need no more; sums of them do.
-        return np.exp(scaled.astype(np.float32)).astype(np.float64)
+        weights: Logits = logits - np.float32(peak)
+        if temperature != 1.0:
+            weights /= np.float32(np.clip(temperature, *TEMPERATURES))
+        np.exp(weights, out=weights)
+    return weights.astype(np.float64)
 
 
 def _top_k(logits: Logits, top_k: int) -> Ids:

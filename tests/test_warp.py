@@ -193,7 +193,10 @@ def test_temperature_alone_is_the_softmax(logits: Logits, temperature: float) ->
 @given(rows)
 def test_limits_are_greedy(logits: Logits) -> None:
     """A top_p of 0 is greedy, and a top_k of 1 leaves what ties with the greedy choice."""
-    assert Warp(top_p=0.0)(logits).prob(int(logits.argmax())) == 1.0
+    top = Warp(top_p=0.0)(logits)
+    assert len(top.probs) == 1
+    # Logits that differ by less than float32 can tell from 1 in their exponentials tie.
+    assert logits.max() - logits[top.token(0)] < 1e-6
     top = Warp(top_k=1)(logits)
     assert top.probs == pytest.approx(1 / np.count_nonzero(logits == logits.max()))
 
