@@ -31,3 +31,9 @@ class LogitsError(SpecdecError):
 
 class ExportError(SpecdecError):
     """A checkpoint could not be exported to OpenVINO IR."""
+
+
+def reason(error: RuntimeError) -> str:
+    """The line of an OpenVINO exception that says what is wrong; the rest is source locations."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -8,10 +8,10 @@ import openvino as ov
 
 from ov_specdec.checks import require_choice, require_int
 from ov_specdec.devices import Device, Precision, find_device, precision_properties
-from ov_specdec.errors import DeviceError, ModelError
+from ov_specdec.errors import DeviceError, ModelError, reason
 from ov_specdec.paged import PagedModel, PagedSession, to_paged
 from ov_specdec.session import Session
-from ov_specdec.source import ModelSource, read_ir, reason
+from ov_specdec.source import ModelSource, read_ir
 from ov_specdec.stateful import MAX_HIDDEN, StatefulSession, sequence_axes
 
 Backend = Literal["paged", "stateful"]

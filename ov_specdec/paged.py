@@ -7,8 +7,11 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.blocks import BlockPool, BlockTable
-from ov_specdec.errors import ModelError
+from ov_specdec.errors import ModelError, reason
 from ov_specdec.session import Logits, check_room
+
+CACHES = ("key_cache.", "value_cache.")
+"""How the names of the inputs begin that hold the KV cache, one of each per layer."""
 
 INITIAL_TOKENS = 512
 """Room in the block pool before it first grows."""
@@ -26,14 +29,13 @@ def to_paged(model: ov.Model) -> None:
     except ImportError as error:
         raise ModelError(
             f"OpenVINO {ov.__version__} lacks paged_attention_transformation: "
-            "use kv='stateful', or the OpenVINO release that the README names"
+            "use kv='stateful', or openvino 2026.4"
         ) from error
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1]
         raise ModelError(
-            f"this model cannot take a paged KV cache ({reason}): use kv='stateful'"
+            f"this model cannot take a paged KV cache ({reason(error)}): use kv='stateful'"
         ) from error
 
 
@@ -49,7 +51,7 @@ class PagedModel:
         self.vocab_size = vocab_size
         self._request = compiled.create_infer_request()
         ports = {port.any_name: port for port in compiled.inputs}
-        self._caches = {n: p for n, p in ports.items() if n.startswith(("key_cache.", "value_cac"))}
+        self._caches = {name: port for name, port in ports.items() if name.startswith(CACHES)}
         self._inputs = ports.keys() - self._caches.keys()
         # The values are never quantized over the block axis, so their shape tells the block size.
         self.block_size = ports["value_cache.0"].partial_shape[2].get_length()
@@ -108,7 +110,9 @@ class PagedSession:
         past, num_tokens = self.length, len(tokens)
         check_room(past, num_tokens, self.max_length)
         self._table.append(num_tokens)
-        feed = self._feeds.setdefault(num_tokens, Feed(num_tokens))
+        if num_tokens not in self._feeds:
+            self._feeds[num_tokens] = Feed(num_tokens)
+        feed = self._feeds[num_tokens]
         feed.fill(tokens, past, self._table.blocks)
         try:
             return self._model.infer(feed.tensors)

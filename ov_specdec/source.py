@@ -5,7 +5,7 @@ from pathlib import Path
 
 import openvino as ov
 
-from ov_specdec.errors import ModelError
+from ov_specdec.errors import ModelError, reason
 from ov_specdec.folder import ModelFolder
 from ov_specdec.guard import GuardReport, compare_tokenizers
 from ov_specdec.tokenizer import Tokenizer, load_tokenizer
@@ -75,9 +75,3 @@ def check_pair(main: ModelSource, draft: ModelSource) -> GuardReport:
         main_width=main.logits_width,
         draft_width=draft.logits_width,
     )
-
-
-def reason(error: RuntimeError) -> str:
-    """The line of an OpenVINO exception that says what is wrong; the rest is source locations."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
