@@ -83,6 +83,17 @@ def test_it_comes_back_when_the_draft_gets_good():
     assert policy.num_draft_tokens >= 4
 
 
+def test_it_believes_the_time_that_drafting_takes_whatever_plain_decoding_seemed_to_take():
+    policy = AdaptiveLength()
+    for _ in range(4):  # something else slowed the machine down while plain decoding was timed
+        policy.update(RoundStats(0, 0, 1, 0.0, 9 * PLAIN, 0.0, 9 * PLAIN))
+    for _ in range(30):
+        length = policy.num_draft_tokens
+        drafting = length * 0.5 * PLAIN
+        policy.update(RoundStats(length, 0, 1, drafting, PLAIN, 0.0, PLAIN + drafting))
+    assert policy.num_draft_tokens <= 1
+
+
 def test_without_candidates_it_keeps_asking():
     policy = AdaptiveLength()
     for _ in range(20):  # prompt lookup without a match

@@ -101,6 +101,7 @@ def test_end_of_sequence_ends_the_text_wherever_it_falls(eos_place, length):
         assert text.tokens[-1] == 10 + eos_place
         assert text.finish_reason == expected.finish_reason == "stop"
         assert sum(len(round_.tokens) for round_ in rounds) == len(text.tokens) - len(prompt)
+        assert rounds[-1].num_from_draft <= len(rounds[-1].tokens)
 
 
 @pytest.mark.parametrize("budget", range(1, 12))

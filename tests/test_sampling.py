@@ -115,11 +115,17 @@ def test_sampling_without_a_choice_is_greedy(pipeline, options):
 def test_candidates_of_a_sampled_run_are_accepted_and_rejected(
     tiny_pair, wide_draft, assistant_do_sample
 ):
-    pipeline = SpeculativePipeline(tiny_pair[0], wide_draft)
-    stats = pipeline.generate(
-        PROMPT, temperature=2.0, seed=1, assistant_do_sample=assistant_do_sample, **OPTIONS
-    ).stats
-    assert 0 < stats.accepted < stats.drafted
+    # A draft that draws as nearly the same model would have all of its candidates accepted, and
+    # one that takes the most likely tokens of quite another model none.
+    draft = wide_draft if assistant_do_sample else tiny_pair[1]
+    pipeline = SpeculativePipeline(tiny_pair[0], draft)
+    accepted = drafted = 0
+    for temperature in (0.5, 1.0, 2.0, 4.0):
+        options = {**OPTIONS, "temperature": temperature, "seed": 1, "num_assistant_tokens": 3}
+        stats = pipeline.generate(PROMPT, assistant_do_sample=assistant_do_sample, **options).stats
+        accepted += stats.accepted
+        drafted += stats.drafted
+    assert 0 < accepted < drafted
 
 
 def test_options_become_rules():
