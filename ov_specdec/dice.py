@@ -4,7 +4,12 @@ from typing import Protocol
 
 import numpy as np
 
-from ov_specdec.distribution import Distribution
+from ov_specdec.distribution import Distribution, Probs
+
+RUN = 128
+"""Probabilities that are summed at once where there are many."""
+
+BELOW_ONE = float(np.nextafter(1.0, 0.0))
 
 
 class Dice(Protocol):
@@ -34,7 +39,27 @@ class RandomDice:
 
     def draw(self, distribution: Distribution) -> int:
         """By inversion of the cumulative sums; never a token of probability 0."""
-        cumulative = distribution.probs.cumsum()
-        # Rounding may end the sums a little under 1: the point is set within what they span.
-        point = self._generator.random() * cumulative[-1]
-        return distribution.token(int(np.searchsorted(cumulative, point, side="right")))
+        number = self._generator.random()
+        probs, start = distribution.probs, 0
+        num_runs = len(probs) // RUN
+        if num_runs > 1:
+            # To sum runs first, and then to look into one of them, spares most of the sums. What
+            # does not fill a run belongs to the last one.
+            runs = probs[: num_runs * RUN].reshape(num_runs, RUN).sum(axis=1)
+            runs[-1] += probs[num_runs * RUN :].sum()
+            run, number = _invert(runs, number)
+            start = run * RUN
+            probs = probs[start:] if run == num_runs - 1 else probs[start : start + RUN]
+        return distribution.token(start + _invert(probs, number)[0])
+
+
+def _invert(weights: Probs, number: float) -> tuple[int, float]:
+    """The index that a number from [0, 1) falls on, and how far into that index's share it is.
+
+    An index gets its share of the numbers by its weight, and none if it has none.
+    """
+    cumulative = weights.cumsum()
+    point = number * float(cumulative[-1])
+    index = int(cumulative.searchsorted(point, side="right"))
+    below = float(cumulative[index - 1]) if index else 0.0
+    return index, min((point - below) / float(weights[index]), BELOW_ONE)

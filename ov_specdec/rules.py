@@ -78,10 +78,12 @@ class SamplingRule:
     def verify(self, tokens: Sequence[int], logits: Logits, draft: Draft) -> Verdict:
         """Exact speculative sampling; rows after a rejection are not even looked at."""
         text = [*tokens, *draft.tokens]
-        draft_probs = [certain(token) for token in draft.tokens]
+        draft_probs = draft.probs
+        if draft_probs is None:
+            draft_probs = [certain(token) for token in draft.tokens]
         return verify_sampled(
             lambda i: self.distribution(text[: len(tokens) + i], logits[i]),
-            draft_probs if draft.probs is None else draft.probs,
+            draft_probs,
             draft.tokens,
             self.dice,
         )

@@ -1,6 +1,7 @@
 """Warping: from a row of logits to the distribution that the next token is drawn from."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from ov_specdec.errors import LogitsError
 from ov_specdec.session import Logits
 
 FIRST_LOOK = 2048
-"""Tokens that top_p and typical_p sort first; only flatter rows have all of theirs sorted."""
+"""Tokens that typical_p sorts first; only flatter rows have all of theirs sorted."""
 
 TEMPERATURES = (1e-30, 1e30)
 """What float32 holds with room to spare; beyond, nothing changes any more."""
@@ -52,15 +53,19 @@ class Warp:
         if self.top_k and self.top_k < len(logits):
             ids = _top_k(logits, self.top_k)
             logits = logits[ids]
-        weights = _weights(logits, peak, self.temperature)
+        weights = _weights(logits, peak, self._divisor)
         if self.top_p < 1.0:
-            ids, weights = _keep(_in_nucleus(weights, self.top_p), ids, weights)
+            ids, weights = _select(_nucleus(weights, self.top_p), ids, weights)
         if self.min_p > 0.0:
             ids, weights = _keep(weights >= self.min_p * weights.max(), ids, weights)
         if self.typical_p < 1.0:
             ids, weights = _keep(weights > 0.0, ids, weights)
             ids, weights = _keep(_is_typical(weights, self.typical_p), ids, weights)
         return Distribution(ids, weights / weights.sum())
+
+    @cached_property
+    def _divisor(self) -> np.float32:
+        return np.float32(min(max(self.temperature, TEMPERATURES[0]), TEMPERATURES[1]))
 
 
 def check_row(logits: Logits) -> float:
@@ -75,14 +80,14 @@ def check_row(logits: Logits) -> float:
     return peak
 
 
-def _weights(logits: Logits, peak: float, temperature: float) -> Weights:
+def _weights(logits: Logits, peak: float, temperature: np.float32) -> Weights:
     """Exponentials of the logits over the temperature; the peak's is 1."""
     # What is beyond the range of floats becomes -inf, and its weight 0, as it should.
     with np.errstate(over="ignore"):
         # Logits are float32, so their exponentials need no more; sums of them do.
         weights: Logits = logits - np.float32(peak)
         if temperature != 1.0:
-            weights /= np.float32(np.clip(temperature, *TEMPERATURES))
+            weights /= temperature
         np.exp(weights, out=weights)
     return weights.astype(np.float64)
 
@@ -94,28 +99,24 @@ def _top_k(logits: Logits, top_k: int) -> Ids:
     return keep.nonzero()[0]
 
 
-def _in_nucleus(weights: Weights, top_p: float) -> Mask:
-    """Which are the fewest greatest weights that reach `top_p` of the sum."""
-    goal = top_p * weights.sum()
-    greatest = _greatest(weights, FIRST_LOOK)
-    mass = greatest.cumsum()
-    if mass[-1] < goal:
-        greatest = _greatest(weights, len(weights))
-        mass = greatest.cumsum()
+def _nucleus(weights: Weights, top_p: float) -> Ids:
+    """The indices of the fewest greatest weights that reach `top_p` of the sum."""
+    total = weights.sum()
+    # Weights under this floor sum to less than what may be left out, so none of them is needed.
+    # The greatest weight is 1.
+    floor = min((1.0 - top_p) * total / len(weights), 1.0)
+    inner = weights[weights >= floor]
+    inner.sort()
+    mass = inner[::-1].cumsum()
     # A weight stays where those above it do not reach the goal yet; so the first always does.
-    count = min(int(mass.searchsorted(goal)) + 1, len(greatest))
-    edge = greatest[count - 1]
-    keep: Mask = weights > edge
-    ties = (weights == edge).nonzero()[0]
-    keep[ties[: count - np.count_nonzero(keep)]] = True
-    return keep
-
-
-def _greatest(weights: Weights, count: int) -> Weights:
-    """The `count` greatest weights, or all if they are fewer, in descending order."""
-    if count < len(weights):
-        weights = np.partition(weights, len(weights) - count)[len(weights) - count :]
-    return np.sort(weights)[::-1]
+    count = min(int(mass.searchsorted(top_p * total)) + 1, len(inner))
+    edge = inner[-count]
+    indices = (weights >= edge).nonzero()[0]
+    surplus = len(indices) - count
+    if surplus > 0:  # of those that tie at the edge, the last ones go
+        ties = (weights[indices] == edge).nonzero()[0]
+        indices = np.delete(indices, ties[-surplus:])
+    return indices
 
 
 def _is_typical(weights: Weights, typical_p: float) -> Mask:
@@ -147,7 +148,11 @@ def _closest(distances: Weights, count: int) -> Ids:
 
 def _keep(keep: Mask, ids: Ids | None, weights: Weights) -> tuple[Ids | None, Weights]:
     """Ids and weights where `keep` is true; None stands for all ids, before and after."""
-    indices = keep.nonzero()[0]
+    return _select(keep.nonzero()[0], ids, weights)
+
+
+def _select(indices: Ids, ids: Ids | None, weights: Weights) -> tuple[Ids | None, Weights]:
+    """Ids and weights at some indices; None stands for all ids, before and after."""
     if len(indices) == len(weights):
         return ids, weights
     return (indices if ids is None else ids[indices]), weights[indices]
