@@ -111,11 +111,11 @@ def _nucleus(weights: Weights, top_p: float) -> Ids:
     # A weight stays where those above it do not reach the goal yet; so the first always does.
     count = min(int(mass.searchsorted(top_p * total)) + 1, len(inner))
     edge = inner[-count]
-    indices = (weights >= edge).nonzero()[0]
+    indices: Ids = (weights >= edge).nonzero()[0]
     surplus = len(indices) - count
     if surplus > 0:  # of those that tie at the edge, the last ones go
         ties = (weights[indices] == edge).nonzero()[0]
-        indices = np.delete(indices, ties[-surplus:])
+        return np.delete(indices, ties[-surplus:])
     return indices
 
 
