@@ -2,110 +2,159 @@
 
 import itertools
 from collections import deque
-from statistics import median
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import mul
 
+from ov_specdec.experience import Experience
+from ov_specdec.policy import Plan, Source
 from ov_specdec.stats import RoundStats
 
 MAX_LENGTH = 16
-FIRST_LENGTH = 3
-OPENING = (0, 0, 0, FIRST_LENGTH)
-"""Lengths of the first rounds: the prefill, plain decoding to time it, and then a draft."""
+LENGTHS = (0, *range(2, MAX_LENGTH + 1))
+"""Lengths to choose from; a pass over just 2 tokens tells too little of what further ones cost."""
 
-DWELL = 3
-"""Rounds that a length is kept at least."""
+FIRST_LENGTH = 4
+"""Length of the first drafts, and of those that are tried after a long time without."""
 
-GAIN = 1.03
-"""How much faster another length must promise to be. A pass of another size than the last one
-takes up to twice as long, because OpenVINO prepares for it, so changes must be few."""
+TIMING, FIRST_TRY, TRYING = "times plain decoding", "first try", "tries again"
+DWELL = 4
+ROUNDS = {TIMING: 3, TRYING: 2}
+"""Rounds after which a length is looked at again: `DWELL`, but for these reasons of it."""
 
-MEMORY = 15
-"""Rounds that a median of times goes back: not more, because passes slow down with the context."""
+GAIN = 1.05
+"""How much faster another length must promise to be, as long as nothing else speaks for it."""
 
-FORGETTING = 0.98
-"""What is left of the weight of earlier candidates after a round."""
+SPENT_ON_TRIES = 0.02
+"""Part of the time that may go into tries while speculation is switched off."""
 
-PRIOR_STOOD, PRIOR_FELL = 0.7, 0.3
-"""Candidates that seem to have stood and fallen before the first."""
-
-FIRST_WAIT, LONGEST_WAIT = 50, 400
-"""Rounds without a draft before the next try; doubled after each try."""
+RECENT = 4
+"""Rounds after which a pass is no longer filled up to the size that it had."""
 
 
 class AdaptiveLength:
-    """Keeps to the length whose rounds yield most tokens per second. Implements `Policy`.
+    """Drafts as much as yields most tokens per second. Implements `Policy`.
 
-    If each candidate stands with probability a, a round with n of them adds
-    1 + a + ... + a^n tokens (Leviathan et al., arXiv 2211.17192, equation 1). It takes as long as a
-    round of plain decoding, and n times what a candidate adds to draft and verify. Both times are
-    medians of recent rounds, so nothing has to be configured. n may be 0: where speculation does
-    not pay it is switched off, and tried again from time to time at small cost.
+    If the first i candidates stand with probability s(i), a round with n of them adds
+    1 + s(1) + ... + s(n) tokens (Leviathan et al., arXiv 2211.17192, section 3.1, where s(i) is a
+    power of one acceptance rate). What it takes to draft and to verify n of them is learnt from the
+    rounds, and so is s (see `Experience`): nothing has to be configured. n may be 0: where
+    speculation does not pay it is switched off, and tried again from time to time at small cost.
+    Within a round drafting ends where the next candidate is not worth its time, because the source
+    is not sure enough of those so far.
+
+    sources: where the drafter may take candidates from. A match of prompt lookup is taken unless
+    the draft model promises to be faster than that match.
     """
 
-    def __init__(self) -> None:
-        self._length = OPENING[0]
+    def __init__(
+        self, sources: Sequence[Source], experience: Experience, min_confidence: float = 0.0
+    ) -> None:
+        self._experience = experience
+        self._min_confidence = min_confidence
+        # The source whose length is kept to: a lookup has the length that its match deserves.
+        self._source: Source = "model" if "model" in sources else "prompt-lookup"
+        self._plan = Plan(0, TIMING, min_confidence)
         self._age = 0
-        self._rounds = 0
-        self._last_drafted = 0
-        self._plain_seconds: deque[float] = deque(maxlen=MEMORY)
-        self._extra_seconds: deque[float] = deque(maxlen=MEMORY)
-        self._stood, self._fell = PRIOR_STOOD, PRIOR_FELL
-        self._wait = FIRST_WAIT
-
-    @property
-    def num_draft_tokens(self) -> int:
-        """The length for the next round."""
-        return self._length
-
-    @property
-    def acceptance(self) -> float:
-        """The probability that a candidate stands; recent ones weigh more."""
-        return self._stood / (self._stood + self._fell)
-
-    def expected_speeds(self) -> list[float]:
-        """Tokens per second to expect of lengths 0 to MAX_LENGTH, once both kinds were timed."""
-        plain, extra = median(self._plain_seconds), median(self._extra_seconds)
-        tokens = itertools.accumulate(self.acceptance**i for i in range(MAX_LENGTH + 1))
-        return [expected / (plain + n * extra) for n, expected in enumerate(tokens)]
-
-    def update(self, stats: RoundStats) -> None:
-        """Learn times and acceptance from a round, and settle on the next length."""
-        self._rounds += 1
-        self._age += 1
-        if self._rounds > 1:  # the prefill is like no other round
-            self._learn_times(stats)
-            self._learn_acceptance(stats)
-        if self._rounds < len(OPENING):
-            self._change(OPENING[self._rounds])
-        elif self._age >= DWELL and self._plain_seconds and self._extra_seconds:
+        self._idle = 0
+        self._last_size: int | None = None
+        self._sizes: deque[int] = deque(maxlen=RECENT)
+        if experience.is_timed and not experience.is_old:
             self._reconsider()
 
-    def _learn_times(self, stats: RoundStats) -> None:
-        """Note the time of a round, unless it has paid for a change of size."""
-        is_steady = stats.num_drafted == self._last_drafted
-        self._last_drafted = stats.num_drafted
-        if stats.num_drafted == 0 and (is_steady or not self._plain_seconds):
-            self._plain_seconds.append(stats.seconds)
-        elif is_steady and self._plain_seconds:
-            extra = stats.seconds - median(self._plain_seconds)
-            # Drafting is not free, whatever the difference of two noisy times may say.
-            self._extra_seconds.append(max(extra, stats.draft_seconds) / stats.num_drafted)
+    def plan(self, source: Source, confidence: float | None = None) -> Plan:
+        """The plan for the next round."""
+        if confidence is None or not self._experience.is_timed or self._plan.why == TRYING:
+            return self._plan
+        return self._plan_match(source, confidence)
 
-    def _learn_acceptance(self, stats: RoundStats) -> None:
-        if stats.num_drafted > 0:
-            self._stood = FORGETTING * self._stood + stats.num_accepted
-            self._fell = FORGETTING * self._fell + (stats.num_accepted < stats.num_drafted)
+    def _plan_match(self, source: Source, confidence: float) -> Plan:
+        """The plan for a match of prompt lookup, whose candidates all have one confidence."""
+        speeds = self.expected_speeds(source, confidence)
+        best = max(LENGTHS, key=speeds.__getitem__)
+        if source != self._source:
+            model = self.expected_speeds(self._source)
+            if speeds[best] < model[self._plan.length]:
+                return Plan(0, "the draft model promises more than the match")
+        return Plan(best, "pays, by the length of the match" if best else "does not pay")
+
+    def expected_speeds(self, source: Source, confidence: float | None = None) -> list[float]:
+        """Tokens per second to expect of lengths 0 to MAX_LENGTH, once rounds were timed."""
+        experience = self._experience
+        drafting, verifying = experience.drafting(source), experience.further_tokens
+        survival = itertools.accumulate(
+            experience.acceptance(source, confidence).by_place(MAX_LENGTH), mul, initial=1.0
+        )
+        return [
+            tokens / (1.0 + drafting.at(n) + verifying.at(n)) / experience.plain_seconds
+            for n, tokens in enumerate(itertools.accumulate(survival))
+        ]
+
+    def pass_size(self, num_tokens: int) -> int:
+        """The largest recent size, where filling up to it costs less than changing the size."""
+        largest = max(self._sizes, default=0)
+        if num_tokens < largest and self._experience.is_timed and self._plan.why != TIMING:
+            if (
+                largest - num_tokens
+            ) * self._experience.further_tokens.slope < self._experience.change:
+                return largest
+        return num_tokens
+
+    def update(self, stats: RoundStats) -> None:
+        """Learn costs and acceptance from a round, and settle on the next length."""
+        if self._last_size is not None:  # the prefill is like no other round
+            self._experience.learn(stats, self._last_size)
+            self._sizes.append(stats.num_drafted + 1)
+            self._age += 1
+            self._idle = 0 if stats.num_drafted else self._idle + 1
+            if self._age % ROUNDS.get(self._plan.why, DWELL) == 0:
+                self._look()
+        self._last_size = stats.pass_tokens
+
+    def _look(self) -> None:
+        """Go on with what there is to find out, or settle."""
+        if self._experience.is_timed:
+            if self._plan.length and self._experience.is_old:
+                self._change(Plan(0, TIMING))
+            else:
+                self._reconsider()
+        elif self._plan.why == TIMING:
+            self._change(Plan(FIRST_LENGTH, FIRST_TRY))
 
     def _reconsider(self) -> None:
         """Change to a length that is clearly better; try a draft after a long time without."""
-        speeds = self.expected_speeds()
-        best = max(range(MAX_LENGTH + 1), key=speeds.__getitem__)
-        if speeds[best] > GAIN * speeds[self._length]:
-            self._change(best)
-        elif self._length == 0 and self._age >= self._wait:
-            self._wait = min(2 * self._wait, LONGEST_WAIT)
-            self._change(max(range(1, MAX_LENGTH + 1), key=speeds.__getitem__))
+        speeds = self.expected_speeds(self._source)
+        best = max(LENGTHS, key=speeds.__getitem__)
+        now, settled = self._plan.length, self._plan.why not in ROUNDS
+        if best and (not settled or speeds[best] > GAIN * speeds[now]):
+            expected = f"{speeds[best]:.0f} tokens/s expected, {speeds[0]:.0f} without"
+            self._change(self._ending_early(best, f"pays: {expected}", speeds[best]))
+        elif best == 0 and (now or not settled):
+            self._change(Plan(0, "does not pay"))
+        elif now == 0 and self._idle * SPENT_ON_TRIES >= self._cost_of_a_try(speeds):
+            self._experience.acceptance(self._source).doubt()
+            self._change(Plan(FIRST_LENGTH, TRYING))
+        else:
+            self._change(self._ending_early(now, self._plan.why, speeds[now]))
 
-    def _change(self, length: int) -> None:
-        if length != self._length:
-            self._length = length
+    def _ending_early(self, length: int, why: str, speed: float) -> Plan:
+        """A plan for `length` candidates at most; speed: tokens per second to expect of it."""
+        experience = self._experience
+        if (length - 1) * experience.further_tokens.slope <= experience.change:
+            return Plan(length, why)  # the pass keeps its size, so to end early spares little
+        acceptance = experience.acceptance(self._source)
+        rounds = experience.further_tokens.slope + experience.drafting(self._source).slope
+        cost = rounds * experience.plain_seconds
+        # The next candidate yields a token if all so far stand, and it does.
+        survival = cost * speed / acceptance.by_place(length)[-1]
+        return Plan(length, why, min_survival=survival, acceptance=acceptance.given)
+
+    def _cost_of_a_try(self, speeds: Sequence[float]) -> float:
+        """What it loses if nothing has changed, in rounds of plain decoding."""
+        slower = speeds[0] / speeds[FIRST_LENGTH] - 1.0
+        return ROUNDS[TRYING] * slower + 2 * self._experience.change
+
+    def _change(self, plan: Plan) -> None:
+        if plan.length != self._plan.length:
             self._age = 0
+        self._plan = replace(plan, min_confidence=self._min_confidence)

@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 from ov_specdec.adaptive import AdaptiveLength
 from ov_specdec.checks import require_choice, require_int, require_number
 from ov_specdec.errors import OptionError
-from ov_specdec.policy import MAX_DRAFT_LENGTH, ConstantLength, HeuristicLength, Policy
+from ov_specdec.experience import Experience
+from ov_specdec.policy import MAX_DRAFT_LENGTH, ConstantLength, HeuristicLength, Policy, Source
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
 
@@ -58,11 +59,13 @@ class GenerationOptions:
         after a round in which all candidates stood, else takes one off; "constant" keeps the
         number. None takes "constant" for a number and "adaptive" for "auto", but "heuristic" for
         "auto" when sampling with a seed: what follows the clock cannot repeat.
+    assistant_confidence_threshold: 0 to 1; a draft ends after a candidate that the draft model
+        gives less probability. "adaptive" also ends it where the next candidate would not pay.
     assistant_do_sample: whether a draft model draws its candidates where the main model draws its
         tokens, or takes the most likely ones. The output has the same distribution either way.
-    prompt_lookup_num_tokens: most candidates per match of drafter "prompt-lookup"; None: no limit
-        of its own.
-    max_matching_ngram_size: longest n-gram that drafter "prompt-lookup" looks for; None takes 3.
+    prompt_lookup_num_tokens: most candidates per match of prompt lookup; None: no limit of its
+        own.
+    max_matching_ngram_size: longest n-gram that prompt lookup looks for; None takes 3.
 
     apply_chat_template: put a prompt text into the model's chat template, where it has one.
     """
@@ -89,6 +92,7 @@ class GenerationOptions:
     logits_processor: Sequence[Callable[..., Any]] = ()
     num_assistant_tokens: int | Literal["auto"] = "auto"
     num_assistant_tokens_schedule: Schedule | None = None
+    assistant_confidence_threshold: float = 0.0
     assistant_do_sample: bool = True
     prompt_lookup_num_tokens: int | None = None
     max_matching_ngram_size: int | None = None
@@ -128,16 +132,19 @@ class GenerationOptions:
             return frozenset()
         return None if self.eos_token_id is None else frozenset(as_tuple(self.eos_token_id))
 
-    def policy(self) -> Policy:
-        """A new policy for the draft length."""
+    def policy(self, sources: Sequence[Source], experience: Experience) -> Policy:
+        """A new policy for the draft length of a drafter that takes candidates from `sources`."""
+        threshold = self.assistant_confidence_threshold
         number, schedule = self.num_assistant_tokens, self.num_assistant_tokens_schedule
         if number == "auto":
             repeats = self.samples and self.seed is not None
             heuristic = schedule == "heuristic" or (schedule is None and repeats)
-            return HeuristicLength() if heuristic else AdaptiveLength()
+            if heuristic:
+                return HeuristicLength(min_confidence=threshold)
+            return AdaptiveLength(sources, experience, threshold)
         if schedule == "heuristic" and number > 0:
-            return HeuristicLength(number)
-        return ConstantLength(number)
+            return HeuristicLength(number, threshold)
+        return ConstantLength(number, threshold)
 
     def token_ids(self) -> set[int]:
         """Every token id that an option names."""
@@ -211,6 +218,8 @@ class GenerationOptions:
                 f"num_assistant_tokens={number} has no effect with "
                 "num_assistant_tokens_schedule='adaptive': leave out one of the two"
             )
+        threshold = self.assistant_confidence_threshold
+        require_number("assistant_confidence_threshold", threshold, low=0.0, high=1.0)
         for name in ("prompt_lookup_num_tokens", "max_matching_ngram_size"):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), low=1)

@@ -1,5 +1,6 @@
 """What OpenVINO offers on this machine: devices, precisions, and where a paged KV cache runs."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -22,7 +23,7 @@ PRECISION_PROPERTIES: Mapping[Precision, dict[str, str]] = {
     "bf16": {"INFERENCE_PRECISION_HINT": "bf16"},
     "f16": {"INFERENCE_PRECISION_HINT": "f16"},
 }
-CAPABILITIES: Mapping[Precision, str] = {"bf16": "BF16", "f16": "FP16"}
+CAPABILITIES: Mapping[str, str] = {"bf16": "BF16", "f16": "FP16"}
 """What a device must list to compute in a precision; all of them compute in f32."""
 
 VIRTUAL_DEVICES = ("AUTO", "HETERO", "MULTI", "BATCH")
@@ -64,6 +65,18 @@ def find_device(core: ov.Core, name: str) -> Device:
     return Device(name, full_name, tuple(core.get_property(name, "OPTIMIZATION_CAPABILITIES")))
 
 
+def describe_machine(device: str) -> str:
+    """Device, cores and OpenVINO version: what measured times depend on."""
+    full_name = find_device(ov.Core(), device).full_name
+    return f"{full_name}, {os.cpu_count()} cores, OpenVINO {ov.get_version()}"
+
+
+def computes_in(device: str, precision: str) -> bool:
+    """Whether a device lists a precision among its capabilities; f32 needs no mention."""
+    needed = CAPABILITIES.get(precision)
+    return needed is None or needed in find_device(ov.Core(), device).capabilities
+
+
 def precision_properties(device: Device, precision: Precision) -> dict[str, str]:
     """OpenVINO properties for a precision; `DeviceError` if the device does not compute in it."""
     needed = CAPABILITIES.get(precision)
@@ -72,4 +85,4 @@ def precision_properties(device: Device, precision: Precision) -> dict[str, str]
             f"precision '{precision}' is not offered by {device.name} here, which lists "
             f"{', '.join(device.capabilities)}: use default, f32 or exact"
         )
-    return PRECISION_PROPERTIES[precision]
+    return dict(PRECISION_PROPERTIES[precision])

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ov_specdec.drafters import Drafter
-from ov_specdec.policy import Policy
+from ov_specdec.policy import Plan, Planner, Policy, Source
 from ov_specdec.rules import Rule
 from ov_specdec.session import Session, catch_up
 from ov_specdec.stats import RoundStats, Stopwatch
 from ov_specdec.verify import Draft
 
 FinishReason = Literal["stop", "length"]
+
+PREFILL = Draft([], why="prefill")
+"""What the first round drafts, so that the first token comes as early as in plain decoding."""
 
 
 @dataclass
@@ -65,11 +68,12 @@ def decode(main: Session, rule: Rule, text: Text) -> Iterator[Round]:
     main.reset()
     while text.finish_reason is None:
         watch = Stopwatch()
+        pass_tokens = len(text.tokens) - main.length
         logits = catch_up(main, text.tokens)
-        verdict = rule.verify(text.tokens, logits[-1:], Draft([]))
+        verdict = rule.verify(text.tokens, logits, Draft([]))
         verify_seconds = watch.lap()
         new = text.extend([verdict.next_token])
-        stats = RoundStats(0, 0, len(new), 0.0, verify_seconds, 0.0, watch.total())
+        stats = RoundStats(0, 0, len(new), 0.0, verify_seconds, 0.0, watch.total(), pass_tokens)
         yield Round(new, 0, [], stats)
 
 
@@ -78,7 +82,6 @@ def speculate(
 ) -> Iterator[Round]:
     """Speculative decoding until `text` ends: the output of `decode`, in fewer passes.
 
-    The first round drafts nothing, so that the first token comes as early as in plain decoding.
     Source: Leviathan et al., algorithm 1 (arXiv 2211.17192).
     """
     main.reset()
@@ -87,12 +90,14 @@ def speculate(
         watch = Stopwatch()
         # The main model adds a token of its own, so one place of those left is not for the draft.
         room = text.max_length - len(text.tokens) - 1
-        num_draft_tokens = min(policy.num_draft_tokens, room) if main.length else 0
-        draft = drafter.propose(text.tokens, num_draft_tokens) if num_draft_tokens else Draft([])
+        draft = drafter.propose(text.tokens, _planner(policy, room)) if main.length else PREFILL
         draft_seconds = watch.lap()
 
-        logits = catch_up(main, text.tokens + draft.tokens)
-        verdict = rule.verify(text.tokens, logits[-len(draft.tokens) - 1 :], draft)
+        filled = _fill(text.tokens + draft.tokens, main, policy)
+        num_rows = len(filled) - len(text.tokens) + 1
+        pass_tokens = len(filled) - main.length
+        logits = catch_up(main, filled, num_rows)
+        verdict = rule.verify(text.tokens, logits[: len(draft.tokens) + 1], draft)
         verify_seconds = watch.lap()
 
         new = text.extend([*draft.tokens[: verdict.num_accepted], verdict.next_token])
@@ -109,6 +114,27 @@ def speculate(
             verify_seconds,
             rollback_seconds,
             watch.total(),
+            pass_tokens,
+            draft.source,
+            draft.planned,
+            draft.why,
+            draft.confidences,
         )
         policy.update(stats)
         yield Round(new, min(verdict.num_accepted, len(new)), draft.tokens, stats)
+
+
+def _planner(policy: Policy, room: int) -> Planner:
+    """The policy's plans, cut to the places that the text has left."""
+
+    def plan(source: Source, confidence: float | None = None) -> Plan:
+        return policy.plan(source, confidence).within(room)
+
+    return plan
+
+
+def _fill(tokens: list[int], main: Session, policy: Policy) -> list[int]:
+    """The tokens, filled up to the size of pass that the policy wants; rollback drops the rest."""
+    pending = len(tokens) - main.length
+    size = min(policy.pass_size(pending), main.max_length - main.length) if main.length else pending
+    return tokens + tokens[-1:] * (size - pending)

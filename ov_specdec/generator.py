@@ -1,12 +1,13 @@
 """Text in, text out: encodes the prompt, runs the engine, and turns its tokens into text."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ov_specdec.config import GenerationOptions
 from ov_specdec.drafters import Drafter
 from ov_specdec.engine import FinishReason, Round, Text, decode, speculate
 from ov_specdec.errors import OptionError
+from ov_specdec.experience import Experience
 from ov_specdec.rules import Rule
 from ov_specdec.sampling import make_rules
 from ov_specdec.session import Session
@@ -47,7 +48,8 @@ class Generator:
 
     vocab_size: ids below it have a token. eos_token_ids: what ends a text unless options say so.
     make_drafter: a drafter for one generation, given its options and the rule by which a draft
-    model chooses candidates; None where the options ask for plain decoding.
+    model chooses candidates; None where the options ask for plain decoding. experience: what
+    generations before have taught about the speed of the models.
     """
 
     main: Session
@@ -55,6 +57,7 @@ class Generator:
     vocab_size: int
     eos_token_ids: frozenset[int]
     make_drafter: Callable[[GenerationOptions, Rule], Drafter | None]
+    experience: Experience = field(default_factory=Experience)
 
     def stream(self, prompt: str | Sequence[int], options: GenerationOptions) -> Iterator[Chunk]:
         """Check prompt and options, then generate: yields each round's tokens as they come."""
@@ -67,7 +70,8 @@ class Generator:
         if drafter is None:
             rounds = decode(self.main, rules.main, text)
         else:
-            rounds = speculate(self.main, drafter, options.policy(), rules.main, text)
+            policy = options.policy(drafter.sources, self.experience)
+            rounds = speculate(self.main, drafter, policy, rules.main, text)
         shown = TextStream(self.tokenizer.decode, ids, options.stops)
         return _chunks(rounds, text, shown, GenerationStats(len(ids)))
 

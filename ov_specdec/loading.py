@@ -1,7 +1,9 @@
 """From a model as read to a session: KV backend, properties, compilation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 import openvino as ov
@@ -10,6 +12,7 @@ from ov_specdec.checks import require_choice, require_int
 from ov_specdec.devices import Device, Precision, find_device, precision_properties
 from ov_specdec.errors import DeviceError, ModelError, reason
 from ov_specdec.paged import PagedModel, PagedSession, to_paged
+from ov_specdec.rows import select_rows
 from ov_specdec.session import Session
 from ov_specdec.source import ModelSource, read_ir
 from ov_specdec.stateful import MAX_HIDDEN, StatefulSession, sequence_axes
@@ -22,7 +25,9 @@ KvBackend = Literal["auto", "paged", "stateful"]
 class RuntimeConfig:
     """How a model is to be compiled: OpenVINO device, KV backend, precision, extra properties.
 
-    max_hidden_tokens: see `StatefulSession`; None takes its default.
+    max_hidden_tokens: see `StatefulSession`; None takes its default. num_threads: CPU threads of
+    the model; None takes as many as OpenVINO finds right. cache_dir: folder where OpenVINO keeps
+    the compiled model for the next time; None: nowhere.
     """
 
     device: str = "CPU"
@@ -30,12 +35,25 @@ class RuntimeConfig:
     precision: Precision = "default"
     properties: Mapping[str, str] | None = None
     max_hidden_tokens: int | None = None
+    num_threads: int | None = None
+    cache_dir: str | Path | None = None
 
     def __post_init__(self) -> None:
         require_choice("kv", self.kv, get_args(KvBackend))
         require_choice("precision", self.precision, get_args(Precision))
         if self.max_hidden_tokens is not None:
             require_int("max_hidden_tokens", self.max_hidden_tokens, low=0)
+        if self.num_threads is not None:
+            require_int("num_threads", self.num_threads, low=1)
+
+    def properties_for(self, device: Device) -> dict[str, str]:
+        """OpenVINO properties; those given by name win over the others."""
+        properties = precision_properties(device, self.precision)
+        if self.num_threads is not None:
+            properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)
+        if self.cache_dir is not None:
+            properties["CACHE_DIR"] = str(self.cache_dir)
+        return {**properties, **(self.properties or {})}
 
 
 @dataclass(frozen=True)
@@ -47,34 +65,81 @@ class LoadedModel:
     why: str
 
 
-def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -> LoadedModel:
-    """Compile a model on the device and the KV backend that `config` asks for.
+@dataclass(frozen=True)
+class _Prepared:
+    """A model that is ready to be compiled, and what its session will need."""
 
-    Logits beyond `vocab_size` columns are cut off. The source's IR may be changed on the way.
-    Raises `DeviceError` for what the device does not offer, `ModelError` for a model whose KV cache
+    core: ov.Core
+    source: ModelSource
+    config: RuntimeConfig
+    device: Device
+    kv: Backend
+    why: str
+    model: ov.Model
+    axes: dict[str, int]
+
+    def compile(self) -> ov.CompiledModel:
+        """Raises `DeviceError` for what the device does not offer."""
+        properties = self.config.properties_for(self.device)
+        try:
+            return self.core.compile_model(self.model, self.device.name, properties)
+        except RuntimeError as error:
+            settings = ", ".join(f"{key}={value}" for key, value in properties.items())
+            raise DeviceError(
+                f"{self.source.folder.path} does not compile for {self.device.name} with "
+                f"{settings or 'defaults'} ({reason(error)}): check the properties, or try another "
+                "kv or precision"
+            ) from error
+
+
+def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -> LoadedModel:
+    """Compile one model. See `load_models`."""
+    return load_models([(source, config)], vocab_size=vocab_size)[0]
+
+
+def load_models(
+    models: Sequence[tuple[ModelSource, RuntimeConfig]], *, vocab_size: int
+) -> list[LoadedModel]:
+    """Compile models side by side, each on the device and KV backend that its config asks for.
+
+    Logits beyond `vocab_size` columns are cut off. The sources' IR may be changed on the way.
+    Raises `DeviceError` for what a device does not offer, `ModelError` for a model whose KV cache
     cannot be rolled back.
     """
+    prepared = [_prepare(source, config) for source, config in models]
+    # Nothing but compilation, which lets go of Python's lock: a thread that changes a graph under
+    # that lock and one that compiles can wait for each other for ever.
+    with ThreadPoolExecutor() as pool:
+        compiled = list(pool.map(_Prepared.compile, prepared))
+    return [_open(*pair, vocab_size) for pair in zip(prepared, compiled, strict=True)]
+
+
+def _prepare(source: ModelSource, config: RuntimeConfig) -> _Prepared:
     core = ov.Core()
     device = find_device(core, config.device)
-    properties = {**precision_properties(device, config.precision), **(config.properties or {})}
     axes = sequence_axes(source.model)
-    max_length = source.folder.context_length
-
     kv, why, model = _choose_backend(source, device, config.kv)
-    compiled = _compile(core, source, model, device, properties)
-    if kv == "paged":
+    select_rows(model, axis=0 if kv == "paged" else 1)
+    return _Prepared(core, source, config, device, kv, why, model, axes)
+
+
+def _open(prepared: _Prepared, compiled: ov.CompiledModel, vocab_size: int) -> LoadedModel:
+    """A session on a compiled model."""
+    folder, config = prepared.source.folder, prepared.config
+    max_length = folder.context_length
+    if prepared.kv == "paged":
         paged = PagedModel(compiled, max_length=max_length, vocab_size=vocab_size)
-        return LoadedModel(PagedSession(paged), kv, why)
+        return LoadedModel(PagedSession(paged), prepared.kv, prepared.why)
     max_hidden = MAX_HIDDEN if config.max_hidden_tokens is None else config.max_hidden_tokens
     session = StatefulSession(
         compiled,
-        axes,
+        prepared.axes,
         max_length=max_length,
         vocab_size=vocab_size,
         # In a sliding window, hidden entries would take the places of visible ones.
-        max_hidden=0 if source.folder.sliding_window else max_hidden,
+        max_hidden=0 if folder.sliding_window else max_hidden,
     )
-    return LoadedModel(session, kv, why)
+    return LoadedModel(session, prepared.kv, prepared.why)
 
 
 def _choose_backend(
@@ -96,16 +161,3 @@ def _choose_backend(
         # The attempt may have left the model half changed.
         return "stateful", str(error), read_ir(source.folder)
     return "paged", "as asked for" if kv == "paged" else "rollback is free", source.model
-
-
-def _compile(
-    core: ov.Core, source: ModelSource, model: ov.Model, device: Device, properties: dict[str, str]
-) -> ov.CompiledModel:
-    try:
-        return core.compile_model(model, device.name, properties)
-    except RuntimeError as error:
-        settings = ", ".join(f"{key}={value}" for key, value in properties.items()) or "defaults"
-        raise DeviceError(
-            f"{source.folder.path} does not compile for {device.name} with {settings} "
-            f"({reason(error)}): check the properties, or try another kv or precision"
-        ) from error

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from ov_specdec.blocks import BlockPool, BlockTable
 from ov_specdec.errors import ModelError, reason
-from ov_specdec.session import Logits, check_room
+from ov_specdec.rows import ROWS
+from ov_specdec.session import Logits, check_room, count_rows
 
 CACHES = ("key_cache.", "value_cache.")
 """How the names of the inputs begin that hold the KV cache, one of each per layer."""
@@ -93,7 +94,7 @@ class PagedSession:
     def __init__(self, model: PagedModel) -> None:
         self._model = model
         self._table = BlockTable(model.pool, model.block_size)
-        self._feeds: dict[int, Feed] = {}
+        self._feeds: dict[tuple[int, int], Feed] = {}
 
     @property
     def length(self) -> int:
@@ -105,17 +106,18 @@ class PagedSession:
         """Number of tokens that the cache can hold."""
         return self._model.max_length
 
-    def forward(self, tokens: Sequence[int]) -> Logits:
-        """Append `tokens`; logits [len(tokens), vocab], a view that the next pass overwrites."""
+    def forward(self, tokens: Sequence[int], num_rows: int | None = None) -> Logits:
+        """Append `tokens`; logits [num_rows, vocab], a view that the next pass overwrites."""
         past, num_tokens = self.length, len(tokens)
         check_room(past, num_tokens, self.max_length)
+        size = num_tokens, count_rows(num_tokens, num_rows)
         self._table.append(num_tokens)
-        if num_tokens not in self._feeds:
-            self._feeds[num_tokens] = Feed(num_tokens)
-        feed = self._feeds[num_tokens]
+        if size not in self._feeds:
+            self._feeds[size] = Feed(*size)
+        feed = self._feeds[size]
         feed.fill(tokens, past, self._table.blocks)
         try:
-            return self._model.infer(feed.tensors)
+            return self._model.infer(feed.tensors)[-size[1] :]
         except BaseException:
             self._table.rollback(past)
             raise
@@ -130,9 +132,12 @@ class PagedSession:
 
 
 class Feed:
-    """The inputs of a pass over a given number of tokens: allocated once, filled for each pass."""
+    """The inputs of passes over a given number of tokens: allocated once, filled for each pass.
 
-    def __init__(self, num_tokens: int) -> None:
+    num_rows: logits are computed for the last so many of them.
+    """
+
+    def __init__(self, num_tokens: int, num_rows: int) -> None:
         self._num_tokens = num_tokens
         self._arrays: dict[str, NDArray[np.integer]] = {
             "input_ids": np.zeros(num_tokens, np.int64),
@@ -141,6 +146,7 @@ class Feed:
             "subsequence_begins": np.array([0, num_tokens], np.int32),
             "block_indices_begins": np.zeros(2, np.int32),
             "max_context_len": np.array(0, np.int32),
+            ROWS: np.arange(num_tokens - num_rows, num_tokens),
         }
         self.tensors = {
             name: ov.Tensor(array, shared_memory=True) for name, array in self._arrays.items()

@@ -11,7 +11,7 @@ from ov_specdec.errors import SessionError
 Logits = NDArray[np.float32]
 
 PREFILL_CHUNK = 512
-"""Tokens per pass while a prompt is read: bounds the logits to 512 rows, whatever its length."""
+"""Tokens per pass while a prompt is read: bounds what a pass needs beside the KV cache."""
 
 
 class Session(Protocol):
@@ -31,10 +31,11 @@ class Session(Protocol):
         """Number of tokens that the KV cache can hold: the model's context."""
         ...
 
-    def forward(self, tokens: Sequence[int]) -> Logits:
-        """Append `tokens` (at least one) to the cache and return logits [len(tokens), vocab].
+    def forward(self, tokens: Sequence[int], num_rows: int | None = None) -> Logits:
+        """Append `tokens` (at least one) to the cache and return logits [num_rows, vocab].
 
-        Row i scores the token that follows `tokens[i]`. The array may be overwritten by the next
+        num_rows: rows are computed for the last so many tokens, from 1 to len(tokens); None: for
+        all. A row scores the token that follows its own. The array may be overwritten by the next
         pass. Raises `SessionError` when the cache has no room.
         """
         ...
@@ -48,18 +49,22 @@ class Session(Protocol):
         ...
 
 
-def catch_up(session: Session, tokens: Sequence[int]) -> Logits:
-    """Feed the tokens that the session's cache lacks; at least one must be lacking.
+def catch_up(session: Session, tokens: Sequence[int], num_rows: int = 1) -> Logits:
+    """Feed the tokens that the session's cache lacks, at least `num_rows` of them, in chunks.
 
-    Returns the logits of the last pass, [n, vocab] with n of `PREFILL_CHUNK` at most: the last row
-    scores the token after `tokens`.
+    Returns logits [num_rows, vocab]; the last row scores the token after `tokens`.
     """
     pending = tokens[session.length :]
-    if not pending:
-        raise SessionError(f"nothing to feed: the cache already holds all {len(tokens)} tokens")
-    for start in range(0, len(pending), PREFILL_CHUNK):
-        logits = session.forward(pending[start : start + PREFILL_CHUNK])
-    return logits
+    if len(pending) < num_rows:
+        raise SessionError(
+            f"{num_rows} rows of logits were asked for, but the cache lacks only {len(pending)} of "
+            f"{len(tokens)} tokens"
+        )
+    while len(pending) > PREFILL_CHUNK:
+        size = min(PREFILL_CHUNK, len(pending) - num_rows)
+        session.forward(pending[:size], 1)
+        pending = pending[size:]
+    return session.forward(pending, num_rows)
 
 
 def check_rollback(current: int, length: int) -> None:
@@ -76,3 +81,12 @@ def check_room(current: int, num_tokens: int, max_length: int) -> None:
         raise SessionError(
             f"the KV cache holds {current} of {max_length} tokens: no room for {num_tokens} more"
         )
+
+
+def count_rows(num_tokens: int, num_rows: int | None) -> int:
+    """How many rows of logits a pass gives; refuses more of them than tokens, or none."""
+    if num_rows is None:
+        return num_tokens
+    if not 1 <= num_rows <= num_tokens:
+        raise SessionError(f"a pass over {num_tokens} tokens cannot give {num_rows} rows of logits")
+    return num_rows

@@ -7,7 +7,8 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.errors import ModelError
-from ov_specdec.session import Logits, check_rollback, check_room
+from ov_specdec.rows import ROWS
+from ov_specdec.session import Logits, check_rollback, check_room, count_rows
 
 MAX_HIDDEN = 128
 """Stale cache entries that are kept, hidden, before they are trimmed for real."""
@@ -71,16 +72,18 @@ class StatefulSession:
         """Number of tokens that the cache can hold."""
         return self._max_length
 
-    def forward(self, tokens: Sequence[int]) -> Logits:
-        """Append `tokens`; logits [len(tokens), vocab], a view that the next pass overwrites."""
+    def forward(self, tokens: Sequence[int], num_rows: int | None = None) -> Logits:
+        """Append `tokens`; logits [num_rows, vocab], a view that the next pass overwrites."""
         num_tokens = len(tokens)
         check_room(self._length, num_tokens, self._max_length)
+        rows = count_rows(num_tokens, num_rows)
         mask = np.concatenate([self._mask, np.ones(num_tokens, np.int64)])
         feed = {
             "input_ids": np.array([tokens], np.int64),
             "attention_mask": mask[None],
             "position_ids": np.arange(self._length, self._length + num_tokens)[None],
             "beam_idx": np.zeros(1, np.int32),
+            ROWS: np.arange(num_tokens - rows, num_tokens),
         }
         self._request.infer(
             {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
@@ -88,7 +91,7 @@ class StatefulSession:
         self._mask = mask
         self._length += num_tokens
         logits: Logits = self._request.get_tensor("logits").data
-        return logits[0, :, : self._vocab_size]
+        return logits[0, -rows:, : self._vocab_size]
 
     def rollback(self, length: int) -> None:
         """Forget all but the first `length` tokens: hide the rest, trim when much is hidden."""

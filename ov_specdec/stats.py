@@ -1,5 +1,6 @@
 """What a generation did, round by round; every figure is derived from these records."""
 
+import itertools
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -12,6 +13,8 @@ class RoundStats:
     num_generated: tokens that the round added to the text; at least num_accepted + 1, unless the
     text ended in the middle of them.
     seconds: the whole round, with what the three parts leave out.
+    pass_tokens: tokens that the main model was fed. source: where the candidates came from.
+    planned, why: the draft length that the policy chose, and its reason. confidences: see `Draft`.
     """
 
     num_drafted: int
@@ -21,6 +24,11 @@ class RoundStats:
     verify_seconds: float
     rollback_seconds: float
     seconds: float
+    pass_tokens: int = 0
+    source: str = ""
+    planned: int = 0
+    why: str = ""
+    confidences: tuple[float, ...] = ()
 
 
 @dataclass
@@ -96,12 +104,21 @@ class GenerationStats:
         following = self.generated_tokens - self.rounds[0].num_generated if self.rounds else 0
         return (self.seconds - self.time_to_first_token) / following if following else 0.0
 
+    @property
+    def draft_lengths(self) -> list[dict[str, Any]]:
+        """The lengths that the policy chose, and why, with the rounds that each was kept."""
+        runs = itertools.groupby(self.rounds, lambda r: (r.planned, r.source, r.why))
+        return [
+            {"rounds": len(list(run)), "planned": planned, "source": source, "why": why}
+            for (planned, source, why), run in runs
+        ]
+
     def as_dict(self) -> dict[str, Any]:
         """The figures above, for JSON; times in seconds."""
         names = (
             "drafted accepted acceptance_rate main_passes tokens_per_main_pass "
             "time_to_first_token time_per_output_token tokens_per_second "
-            "seconds draft_seconds verify_seconds rollback_seconds"
+            "seconds draft_seconds verify_seconds rollback_seconds draft_lengths"
         )
         return {name: getattr(self, name) for name in names.split()}
 

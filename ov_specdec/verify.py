@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ov_specdec.dice import Dice
 from ov_specdec.distribution import Distribution, residual
 from ov_specdec.session import Logits
@@ -10,10 +12,19 @@ from ov_specdec.session import Logits
 
 @dataclass(frozen=True)
 class Draft:
-    """Candidates, and the distribution that each was drawn from; None if none was drawn."""
+    """Candidates, and how they came about.
+
+    probs: the distribution that each was drawn from; None if none was drawn. confidences: the
+    probability that the source gives each, where the plan asked for it. source: "model" or
+    "prompt-lookup". planned, why: the length that the policy chose, and its reason.
+    """
 
     tokens: list[int]
     probs: list[Distribution] | None = None
+    confidences: tuple[float, ...] = ()
+    source: str = ""
+    planned: int = 0
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,14 @@ class Verdict:
 def greedy(row: Logits) -> int:
     """The most likely token of one row of logits [vocab]; the lowest id of those that tie."""
     return int(row.argmax())
+
+
+def confidence(row: Logits, candidate: int, drawn_from: Distribution | None) -> float:
+    """The probability that a draft model gives its candidate, as drawn or by its row [vocab]."""
+    if drawn_from is not None:
+        return drawn_from.prob(candidate)
+    weights = np.exp(row - row.max())
+    return float(weights[candidate] / weights.sum())
 
 
 def verify_greedy(logits: Logits, candidates: Sequence[int]) -> Verdict:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ov_specdec.session import Logits, check_rollback, check_room
+from ov_specdec.session import Logits, check_rollback, check_room, count_rows
 
 NextToken = Callable[[Sequence[int]], int]
 
@@ -33,14 +33,14 @@ class ScriptedSession:
     def max_length(self) -> int:
         return self._max_length
 
-    def forward(self, tokens: Sequence[int]) -> Logits:
+    def forward(self, tokens: Sequence[int], num_rows: int | None = None) -> Logits:
         check_room(self.length, len(tokens), self._max_length)
         self.passes.append(len(tokens))
         rows = np.zeros((len(tokens), self._vocab_size), np.float32)
         for row, token in zip(rows, tokens, strict=True):
             self.cache.append(token)
             row[self._next_token(self.cache)] = 1.0
-        return rows
+        return rows[-count_rows(len(tokens), num_rows) :]
 
     def rollback(self, length: int) -> None:
         check_rollback(self.length, length)

@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from ov_specdec import GenerationOptions, SpeculativePipeline, engine
+from ov_specdec.policy import ConstantLength
 from ov_specdec.sampling import Rules, make_rules, make_warp
 from tests.prompts import PROMPTS
 
@@ -67,7 +68,7 @@ def share_of_round(pipeline: SpeculativePipeline, options: dict) -> float:
         timed = Rules(TimedRule(rules.main, clock), TimedRule(rules.draft, clock))
         text = engine.Text(ids.copy(), len(ids) + 64)
         drafter = pipeline._make_drafter(chosen, timed.draft)
-        rounds = engine.speculate(generator.main, drafter, chosen.policy(), timed.main, text)
+        rounds = engine.speculate(generator.main, drafter, ConstantLength(4), timed.main, text)
         next(rounds)
         clock.clear()
         stats = [round_.stats for round_ in rounds]

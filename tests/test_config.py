@@ -2,6 +2,7 @@ import pytest
 
 from ov_specdec import GenerationOptions, OptionError
 from ov_specdec.adaptive import AdaptiveLength
+from ov_specdec.experience import Experience
 from ov_specdec.policy import ConstantLength, HeuristicLength
 
 
@@ -86,15 +87,23 @@ def test_ignore_eos_leaves_no_token_that_ends_the_text():
             HeuristicLength(3),
         ),
         ({"num_assistant_tokens": 0}, ConstantLength(0)),
+        (
+            {"num_assistant_tokens": 3, "assistant_confidence_threshold": 0.4},
+            ConstantLength(3, 0.4),
+        ),
+        (
+            {"assistant_confidence_threshold": 0.4, "num_assistant_tokens_schedule": "heuristic"},
+            HeuristicLength(5, 0.4),
+        ),
     ],
 )
 def test_draft_length_options_choose_the_policy(options, policy):
-    assert GenerationOptions(**options).policy() == policy
+    assert GenerationOptions(**options).policy(("model",), Experience()) == policy
 
 
 def test_the_default_is_adaptive_unless_a_run_must_repeat():
     def schedule(**options):
-        return type(GenerationOptions(**options).policy())
+        return type(GenerationOptions(**options).policy(("model",), Experience()))
 
     assert schedule() is AdaptiveLength
     assert schedule(seed=1) is AdaptiveLength  # greedy output does not depend on lengths

@@ -16,19 +16,22 @@ PACKAGE = Path(ov_specdec.__file__).parent
 LAYERS = (
     {"errors"},
     {"checks", "stats"},
-    {"session", "policy", "adaptive"},
-    {"distribution", "blocks", "locate"},
-    {"dice", "warp", "processors", "folder", "config"},
+    {"session", "policy", "line", "rows"},
+    {"distribution", "blocks", "locate", "experience"},
+    {"dice", "warp", "processors", "folder", "adaptive"},
+    {"config"},
     {"verify"},
     {"rules"},
     {"drafters", "sampling"},
     {"tokenizer", "guard", "streaming", "stateful", "paged", "devices", "export"},
     {"source", "engine"},
     {"loading", "generator"},
+    {"profile"},
     {"pipeline"},
+    {"tuning"},
     {"cli"},
 )
-MAY_IMPORT_OPENVINO = {"source", "loading", "devices", "stateful", "paged"}
+MAY_IMPORT_OPENVINO = {"source", "loading", "devices", "stateful", "paged", "rows"}
 
 
 def modules():

@@ -35,7 +35,7 @@ def test_chunks_add_up_to_the_result(pipeline):
 
 
 def test_chunks_say_which_tokens_come_from_the_draft(pipeline):
-    chunks = list(pipeline.stream("def area(", **OPTIONS))
+    chunks = list(pipeline.stream("def area(", num_assistant_tokens=3, **OPTIONS))
     from_draft = sum(len(chunk.token_ids) for chunk in chunks if chunk.from_draft)
     assert 0 < from_draft == chunks[-1].stats.accepted
     assert all(len(chunk.token_ids) == 1 for chunk in chunks if not chunk.from_draft)
@@ -145,7 +145,11 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "complaint"),
     [
-        ({"drafter": "oracle"}, OptionError, "'oracle' is not one of model, prompt-lookup, none"),
+        (
+            {"drafter": "oracle"},
+            OptionError,
+            "'oracle' is not one of model, prompt-lookup, both, none",
+        ),
         ({"kv": "ring"}, OptionError, "kv='ring'"),
         ({"precision": "f8"}, OptionError, "precision='f8'"),
         ({"max_hidden_tokens": -1}, OptionError, "max_hidden_tokens=-1"),

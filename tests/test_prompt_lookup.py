@@ -2,6 +2,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.drafters import PromptLookup
+from ov_specdec.policy import Plan
+
+
+def propose(drafter, tokens, limit):
+    return drafter.propose(tokens, lambda source, confidence: Plan(limit, "constant"))
 
 
 def search(tokens, limit, max_size):
@@ -18,37 +23,37 @@ def search(tokens, limit, max_size):
 
 
 def test_proposes_what_followed_last_time():
-    assert PromptLookup().propose([1, 2, 3, 4, 5, 1, 2], 3).tokens == [3, 4, 5]
+    assert propose(PromptLookup(), [1, 2, 3, 4, 5, 1, 2], 3).tokens == [3, 4, 5]
 
 
 def test_prefers_the_longest_match_to_the_most_recent():
-    assert PromptLookup().propose([1, 2, 3, 9, 2, 7, 1, 2], 1).tokens == [3]
+    assert propose(PromptLookup(), [1, 2, 3, 9, 2, 7, 1, 2], 1).tokens == [3]
 
 
 def test_prefers_the_most_recent_of_equal_matches():
-    assert PromptLookup().propose([1, 2, 3, 1, 2, 4, 1, 2], 1).tokens == [4]
+    assert propose(PromptLookup(), [1, 2, 3, 1, 2, 4, 1, 2], 1).tokens == [4]
 
 
 def test_goes_on_into_its_own_copy_where_the_text_repeats():
-    assert PromptLookup().propose([7, 1, 2, 1, 2], 5).tokens == [1, 2, 1, 2, 1]
+    assert propose(PromptLookup(), [7, 1, 2, 1, 2], 5).tokens == [1, 2, 1, 2, 1]
 
 
 def test_has_no_idea_without_a_match():
-    assert PromptLookup().propose([1, 2, 3], 5).tokens == []
-    assert PromptLookup().propose([1], 5).tokens == []
+    assert propose(PromptLookup(), [1, 2, 3], 5).tokens == []
+    assert propose(PromptLookup(), [1], 5).tokens == []
 
 
 def test_respects_its_own_limits():
-    assert PromptLookup(max_candidates=1).propose([1, 2, 3, 1], 5).tokens == [2]
+    assert propose(PromptLookup(max_candidates=1), [1, 2, 3, 1], 5).tokens == [2]
     # Bigrams would find [9]; unigrams find the most recent 2.
-    assert PromptLookup(1).propose([1, 2, 9, 5, 2, 8, 1, 2], 1).tokens == [8]
+    assert propose(PromptLookup(1), [1, 2, 9, 5, 2, 8, 1, 2], 1).tokens == [8]
 
 
 def test_forgets_the_last_text():
     drafter = PromptLookup()
-    drafter.propose([1, 2, 3], 5)
+    propose(drafter, [1, 2, 3], 5)
     drafter.reset()
-    assert drafter.propose([9, 1], 5).tokens == []
+    assert propose(drafter, [9, 1], 5).tokens == []
 
 
 @given(
@@ -62,6 +67,26 @@ def test_the_index_finds_what_a_search_finds_however_the_text_grew(tokens, steps
     length = 0
     for step in steps:
         length = min(len(tokens), length + step)
-        assert drafter.propose(tokens[:length], limit).tokens == search(
+        assert propose(drafter, tokens[:length], limit).tokens == search(
             tokens[:length], limit, max_size
         )
+
+
+def test_is_the_more_confident_the_longer_the_match():
+    def confidence_after(*tokens):
+        return propose(PromptLookup(), tokens, 2).confidences
+
+    assert confidence_after(1, 9, 2, 1) == (1 / 2, 1 / 2)
+    assert confidence_after(5, 1, 9, 2, 5, 1) == (2 / 3, 2 / 3)
+
+
+def test_tells_the_policy_how_confident_it_is_before_it_drafts():
+    asked = []
+
+    def planner(source, confidence):
+        asked.append((source, confidence))
+        return Plan(0, "does not pay")
+
+    draft = PromptLookup().propose([1, 2, 1], planner)
+    assert (draft.tokens, draft.why) == ([], "does not pay")
+    assert asked == [("prompt-lookup", 1 / 2)]

@@ -121,16 +121,40 @@ def test_catching_up_feeds_just_what_is_missing(session):
     expected = fresh(session, text)
     session.reset()
     catch_up(session, text[:20])
-    np.testing.assert_allclose(catch_up(session, text), expected[20:], **CLOSE)
+    np.testing.assert_allclose(catch_up(session, text, 10), expected[20:], **CLOSE)
     assert session.length == 30
-    with pytest.raises(SessionError, match="nothing to feed"):
+    with pytest.raises(SessionError, match="lacks only 0 of 30 tokens"):
         catch_up(session, text)
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, 40])
+def test_rows_are_those_of_the_last_tokens(session, num_rows):
+    text = tokens(40)
+    expected = fresh(session, text)
+    session.reset()
+    rows = session.forward(text, num_rows)
+    assert rows.shape == (num_rows, VOCAB_SIZE)
+    np.testing.assert_allclose(rows, expected[-num_rows:], **CLOSE)
+
+
+@pytest.mark.parametrize("num_rows", [0, 6])
+def test_a_pass_cannot_give_other_rows(session, num_rows):
+    with pytest.raises(SessionError, match=f"over 5 tokens cannot give {num_rows} rows"):
+        session.forward(tokens(5), num_rows)
 
 
 def test_a_long_prompt_is_fed_in_chunks():
     from tests.fakes import ScriptedSession, counting
 
     session = ScriptedSession(counting, max_length=5000)
-    logits = catch_up(session, [1] * (2 * PREFILL_CHUNK + 5))
+    logits = catch_up(session, [1] * (2 * PREFILL_CHUNK + 5), 5)
     assert session.passes == [PREFILL_CHUNK, PREFILL_CHUNK, 5]
     assert len(logits) == 5
+
+
+def test_the_last_chunk_holds_all_rows_that_are_wanted():
+    from tests.fakes import ScriptedSession, counting
+
+    session = ScriptedSession(counting, max_length=5000)
+    assert len(catch_up(session, [1] * (PREFILL_CHUNK + 1), 3)) == 3
+    assert session.passes == [PREFILL_CHUNK - 2, 3]

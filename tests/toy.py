@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ov_specdec.session import Logits, check_rollback, check_room
+from ov_specdec.session import Logits, check_rollback, check_room, count_rows
 
 Model = Callable[[Sequence[int]], Logits]
 """From all tokens so far to the logits [vocab] of the next one."""
@@ -29,13 +29,13 @@ class ToySession:
     def length(self) -> int:
         return len(self._cache)
 
-    def forward(self, tokens: Sequence[int]) -> Logits:
+    def forward(self, tokens: Sequence[int], num_rows: int | None = None) -> Logits:
         check_room(self.length, len(tokens), self.max_length)
         rows = []
         for token in tokens:
             self._cache.append(token)
             rows.append(self._model(self._cache))
-        return np.array(rows, np.float32)
+        return np.array(rows[-count_rows(len(tokens), num_rows) :], np.float32)
 
     def rollback(self, length: int) -> None:
         check_rollback(self.length, length)

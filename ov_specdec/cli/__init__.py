@@ -11,6 +11,7 @@ from ov_specdec.cli.devices import devices
 from ov_specdec.cli.export import export
 from ov_specdec.cli.generate import generate
 from ov_specdec.cli.terminal import USER_ERROR, fail
+from ov_specdec.cli.tune import tune
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -19,7 +20,7 @@ def app() -> None:
     """Exact speculative decoding for OpenVINO."""
 
 
-for command in (generate, compare, check, export, devices):
+for command in (generate, compare, tune, check, export, devices):
     app.add_command(command)
 
 

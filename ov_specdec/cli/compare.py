@@ -49,6 +49,8 @@ def compare(
     else:
         for line in describe(report):
             click.echo(line)
+        if models.profile is not None:
+            click.echo(f"profile      {models.profile}")
 
 
 def run(

@@ -9,6 +9,10 @@ from ov_specdec.cli.options import make_pipeline, shared_options
 from ov_specdec.cli.terminal import fail, print_json, with_errors
 from ov_specdec.generator import GenerationResult, collect
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.stats import GenerationStats
+
+MAX_SHOWN = 8
+"""Changes of the draft length that the summary shows."""
 
 
 @click.command()
@@ -52,6 +56,18 @@ def as_dict(result: GenerationResult) -> dict[str, Any]:
     }
 
 
+def describe_lengths(stats: GenerationStats) -> str:
+    """The draft lengths in the order in which they were chosen, and the last reason."""
+    runs = [run for run in stats.draft_lengths if run["why"] not in ("prefill", "")]
+    if not runs:
+        return "0"
+    lengths = [run["planned"] for run in runs]
+    changes = [n for i, n in enumerate(lengths) if i == 0 or n != lengths[i - 1]]
+    shown = [str(n) for n in changes[-MAX_SHOWN:]]
+    dots = ["..."] if len(changes) > MAX_SHOWN else []
+    return f"{', '.join(dots + shown)} ({runs[-1]['why']})"
+
+
 def summary(result: GenerationResult, models: SpeculativePipeline) -> str:
     """A result's statistics in one line."""
     stats = result.stats
@@ -62,6 +78,9 @@ def summary(result: GenerationResult, models: SpeculativePipeline) -> str:
         f"({stats.acceptance_rate:.0%}), {stats.tokens_per_main_pass:.1f} tokens per main pass",
         f"drafting {stats.draft_seconds:.2f} s, verifying {stats.verify_seconds:.2f} s, "
         f"rollback {stats.rollback_seconds:.2f} s",
-        f"KV cache {models.main.kv} ({models.main.why})",
+        f"draft length {describe_lengths(stats)}",
+        f"KV cache {models.main.kv} ({models.main.why}), loaded in {models.load_seconds:.2f} s",
     ]
+    if models.profile is not None:
+        parts.append(f"profile {models.profile}")
     return " | ".join(parts)

@@ -108,6 +108,11 @@ GENERATION_OPTIONS = (
         type=click.Choice(get_args(Schedule)),
         help="How it changes. [constant for N; adaptive for auto, heuristic with a seed]",
     ),
+    _number(
+        "assistant_confidence_threshold",
+        float,
+        "End a draft after a candidate that the draft model gives less probability.",
+    ),
     click.option(
         "--assistant-do-sample/--no-assistant-do-sample",
         default=GenerationOptions.assistant_do_sample,

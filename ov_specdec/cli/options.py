@@ -38,10 +38,25 @@ PIPELINE_OPTIONS = (
         help="How KV caches are kept.",
     ),
     click.option(
+        "--profile",
+        metavar="auto|none|FILE",
+        default="auto",
+        show_default=True,
+        help="Take up what ov-specdec tune has measured for these models on this machine.",
+    ),
+    click.option(
         "--max-hidden-tokens",
         type=int,
         metavar="N",
         help="Stale entries that a stateful KV cache hides before it is trimmed; 0: trim at once.",
+    ),
+    click.option(
+        "--num-threads", type=int, metavar="N", help="CPU threads of each model. [OpenVINO decides]"
+    ),
+    click.option(
+        "--cache-dir",
+        metavar="DIR",
+        help="Keep compiled models in this folder: later starts are faster.",
     ),
     click.option(
         "--precision",
@@ -56,6 +71,13 @@ PIPELINE_OPTIONS = (
         multiple=True,
         metavar="KEY=VALUE",
         help="OpenVINO property for both models; may be given several times.",
+    ),
+    click.option(
+        "--draft-property",
+        "draft_properties",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="The same for the draft model alone.",
     ),
 )
 
@@ -83,7 +105,8 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         pipeline = {name: options.pop(name) for name in PIPELINE_NAMES}
         generation = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
-        pipeline["properties"] = _properties(pipeline["properties"])
+        for name in ("properties", "draft_properties"):
+            pipeline[name] = _properties(pipeline[name])
         generation["logit_bias"] = dict(generation["logit_bias"])
         generation["eos_token_id"] = generation["eos_token_id"] or None
         generation["apply_chat_template"] = not no_chat_template
@@ -111,7 +134,7 @@ def _properties(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not separator or not key:
-            raise OptionError(f"--property '{pair}' must have the form KEY=VALUE")
+            raise OptionError(f"OpenVINO property '{pair}' must have the form KEY=VALUE")
         properties[key] = value
     return properties
 

@@ -3,14 +3,20 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from ov_specdec.policy import Planner, Source
 from ov_specdec.verify import Draft
 
 
 class Drafter(Protocol):
     """Proposes candidates for the tokens that come next."""
 
-    def propose(self, tokens: Sequence[int], num_draft_tokens: int) -> Draft:
-        """At most `num_draft_tokens` candidates to follow `tokens`; none where it has no idea."""
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Where it takes candidates from; those named first come first."""
+        ...
+
+    def propose(self, tokens: Sequence[int], planner: Planner) -> Draft:
+        """Candidates to follow `tokens`, as many as the plan allows; none where it has no idea."""
         ...
 
     def rollback(self, length: int) -> None:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from ov_specdec.policy import Planner, Source
 from ov_specdec.rules import Rule
 from ov_specdec.session import Session, catch_up
-from ov_specdec.verify import Draft
+from ov_specdec.verify import Draft, confidence
 
 
 class ModelDrafter:
@@ -14,23 +15,31 @@ class ModelDrafter:
     Source: Leviathan et al. (arXiv 2211.17192), Chen et al. (arXiv 2302.01318).
     """
 
+    sources: tuple[Source, ...] = ("model",)
+
     def __init__(self, session: Session, rule: Rule) -> None:
         self._session = session
         self._rule = rule
 
-    def propose(self, tokens: Sequence[int], num_draft_tokens: int) -> Draft:
-        """Candidates up to the asked number, or to the end of the draft model's own context."""
-        text = list(tokens)
-        probs = []
+    def propose(self, tokens: Sequence[int], planner: Planner) -> Draft:
+        """Candidates up to where the plan or the draft model's own context ends."""
+        plan = planner("model")
+        text, probs, confidences = list(tokens), [], []
         # Each pass feeds one more token, after which the cache must still have room.
-        end = min(len(tokens) + num_draft_tokens, self._session.max_length + 1)
+        end = min(len(tokens) + plan.length, self._session.max_length + 1)
         while len(text) < end:
             # After a round in which all stood, the first pass also feeds the last candidate.
-            candidate, drawn_from = self._rule.draft(text, catch_up(self._session, text)[-1])
+            row = catch_up(self._session, text)[0]
+            candidate, drawn_from = self._rule.draft(text, row)
             text.append(candidate)
             if drawn_from is not None:
                 probs.append(drawn_from)
-        return Draft(text[len(tokens) :], probs or None)
+            if plan.wants_confidence:
+                confidences.append(confidence(row, candidate, drawn_from))
+                if plan.ends_after(confidences):
+                    break
+        candidates = text[len(tokens) :]
+        return Draft(candidates, probs or None, tuple(confidences), "model", plan.length, plan.why)
 
     def rollback(self, length: int) -> None:
         """Roll the session back to what stands of its cache."""

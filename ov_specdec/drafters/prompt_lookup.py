@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ov_specdec.policy import Planner, Source
 from ov_specdec.verify import Draft
 
 DEFAULT_NGRAM_SIZE = 3
@@ -15,6 +16,8 @@ class PromptLookup:
     (https://github.com/apoorvumang/prompt-lookup-decoding).
     """
 
+    sources: tuple[Source, ...] = ("prompt-lookup",)
+
     def __init__(
         self, max_matching_ngram_size: int | None = None, max_candidates: int | None = None
     ) -> None:
@@ -24,17 +27,20 @@ class PromptLookup:
         self._follower: dict[tuple[int, ...], int] = {}
         self._indexed = 0
 
-    def propose(self, tokens: Sequence[int], num_draft_tokens: int) -> Draft:
+    def propose(self, tokens: Sequence[int], planner: Planner) -> Draft:
         """The tokens that followed the most recent occurrence of the longest matching suffix."""
         self._index(tokens)
-        limit = num_draft_tokens
-        if self._max_candidates is not None:
-            limit = min(limit, self._max_candidates)
         for size in range(min(self._max_size, len(tokens) - 1), 0, -1):
             start = self._follower.get(tuple(tokens[-size:]))
             if start is not None:
-                return Draft(_copy(tokens, start, limit))
-        return Draft([])
+                # No probability, but a measure of it: the policy learns what it is worth.
+                confidence = size / (size + 1)
+                plan = planner("prompt-lookup", confidence)
+                length = min(plan.length, self._max_candidates or plan.length)
+                candidates = _copy(tokens, start, length)
+                confidences = (confidence,) * length
+                return Draft(candidates, None, confidences, "prompt-lookup", plan.length, plan.why)
+        return Draft([], source="prompt-lookup", why="no match")
 
     def rollback(self, length: int) -> None:
         """Nothing to do: only tokens that stand were ever indexed."""

@@ -1,0 +1,93 @@
+"""`ov-specdec tune`: the settings that suit a pair of models on this machine."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from ov_specdec.checks import require_number
+from ov_specdec.cli.terminal import console, print_json, with_errors
+from ov_specdec.locate import embedded_folder, locate
+from ov_specdec.profile import default_path
+from ov_specdec.tuning import Refused, Trial, Tuner, Tuning
+from ov_specdec.tuning.passes import SIZES
+
+HEADER = ("model", "settings", *(f"{size}" for size in SIZES), "prefill")
+
+
+@click.command()
+@with_errors
+@click.argument("main", required=False)
+@click.argument("draft", required=False)
+@click.option("--device", default="CPU", show_default=True, help="OpenVINO device.")
+@click.option(
+    "--seconds", type=float, default=100.0, show_default=True, help="Time for the search."
+)
+@click.option("--output", metavar="FILE", help="Where the profile goes. [the user's cache]")
+@click.option("--json", "as_json", is_flag=True, help="Print the profile instead of the table.")
+def tune(
+    main: str | None,
+    draft: str | None,
+    device: str,
+    seconds: float,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Measure MAIN and DRAFT, or the embedded pair; say what pays, and write a profile.
+
+    Later runs with the same models on this machine take the profile up by themselves.
+    """
+    require_number("seconds", seconds, above=0.0)
+    rows: list[tuple[str, ...]] = []
+    with console.status("Measuring") as status:
+
+        def note(role: str, trial: Trial | Refused) -> None:
+            rows.append(describe_trial(role, trial))
+            status.update(f"Measuring the {role} model: {rows[-1][1]}")
+
+        folders = (
+            embedded_folder("main") if main is None else locate(main),
+            embedded_folder("draft") if draft is None else locate(draft),
+        )
+        tuning = Tuner(*folders, device, seconds=seconds, note=note).run()
+    path = default_path(tuning.profile.pair) if output is None else Path(output)
+    tuning.profile.write(path)
+    if as_json:
+        print_json(tuning.profile.as_dict())
+        return
+    for row in (HEADER, ("---",) * len(HEADER), *rows):
+        click.echo(f"| {' | '.join(row)} |")
+    click.echo("(milliseconds of a pass over so many tokens)\n")
+    for line in conclude(tuning):
+        click.echo(line)
+    click.echo(f"profile       {path}")
+
+
+def describe_trial(role: str, trial: Trial | Refused) -> tuple[str, ...]:
+    """A row of the table."""
+    settings = describe_settings(trial.properties)
+    if isinstance(trial, Refused):
+        return role, settings, *("refused" for _ in SIZES), "refused"
+    milliseconds = (*trial.costs.seconds.values(), trial.costs.prefill)
+    return role, settings, *(f"{1000 * value:.2f}" for value in milliseconds)
+
+
+def describe_settings(properties: Mapping[str, str]) -> str:
+    """Properties in one line."""
+    return " ".join(f"{key}={value}" for key, value in properties.items()) or "defaults"
+
+
+def conclude(tuning: Tuning) -> list[str]:
+    """What was chosen, and what to expect of it."""
+    profile, tuned, default = tuning.profile, tuning.tuned, tuning.default
+    pays = f"pays: {tuned.ratio:.2f} times plain decoding" if tuned.draft_length else "does not pay"
+    return [
+        f"main          {describe_settings(profile.main_properties)}",
+        f"draft         {describe_settings(profile.draft_properties)}",
+        f"speculation   {pays}, with {tuned.draft_length} candidates per round at best",
+        f"to expect     {tuned.speed:.1f} tokens/s, {tuned.plain_speed:.1f} in plain decoding "
+        f"(OpenVINO's defaults: {default.speed:.1f} and {default.plain_speed:.1f})",
+        f"acceptance    {tuning.acceptance[0]:.0%} of first candidates, on sample prompts",
+        f"other tokens  {tuning.parted['tuned']:.1%} of greedy choices differ from exact precision "
+        f"(defaults: {tuning.parted['default']:.1%})",
+    ]

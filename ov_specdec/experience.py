@@ -1,0 +1,172 @@
+"""What rounds have taught about a machine and its models; it outlives a generation."""
+
+from collections import defaultdict, deque
+from statistics import median
+
+from ov_specdec.line import CostLine
+from ov_specdec.policy import Source
+from ov_specdec.stats import RoundStats
+
+RECENT = 5
+"""Plain rounds that a median goes back."""
+
+FRESH, OLD = 16, 256
+"""Rounds for which the time of plain decoding serves as a measure of others, and after which it is
+taken again."""
+
+FORGETTING = 0.98
+"""What is left of the weight of earlier candidates after a round."""
+
+PRIOR = 0.7
+"""The probability that a candidate stands, before anything is known."""
+
+PRIOR_WEIGHT = 1.0
+"""How many candidates it takes to outweigh what is expected of them."""
+
+DOUBT = 0.3
+"""What is left of the weight of earlier candidates when a source is tried again."""
+
+NUM_BINS = 8
+
+
+class Acceptance:
+    """How often candidates of one source stand: by their place in the draft, and by confidence.
+
+    Places differ: text that is easy to guess comes in runs, so a candidate after three that stood
+    is likelier to stand than the first one.
+    """
+
+    def __init__(self) -> None:
+        self._places = Counts()
+        self._bins = Counts()
+
+    def by_place(self, length: int) -> list[float]:
+        """The probability that a candidate stands if those before it do, for the first places.
+
+        What is known of one place is what is expected of the next.
+        """
+        expected, result = PRIOR, []
+        for place in range(length):
+            expected = self._places.share(place, expected)
+            result.append(expected)
+        return result
+
+    def given(self, confidence: float) -> float:
+        """The same for a candidate that its source gives this probability."""
+        return self._bins.share(_bin(confidence), confidence)
+
+    def learn(self, stats: RoundStats) -> None:
+        """Count a round's candidates, up to the first that fell; those after it were not tried."""
+        self._places.scale(FORGETTING)
+        self._bins.scale(FORGETTING)
+        for place in range(min(stats.num_accepted + 1, stats.num_drafted)):
+            stood = place < stats.num_accepted
+            self._places.add(place, stood)
+            if stats.confidences:
+                self._bins.add(_bin(stats.confidences[place]), stood)
+
+    def doubt(self) -> None:
+        """Give what was counted less weight, so that a new try can prove it wrong."""
+        self._places.scale(DOUBT)
+        self._bins.scale(DOUBT)
+
+
+class Counts:
+    """Candidates that stood and all that were tried, by some number; they may be fractions."""
+
+    def __init__(self) -> None:
+        self._stood: dict[int, float] = {}
+        self._tried: dict[int, float] = {}
+
+    def share(self, key: int, expected: float) -> float:
+        """The share that stood; `expected` where few were tried."""
+        stood, tried = self._stood.get(key, 0.0), self._tried.get(key, 0.0)
+        return (stood + PRIOR_WEIGHT * expected) / (tried + PRIOR_WEIGHT)
+
+    def add(self, key: int, stood: bool) -> None:
+        """Count one candidate."""
+        self._stood[key] = self._stood.get(key, 0.0) + stood
+        self._tried[key] = self._tried.get(key, 0.0) + 1.0
+
+    def scale(self, factor: float) -> None:
+        """Multiply all counts."""
+        for counts in (self._stood, self._tried):
+            for key in counts:
+                counts[key] *= factor
+
+
+def _bin(confidence: float) -> int:
+    return min(int(confidence * NUM_BINS), NUM_BINS - 1)
+
+
+class Experience:
+    """What rounds cost, and the acceptance of each source.
+
+    Costs are in plain rounds, that is relative to a round of plain decoding of about the same time:
+    machines slow down and recover while they work, and the ratios stay. A pass over another number
+    of tokens than the last one takes longer, because OpenVINO prepares for the new size: that is
+    learnt as a cost of its own.
+    """
+
+    def __init__(self) -> None:
+        self._acceptance: dict[tuple[str, float | None], Acceptance] = defaultdict(Acceptance)
+        self._plain: deque[float] = deque(maxlen=RECENT)
+        self._since_plain = 0
+        # Seconds of the last plain round if it followed a pass of another size.
+        self._changed: float | None = None
+        self._changes: deque[float] = deque(maxlen=RECENT)
+        self.further_tokens = CostLine()
+        """What further tokens add to a pass of the main model."""
+        self._drafting: dict[str, CostLine] = defaultdict(CostLine)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether both plain rounds and rounds with candidates have been timed."""
+        return bool(self._plain and self.further_tokens)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether plain rounds had better be timed again."""
+        return self._since_plain >= OLD
+
+    @property
+    def plain_seconds(self) -> float:
+        """Seconds of a plain round."""
+        return median(self._plain)
+
+    @property
+    def change(self) -> float:
+        """What a change of size adds to a pass, in plain rounds; 0 before one was seen."""
+        return median(self._changes) if self._changes else 0.0
+
+    def drafting(self, source: Source) -> CostLine:
+        """What it takes to draft some candidates."""
+        return self._drafting[source]
+
+    def acceptance(self, source: str, confidence: float | None = None) -> Acceptance:
+        """That of a source; each kind of match of prompt lookup, by its confidence, has its own."""
+        return self._acceptance[source, confidence]
+
+    def learn(self, stats: RoundStats, last_size: int) -> None:
+        """Take note of a round; last_size: tokens in the pass of the round before."""
+        if stats.num_drafted:
+            kind = stats.confidences[0] if stats.source == "prompt-lookup" else None
+            self.acceptance(stats.source, kind).learn(stats)
+        is_steady = stats.pass_tokens == last_size
+        seconds = stats.seconds - stats.draft_seconds
+        self._since_plain += 1
+        if stats.pass_tokens == 1 and is_steady:
+            self._plain.append(seconds)
+            self._since_plain = 0
+            if self._changed is not None:
+                self._changes.append(max(self._changed / seconds - 1.0, 0.0))
+                self._changed = None
+        elif stats.pass_tokens == 1:
+            self._changed = seconds
+        elif self._plain and self._since_plain <= FRESH:
+            extra = seconds / self.plain_seconds - 1.0 - (0.0 if is_steady else self.change)
+            self.further_tokens.add(stats.pass_tokens - 1, max(extra, 0.0))
+            drafting = self._drafting[stats.source]
+            # The first time is left out: the draft model reads the prompt in it.
+            if stats.num_drafted and (is_steady or drafting):
+                drafting.add(stats.num_drafted, stats.draft_seconds / self.plain_seconds)

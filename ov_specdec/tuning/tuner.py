@@ -1,0 +1,216 @@
+"""Tuning a pair: measure, choose, and say what to expect."""
+
+import itertools
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from operator import mul
+from pathlib import Path
+from time import perf_counter
+from typing import Literal
+
+from ov_specdec.devices import PRECISION_PROPERTIES, computes_in, describe_machine
+from ov_specdec.drafters import ModelDrafter
+from ov_specdec.engine import Text, decode, speculate
+from ov_specdec.experience import Acceptance
+from ov_specdec.loading import RuntimeConfig, load_model
+from ov_specdec.policy import ConstantLength
+from ov_specdec.profile import Profile, fingerprint
+from ov_specdec.rules import GreedyRule
+from ov_specdec.session import Session, catch_up
+from ov_specdec.source import check_pair, open_source
+from ov_specdec.tuning.passes import SIZES, PassCosts, measure_passes
+from ov_specdec.tuning.search import (
+    CHOICES,
+    PRECISION_HINT,
+    Found,
+    Properties,
+    Refused,
+    Trial,
+    search,
+)
+
+Role = Literal["main", "draft"]
+
+PROMPTS = (
+    "def read_json(path):\n",
+    "class Queue:\n    def __init__(self):\n",
+    "Once upon a time, there was a",
+    "The difference between a list and a tuple is",
+)
+NUM_TOKENS = 48
+"""Tokens that follow each prompt, to learn acceptance and to compare with exact precision."""
+
+DRAFT_LENGTH = 8
+DRAFT_SHARE = 0.4
+"""Part of the time for the draft model's settings."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a pair of settings promises; speeds in tokens per second after the prefill."""
+
+    plain_speed: float
+    draft_length: int
+    speed: float
+
+    @property
+    def ratio(self) -> float:
+        """Speculative over plain decoding with the same settings."""
+        return self.speed / self.plain_speed
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was measured and chosen.
+
+    default, tuned: what to expect of OpenVINO's defaults and of the profile. parted: the share of
+    tokens for which greedy decoding in each of them chooses another token than in `exact`.
+    acceptance: by place in the draft, of sample prompts.
+    """
+
+    profile: Profile
+    default: Expectation
+    tuned: Expectation
+    parted: dict[str, float]
+    acceptance: list[float]
+
+
+def expect(main: PassCosts, draft_step: float, acceptance: Sequence[float]) -> Expectation:
+    """The best draft length and its speed; acceptance: by place, given that those before stood."""
+    survival = itertools.accumulate(acceptance, mul, initial=1.0)
+    speeds = [
+        tokens / (main.at(n + 1) + n * draft_step)
+        for n, tokens in enumerate(itertools.accumulate(survival))
+        if n < max(SIZES)
+    ]
+    best = max(range(len(speeds)), key=speeds.__getitem__)
+    return Expectation(speeds[0], best, speeds[best])
+
+
+class Tuner:
+    """Measures one pair on one device. Models are compiled anew for each trial.
+
+    seconds: time budget. note: told of every trial, and of the role of its model.
+    """
+
+    def __init__(
+        self,
+        main: Path,
+        draft: Path,
+        device: str,
+        *,
+        seconds: float,
+        note: Callable[[Role, Trial | Refused], None],
+    ) -> None:
+        self._paths: dict[Role, Path] = {"main": main, "draft": draft}
+        self._device = device
+        self._note = note
+        self._end = perf_counter() + seconds
+        self._seconds = seconds
+        sources = open_source(main), open_source(draft)
+        check_pair(*sources).require()
+        self._vocab_size = sources[0].vocab_size
+        self._prompts = [sources[0].tokenizer.encode(prompt) for prompt in PROMPTS]
+        self._machine = describe_machine(device)
+        self._pair = fingerprint(sources[0].folder, sources[1].folder, self._machine)
+
+    def run(self) -> Tuning:
+        """Measure everything. `DeviceError` if the device refuses even its defaults."""
+        texts = self._write_exactly()
+        acceptance = self._measure_acceptance()
+        left = self._end - perf_counter()
+        drafts = self._search("draft", lambda costs: costs.at(1), DRAFT_SHARE * left)
+        step = drafts.best.costs.at(1)
+        left = self._end - perf_counter()
+        mains = self._search("main", lambda c: 1 / expect(c, step, acceptance).speed, left)
+        default = expect(mains.default.costs, drafts.default.costs.at(1), acceptance)
+        tuned = expect(mains.best.costs, step, acceptance)
+        parted = {
+            "default": self._compare({}, texts),
+            "tuned": self._compare(mains.best.properties, texts),
+        }
+        report = {
+            "machine": self._machine,
+            "models": {role: str(path) for role, path in self._paths.items()},
+            "default": asdict(default),
+            "tuned": asdict(tuned),
+            "acceptance_by_place": acceptance,
+            "other_token_than_exact": parted,
+            "main_pass_seconds": dict(mains.best.costs.seconds),
+            "draft_pass_seconds": dict(drafts.best.costs.seconds),
+        }
+        best = dict(mains.best.properties), dict(drafts.best.properties)
+        return Tuning(Profile(self._pair, *best, report), default, tuned, parted, acceptance)
+
+    def _search(self, role: Role, score: Callable[[PassCosts], float], seconds: float) -> Found:
+        """Search one model's settings, for as long as another trial fits into the time."""
+        end, longest = perf_counter() + seconds, 0.0
+
+        def measure(properties: Properties) -> PassCosts:
+            nonlocal longest
+            start = perf_counter()
+            costs = measure_passes(self._load(role, properties), self._prompts[0][0])
+            longest = max(longest, perf_counter() - start)
+            return costs
+
+        return search(
+            measure,
+            score,
+            {**offered(self._device), **thread_choices()},
+            # Twice more, because what was found is measured again.
+            lambda: perf_counter() + 3 * longest < end,
+            lambda trial: self._note(role, trial),
+        )
+
+    def _load(self, role: Role, properties: Properties) -> Session:
+        config = RuntimeConfig(self._device, properties=properties)
+        source = open_source(self._paths[role])
+        return load_model(source, config, vocab_size=self._vocab_size).session
+
+    def _write_exactly(self) -> list[list[int]]:
+        """Prompts with what plain greedy decoding in `exact` precision makes of them."""
+        session = self._load("main", PRECISION_PROPERTIES["exact"])
+        texts = []
+        for prompt in self._prompts:
+            text = Text(prompt.copy(), min(len(prompt) + NUM_TOKENS, session.max_length))
+            deque(decode(session, GreedyRule(), text), maxlen=0)
+            texts.append(text.tokens)
+        return texts
+
+    def _compare(self, properties: Properties, texts: Sequence[Sequence[int]]) -> float:
+        """The share of exactly chosen tokens that these settings would have chosen otherwise."""
+        session = self._load("main", properties)
+        other = total = 0
+        for prompt, text in zip(self._prompts, texts, strict=True):
+            session.reset()
+            for place in range(len(prompt), len(text)):
+                choice = int(catch_up(session, text[:place])[0].argmax())
+                other += choice != text[place]
+                total += 1
+        return other / total
+
+    def _measure_acceptance(self) -> list[float]:
+        """Acceptance by place in the draft, over the sample prompts."""
+        acceptance = Acceptance()
+        main, draft = self._load("main", {}), self._load("draft", {})
+        for prompt in self._prompts:
+            text = Text(prompt.copy(), min(len(prompt) + NUM_TOKENS, main.max_length))
+            drafter, policy = ModelDrafter(draft, GreedyRule()), ConstantLength(DRAFT_LENGTH)
+            for round_ in speculate(main, drafter, policy, GreedyRule(), text):
+                acceptance.learn(round_.stats)
+        return acceptance.by_place(max(SIZES) - 1)
+
+
+def offered(device: str) -> dict[str, tuple[str, ...]]:
+    """`CHOICES`, without the precisions that the device does not compute in."""
+    precisions = [name for name in CHOICES[PRECISION_HINT] if computes_in(device, name)]
+    return {**CHOICES, PRECISION_HINT: tuple(precisions)}
+
+
+def thread_choices() -> dict[str, tuple[str, ...]]:
+    """Half and a quarter of the cores: a small model may be faster on fewer."""
+    cores = os.cpu_count() or 1
+    numbers = {cores // 2, cores // 4} - {0, cores}
+    return {"INFERENCE_NUM_THREADS": tuple(str(n) for n in sorted(numbers, reverse=True))}

@@ -1,0 +1,57 @@
+"""Prompt lookup first, the draft model where nothing matches."""
+
+from ov_specdec.drafters import Cascade, ModelDrafter, PromptLookup
+from ov_specdec.engine import Text, decode, speculate
+from ov_specdec.policy import ConstantLength, Plan
+from ov_specdec.rules import GreedyRule
+from tests.fakes import ScriptedSession, counting, mixing
+
+GREEDY = GreedyRule()
+
+
+def make(next_token=counting):
+    draft = ScriptedSession(next_token)
+    return Cascade(PromptLookup(), ModelDrafter(draft, GREEDY)), draft
+
+
+def constant(source, confidence=None):
+    return Plan(2, "constant")
+
+
+def test_a_match_comes_first():
+    drafter, draft = make()
+    proposed = drafter.propose([7, 8, 9, 7], constant)
+    assert (proposed.tokens, proposed.source) == ([8, 9], "prompt-lookup")
+    assert draft.passes == []
+
+
+def test_without_a_match_the_model_drafts():
+    drafter, _ = make()
+    proposed = drafter.propose([7, 8, 9], constant)
+    assert (proposed.tokens, proposed.source) == ([10, 11], "model")
+
+
+def test_a_match_that_the_policy_turns_down_leaves_the_round_to_the_model():
+    def only_model(source, confidence=None):
+        return Plan(2 if source == "model" else 0, "constant")
+
+    drafter, _ = make()
+    assert drafter.propose([7, 8, 9, 7], only_model).source == "model"
+    assert drafter.sources == ("prompt-lookup", "model")
+
+
+def test_output_is_that_of_plain_decoding_whoever_drafts():
+    def next_token(tokens):  # repeats itself in places, so that both drafters have their turns
+        return mixing(3)(tokens[-4:]) % 7
+
+    plain = Text([1, 2, 3], 80)
+    list(decode(ScriptedSession(next_token), GREEDY, plain))
+    main, text = ScriptedSession(next_token), Text([1, 2, 3], 80)
+    drafter, draft = make(next_token)
+    sources = set()
+    for round_ in speculate(main, drafter, ConstantLength(3), GREEDY, text):
+        sources.add(round_.stats.source)
+        assert main.cache == text.tokens[:-1]
+        assert draft.cache == text.tokens[: draft.length]
+    assert text.tokens == plain.tokens
+    assert sources == {"", "prompt-lookup", "model"}

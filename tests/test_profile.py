@@ -1,0 +1,94 @@
+"""Profiles: what they are found by, and when they are taken up."""
+
+import json
+import shutil
+
+import pytest
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.devices import describe_machine
+from ov_specdec.errors import OptionError
+from ov_specdec.folder import ModelFolder
+from ov_specdec.profile import Profile, default_path, find_profile, fingerprint, read_profile
+
+MAIN_PROPERTIES = {"KV_CACHE_PRECISION": "f32"}
+DRAFT_PROPERTIES = {"INFERENCE_NUM_THREADS": "1"}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def folders(tiny_pair):
+    return tuple(ModelFolder.read(path) for path in tiny_pair)
+
+
+@pytest.fixture
+def profile(folders):
+    pair = fingerprint(*folders, describe_machine("CPU"))
+    return Profile(pair, MAIN_PROPERTIES, DRAFT_PROPERTIES, {"ratio": 1.5})
+
+
+def test_a_profile_survives_being_written(profile, tmp_path):
+    profile.write(tmp_path / "deep" / "profile.json")
+    assert read_profile(tmp_path / "deep" / "profile.json") == profile
+
+
+def test_another_machine_or_model_has_another_fingerprint(folders, tiny_pair, tmp_path):
+    main, draft = folders
+    here = fingerprint(main, draft, "this machine")
+    assert fingerprint(main, draft, "that machine") != here
+    assert fingerprint(draft, main, "this machine") != here
+    moved = ModelFolder.read(shutil.copytree(tiny_pair[0], tmp_path / "moved"))
+    assert fingerprint(moved, draft, "this machine") == here
+
+
+def test_auto_finds_what_was_written_for_the_pair(folders, profile):
+    assert find_profile("auto", *folders, "CPU") is None
+    profile.write(default_path(profile.pair))
+    assert find_profile("auto", *folders, "CPU") == (default_path(profile.pair), profile)
+    assert find_profile("none", *folders, "CPU") is None
+
+
+def test_a_profile_of_another_pair_is_refused(folders, profile, tmp_path):
+    path = tmp_path / "other.json"
+    Profile("another", {}, {}, {}).write(path)
+    with pytest.raises(OptionError, match="another pair of models"):
+        find_profile(path, *folders, "CPU")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", json.dumps({"version": 0}), '{"version": 1}'])
+def test_a_broken_profile_is_refused(content, tmp_path):
+    path = tmp_path / "profile.json"
+    path.write_text(content)
+    with pytest.raises(OptionError, match="run ov-specdec tune again"):
+        read_profile(path)
+    with pytest.raises(OptionError, match="cannot be read"):
+        read_profile(tmp_path / "missing.json")
+
+
+def test_a_pipeline_takes_its_profile_up_and_says_so(tiny_pair, profile):
+    path = default_path(profile.pair)
+    profile.write(path)
+    assert SpeculativePipeline(*tiny_pair).profile == path
+    assert SpeculativePipeline(*tiny_pair, profile="none").profile is None
+    assert SpeculativePipeline(*tiny_pair, profile=path).profile == path
+
+
+def test_what_is_asked_for_wins_over_a_profile_that_was_not(tiny_pair, profile):
+    path = default_path(profile.pair)
+    profile.write(path)
+    assert SpeculativePipeline(*tiny_pair, precision="exact").profile is None
+    assert SpeculativePipeline(*tiny_pair, properties={"PERF_COUNT": "NO"}).profile is None
+    with pytest.raises(OptionError, match="has no effect where precision"):
+        SpeculativePipeline(*tiny_pair, precision="exact", profile=path)
+
+
+def test_a_profile_the_device_refuses_is_not_passed_over(tiny_pair, profile, tmp_path):
+    path = tmp_path / "profile.json"
+    Profile(profile.pair, {"NO_SUCH_PROPERTY": "1"}, {}, {}).write(path)
+    with pytest.raises(Exception, match="NO_SUCH_PROPERTY"):
+        SpeculativePipeline(*tiny_pair, profile=path)

@@ -1,0 +1,119 @@
+"""The search on made-up costs; and the command on a real pair."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.errors import DeviceError
+from ov_specdec.tuning.passes import PassCosts, measure_passes
+from ov_specdec.tuning.search import Refused, search
+from ov_specdec.tuning.tuner import Expectation, expect
+from tests.fakes import ScriptedSession, counting
+
+
+def costs(one, each=0.0):
+    return PassCosts({n: one + n * each for n in (1, 2, 4, 8, 16)}, prefill=0.0)
+
+
+CHOICES = {"A": ("1", "2"), "B": ("1",)}
+
+
+def find(seconds, *, may_go_on=lambda: True):
+    """Search with the cost of a pass given by settings; a missing one is refused."""
+    noted = []
+
+    def measure(properties):
+        key = "".join(f"{name}{value}" for name, value in properties.items())
+        if key not in seconds:
+            raise DeviceError("not here")
+        return costs(seconds[key])
+
+    found = search(measure, lambda c: c.at(1), CHOICES, may_go_on, noted.append)
+    return found, noted
+
+
+def test_the_best_values_are_combined():
+    found, noted = find({"": 9.0, "A1": 8.0, "A2": 7.0, "A2B1": 6.0})
+    assert found.best.properties == {"A": "2", "B": "1"}
+    assert found.default.properties == {}
+    assert [trial.properties for trial in noted] == [
+        {},
+        {"A": "1"},
+        {"A": "2"},
+        {"A": "2", "B": "1"},
+    ]
+
+
+def test_what_is_refused_is_noted_and_passed_over():
+    found, noted = find({"": 9.0, "A2": 7.0, "A2B1": 8.0})
+    assert found.best.properties == {"A": "2"}
+    assert Refused({"A": "1"}, "not here") in noted
+
+
+def test_a_gain_within_the_noise_is_none():
+    assert find({"": 9.0, "A1": 8.9, "A2": 8.9, "B1": 8.9})[0].best.properties == {}
+
+
+def test_what_wins_by_chance_loses_when_it_is_measured_again():
+    times = iter([9.0, 5.0, 9.0, 9.0, 9.0, 9.0])  # defaults, A1, A2, A1 B1; defaults, A1
+    found = search(
+        lambda properties: costs(next(times)),
+        lambda c: c.at(1),
+        CHOICES,
+        lambda: True,
+        lambda trial: None,
+    )
+    assert found.best.properties == {}
+
+
+def test_the_search_ends_with_the_time():
+    found, noted = find({"": 9.0, "A1": 1.0}, may_go_on=iter([True, False]).__next__)
+    assert found.best.properties == {"A": "1"}
+    assert len(noted) == 2
+
+
+def test_a_device_that_refuses_its_defaults_is_an_error():
+    with pytest.raises(DeviceError, match="not here"):
+        find({})
+
+
+def test_the_best_length_balances_candidates_and_their_cost():
+    # Every candidate stands: the longest draft that was measured is best.
+    assert expect(costs(1.0), 0.0, [1.0] * 15).draft_length == 15
+    assert expect(costs(1.0), 0.1, [0.0] * 15) == Expectation(1.0, 0, 1.0)
+    # Lengths 1 and 2 by hand: 1.8 / 1.2 and 2.44 / 1.4 against 1 of plain decoding.
+    two = expect(costs(1.0), 0.2, [0.8, 0.8, *[0.0] * 13])
+    assert two.draft_length == 2
+    assert two.ratio == pytest.approx(2.44 / 1.4)
+
+
+def test_passes_are_interpolated():
+    measured = PassCosts({1: 1.0, 2: 2.0, 4: 3.0}, 0.0)
+    assert measured.at(3) == pytest.approx(2.5)
+
+
+def test_measuring_leaves_the_cache_as_the_prefill_left_it():
+    session = ScriptedSession(counting, max_length=40)
+    measured = measure_passes(session, 3)
+    assert session.cache == [3] * 24
+    assert list(measured.seconds) == [1, 2, 4, 8, 16]
+    assert all(seconds > 0 for seconds in measured.seconds.values())
+
+
+def test_tune_writes_a_profile_that_later_runs_take_up(tiny_pair, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    command = [sys.executable, "-m", "ov_specdec", "tune", *map(str, tiny_pair), "--seconds", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "| main | defaults |" in done.stdout
+    assert "speculation   " in done.stdout
+    assert "of greedy choices differ from exact precision" in done.stdout
+    pipeline = SpeculativePipeline(*tiny_pair)
+    assert pipeline.profile is not None
+    assert f"profile       {pipeline.profile}" in done.stdout
+    report = json.loads(pipeline.profile.read_text())["report"]
+    assert 0.0 <= report["other_token_than_exact"]["tuned"] <= 1.0
+    assert report["tuned"]["plain_speed"] > 0
