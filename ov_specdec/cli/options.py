@@ -2,7 +2,7 @@
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from inspect import signature
 from pathlib import Path
@@ -18,31 +18,12 @@ from ov_specdec.errors import OptionError
 from ov_specdec.loading import KvBackend
 from ov_specdec.pipeline import DrafterName, SpeculativePipeline
 
-PIPELINE_OPTIONS = (
+MODEL_OPTIONS = (
     click.option("--main", metavar="DIR", help="Main model: folder or Hub name. [embedded]"),
     click.option("--draft", metavar="DIR", help="Draft model: folder or Hub name. [embedded]"),
-    click.option(
-        "--drafter",
-        type=click.Choice(get_args(DrafterName)),
-        default="model",
-        show_default=True,
-        help="Where candidates come from.",
-    ),
-    click.option("--device", default="CPU", show_default=True, help="OpenVINO device."),
-    click.option("--draft-device", help="Device of the draft model. [that of the main model]"),
-    click.option(
-        "--kv",
-        type=click.Choice(get_args(KvBackend)),
-        default="auto",
-        show_default=True,
-        help="How KV caches are kept.",
-    ),
-    click.option(
-        "--max-hidden-tokens",
-        type=int,
-        metavar="N",
-        help="Stale entries that a stateful KV cache hides before it is trimmed; 0: trim at once.",
-    ),
+)
+DEVICE_OPTION = click.option("--device", default="CPU", show_default=True, help="OpenVINO device.")
+COMPILE_OPTIONS = (
     click.option(
         "--precision",
         type=click.Choice(get_args(Precision)),
@@ -57,6 +38,32 @@ PIPELINE_OPTIONS = (
         metavar="KEY=VALUE",
         help="OpenVINO property for both models; may be given several times.",
     ),
+)
+PIPELINE_OPTIONS = (
+    *MODEL_OPTIONS,
+    click.option(
+        "--drafter",
+        type=click.Choice(get_args(DrafterName)),
+        default="model",
+        show_default=True,
+        help="Where candidates come from.",
+    ),
+    DEVICE_OPTION,
+    click.option("--draft-device", help="Device of the draft model. [that of the main model]"),
+    click.option(
+        "--kv",
+        type=click.Choice(get_args(KvBackend)),
+        default="auto",
+        show_default=True,
+        help="How KV caches are kept.",
+    ),
+    click.option(
+        "--max-hidden-tokens",
+        type=int,
+        metavar="N",
+        help="Stale entries that a stateful KV cache hides before it is trimmed; 0: trim at once.",
+    ),
+    *COMPILE_OPTIONS,
 )
 
 PROMPT_OPTIONS = (
@@ -83,7 +90,7 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         pipeline = {name: options.pop(name) for name in PIPELINE_NAMES}
         generation = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
-        pipeline["properties"] = _properties(pipeline["properties"])
+        pipeline["properties"] = parse_properties(pipeline["properties"])
         generation["logit_bias"] = dict(generation["logit_bias"])
         generation["eos_token_id"] = generation["eos_token_id"] or None
         generation["apply_chat_template"] = not no_chat_template
@@ -94,10 +101,20 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
             **options,
         )
 
-    wrapped: Callable[..., None] = gathered
-    for option in reversed((*PROMPT_OPTIONS, *PIPELINE_OPTIONS, *GENERATION_OPTIONS)):
-        wrapped = option(wrapped)
-    return wrapped
+    return with_options((*PROMPT_OPTIONS, *PIPELINE_OPTIONS, *GENERATION_OPTIONS))(gathered)
+
+
+def with_options(
+    options: Iterable[Callable[..., Any]],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decorator that gives a command several options, shown in their order."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(tuple(options)):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
@@ -106,7 +123,8 @@ def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
         return SpeculativePipeline(**arguments)
 
 
-def _properties(pairs: tuple[str, ...]) -> dict[str, str]:
+def parse_properties(pairs: Iterable[str]) -> dict[str, str]:
+    """OpenVINO properties from KEY=VALUE; `OptionError` for what has another form."""
     properties = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")
