@@ -92,11 +92,11 @@ def _by_position(figure: Any, sweeps: Sweeps) -> None:
     axes = figure.subplots()
     positions = range(1, len(sweeps.by_position) + 1)
     rates = [100 * stood / reached for reached, stood in sweeps.by_position]
-    bars = axes.bar(positions, rates, color=BLUE, label="stood, of those that were reached")
+    bars = axes.bar(positions, rates, color=BLUE)
     axes.bar_label(bars, [str(reached) for reached, _ in sweeps.by_position], fontsize=7)
     axes.set(
-        xlabel="place in the draft (above: how often reached)",
-        ylabel="acceptance (%)",
+        xlabel="place in the draft (above its bar: how often reached)",
+        ylabel="stood, of those that were reached (%)",
         xticks=list(positions),
     )
     _finish(axes)
@@ -117,7 +117,7 @@ def _timeline(figure: Any, rounds: Sequence[RoundStats]) -> None:
             bars.append((1000 * (now + offset), 1000 * getattr(round_, seconds)))
             now += round_.seconds
         axes.broken_barh(
-            bars, (row - 0.4, 0.8), facecolors=colour, hatch=hatch, edgecolor="white", linewidth=0.3
+            bars, (row - 0.4, 0.8), facecolors=colour, hatch=hatch, edgecolor="white", linewidth=0
         )
     axes.set(xlabel="time (ms); the first pass reads the prompt", ylim=(2.6, -1.1))
     axes.set_yticks(range(len(parts)), [part[0] for part in parts])
@@ -131,9 +131,10 @@ def _timeline(figure: Any, rounds: Sequence[RoundStats]) -> None:
 
 
 def _finish(axes: Any) -> None:
-    """What all charts share: axes from zero, a light grid, a legend."""
-    axes.set_ylim(bottom=0)
+    """What all charts share: from zero to a little above, a light grid, a legend for lines."""
+    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=8)
