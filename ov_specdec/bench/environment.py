@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,7 +37,7 @@ def describe_environment(setup: Setup) -> dict[str, Any]:
             "python": platform.python_version(),
             **{package: _version(package) for package in PACKAGES},
         },
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join(["ov-specdec", *sys.argv[1:]]),
         "models": {
             "main": Path(setup.main).name,
             "draft": Path(setup.draft).name,

@@ -58,7 +58,7 @@ def _measurement(prompt_tokens: int, result: Any, seconds: float) -> Measurement
         drafted=None if draft is None else max(len(draft) - 1, 0),
         # Its own count leaves out the last round. Each pass of the main adds one token of its own.
         accepted=None if draft is None else len(token_ids) - len(steps),
-        main_seconds=sum(main[1:]) / 1e6,
+        main_seconds=sum(main[1:]) / 1e6 or None,  # with prompt lookup, all times are 0
         draft_seconds=None if draft is None else sum(draft) / 1e6,
     )
 

@@ -8,7 +8,7 @@ from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.setup import Setup
 from ov_specdec.generator import Chunk, collect
 from ov_specdec.loading import KvBackend
-from ov_specdec.pipeline import DrafterName, SpeculativePipeline
+from ov_specdec.pipeline import SpeculativePipeline
 
 DRAFTERS_WITH_A_MODEL = ("model", "both")
 
@@ -60,9 +60,9 @@ def measure(
 
 
 def own(
-    drafter: DrafterName, *, kv: KvBackend = "auto", trim: bool = False, **options: Any
+    drafter: str, *, kv: KvBackend = "auto", trim: bool = False, **options: Any
 ) -> Callable[[Setup, int | None], PipelineRunner]:
-    """A way to build a runner: this drafter on this KV cache, with these generation options.
+    """A way to build a runner: a drafter of `SpeculativePipeline`, a KV cache, generation options.
 
     What it builds drafts as many tokens as it is told, or as `options` say where it is not told.
     trim: remove stale entries from a stateful KV cache at each rollback, instead of hiding them.

@@ -20,37 +20,38 @@ CODE = (
 )
 """Beginnings of Python code, as the embedded pair was trained to continue."""
 
-_PIECES = (
-    "def load_settings(path, defaults=None):\n"
-    "    settings = dict(defaults or {})\n"
-    "    with open(path, encoding='utf-8') as file:\n"
-    "        for line in file:\n"
-    "            name, _, value = line.partition('=')\n"
-    "            settings[name.strip()] = value.strip()\n"
-    "    return settings\n",
-    "class Interval:\n"
-    "    def __init__(self, start, end):\n"
-    "        if end < start:\n"
-    "            raise ValueError('end must not be before start')\n"
-    "        self.start = start\n"
-    "        self.end = end\n\n"
-    "    def overlaps(self, other):\n"
-    "        return self.start < other.end and other.start < self.end\n",
-    "MONTHS = {\n"
-    "    'january': 31,\n    'february': 28,\n    'march': 31,\n    'april': 30,\n"
-    "    'may': 31,\n    'june': 30,\n    'july': 31,\n    'august': 31,\n}\n",
-    "def connect(host, port, timeout=10.0):\n"
-    "    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)\n"
-    "    sock.settimeout(timeout)\n"
-    "    try:\n"
-    "        sock.connect((host, port))\n"
-    "    except OSError:\n"
-    "        sock.close()\n"
-    "        raise\n"
-    "    return sock\n",
+_LOOPS = (
+    (
+        "def __repr__(self):\n",
+        "        return self\n\n    def __contains__(self):\n",
+    ),
+    (
+        "class Matrix:\n    def __add__(self, other):\n        return self\n\n",
+        "    def __array__(self, other):\n        return self\n\n",
+    ),
+    (
+        "if len(sys.argv) != 2:\n    return None\n\n\n",
+        "def _reduce(args):\n    return get(args, **kwargs)\n\n\n",
+    ),
+    (
+        "class Account:\n    def deposit(self, amount):\n        return self.amount\n\n",
+        "    def __contains__(self, start):\n"
+        "        return self.group(self.group(self.group(self.group))\n\n",
+    ),
+    (
+        'def mean(values):\n    """\n    Parameters\n    ----------\n    x : array_like\n',
+        "        The array of shape (n_samples,)\n",
+    ),
+    (
+        "def handle(self, request):\n    ",
+        "    def read(self, request: Request) -> None:\n"
+        '        """\n        Return the request is a request.\n        """\n'
+        "        return self.headers\n\n",
+    ),
 )
-QUOTING = tuple(f"{piece}\n\n{piece}\n\n{piece[: piece.index(chr(10)) + 1]}" for piece in _PIECES)
-"""Code that stands twice and begins a third time: the output quotes the prompt."""
+QUOTING = tuple(head + 4 * block for head, block in _LOOPS)
+"""Code with a block that the embedded main goes on repeating: its output quotes the prompt. It is
+too small to quote on request, so these are blocks that it repeats by itself."""
 
 PROMPT_SETS = {"code": CODE, "quoting": QUOTING}
 
@@ -91,6 +92,16 @@ def encode_prompts(
         return encoded
     filler = tokenizer.encode(_filler())
     return [_fill(ids, filler, context) for ids in encoded]
+
+
+def require_room(prompts: Sequence[Sequence[int]], max_new_tokens: int, room: int) -> None:
+    """Refuse prompts that `room` tokens, the model's context, do not hold with the output."""
+    longest = max(len(ids) for ids in prompts)
+    if longest + max_new_tokens > room:
+        raise OptionError(
+            f"a prompt of {longest} tokens and {max_new_tokens} new ones are more than the model's "
+            f"context of {room}: lower --max-new-tokens or --context"
+        )
 
 
 def _fill(ids: list[int], filler: list[int], context: int) -> list[int]:

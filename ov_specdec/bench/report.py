@@ -47,7 +47,7 @@ class Report:
         folder.mkdir(parents=True, exist_ok=True)
         files = [folder / name for name in ("report.md", "report.json", "summary.csv", "runs.csv")]
         files[0].write_text(self.markdown(), encoding="utf-8")
-        files[1].write_text(json.dumps(self.as_dict(), indent=1), encoding="utf-8")
+        files[1].write_text(json.dumps(self.as_dict()), encoding="utf-8")
         _write_csv(files[2], summarize(self.outcome, self.baseline))
         _write_csv(files[3], run_rows(self.outcome, self.environment))
         return files

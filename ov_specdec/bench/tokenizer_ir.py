@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import openvino as ov
 
@@ -11,7 +12,8 @@ def convert(model: Path, folder: Path) -> None:
     from openvino_tokenizers import convert_tokenizer
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"))
+    load: Any = PreTrainedTokenizerFast  # which has no types
+    tokenizer = load(tokenizer_file=str(model / "tokenizer.json"))
     for part, name in zip(
         convert_tokenizer(tokenizer, with_detokenizer=True),
         ("openvino_tokenizer.xml", "openvino_detokenizer.xml"),

@@ -131,7 +131,7 @@ def _import_loader() -> Callable[[str], Any]:
         raise BenchmarkError(f"torch cannot be imported ({error}): {REMEDY}") from error
 
     def load(checkpoint: str) -> Any:
-        model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.bfloat16)
+        model: Any = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.bfloat16)
         # All methods generate the same number of tokens, past any end of sequence.
         model.generation_config.eos_token_id = None
         return model.eval()

@@ -13,7 +13,7 @@ from rich.progress import Progress
 from ov_specdec.bench.environment import describe_environment
 from ov_specdec.bench.plots import write_plots
 from ov_specdec.bench.process import WorkerProcess
-from ov_specdec.bench.prompts import encode_prompts
+from ov_specdec.bench.prompts import encode_prompts, require_room
 from ov_specdec.bench.report import Report
 from ov_specdec.bench.runner import Outcome, Schedule, run_methods
 from ov_specdec.bench.sweeps import Sweeps, num_steps, run_sweeps
@@ -21,6 +21,7 @@ from ov_specdec.bench.worker import load_request
 from ov_specdec.cli.bench_options import Request, bench_options
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import BenchmarkError
+from ov_specdec.folder import ModelFolder
 from ov_specdec.stats import RoundStats
 from ov_specdec.tokenizer import load_tokenizer
 
@@ -37,9 +38,9 @@ def bench(request: Request) -> None:
     The table goes to stdout; the table, JSON, CSV and plots to the --output folder. How to read
     them, and what each method is: docs/benchmarking.md.
     """
-    prompts = encode_prompts(
-        load_tokenizer(Path(request.setup.main)), request.prompts, request.context
-    )
+    folder = ModelFolder.read(Path(request.setup.main))
+    prompts = encode_prompts(load_tokenizer(folder.path), request.prompts, request.context)
+    require_room(prompts, request.plan.max_new_tokens, folder.context_length)
     environment = describe_environment(request.setup)
     outcome = _run_methods(request, prompts)
     report = Report(environment, _schedule(request), outcome, {}, request.baseline)
