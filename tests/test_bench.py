@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -18,6 +19,7 @@ from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import BenchmarkError, OptionError
 from ov_specdec.locate import embedded_folder
 
+CHECKPOINT = Path(__file__).parent.parent / "models" / "draft" / "checkpoint"
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "ov-specdec")
 PNG = b"\x89PNG\r\n\x1a\n"
 PLOTS = ("speed-by-length", "temperature", "pass-cost", "acceptance-by-position", "timeline")
@@ -60,7 +62,7 @@ def test_quick_measures_every_method_of_its_plan(quick):
     # The same models with the same length: what is read from the peer's record is the same too.
     for figure in ("acceptance", "tokens/main pass"):
         ours, theirs = (by_method[name][figure] for name in ("constant-4", "genai-draft-4"))
-        assert theirs == pytest.approx(ours, rel=0.1)
+        assert theirs == pytest.approx(ours, rel=0.02)
 
 
 def test_quick_writes_tables_in_every_format(quick):
@@ -159,8 +161,7 @@ def test_a_tokenizer_is_converted_once_and_beside_the_model(tiny_pair, tmp_path)
 
 
 def test_torch_reports_passes_and_candidates():
-    checkpoint = str(Path(__file__).parent.parent / "models" / "draft" / "checkpoint")
-    setup = Setup("", "", main_checkpoint=checkpoint, draft_checkpoint=checkpoint)
+    setup = Setup("", "", main_checkpoint=str(CHECKPOINT), draft_checkpoint=str(CHECKPOINT))
     plain = find_method("torch-plain").build(setup).run([5, 6, 7], 12)
     assisted = find_method("torch-assisted").build(setup).run([5, 6, 7], 12)
     assert plain.main_passes == plain.generated_tokens == assisted.generated_tokens == 12
@@ -168,6 +169,17 @@ def test_torch_reports_passes_and_candidates():
     assert 0 < assisted.accepted <= assisted.drafted
     assert 0 < assisted.first_token_seconds < assisted.seconds
     assert assisted.draft_seconds > 0
+
+
+def test_torch_goes_on_after_an_end_of_sequence_token(tmp_path):
+    folder = shutil.copytree(CHECKPOINT, tmp_path / "checkpoint")
+    setup = Setup("", "", main_checkpoint=str(folder), draft_checkpoint=str(folder))
+    before = find_method("torch-plain").build(setup).run([5, 6, 7], 8).token_ids
+    for name in ("config.json", "generation_config.json"):
+        content = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps({**content, "eos_token_id": before[2]}))
+    for method in ("torch-plain", "torch-assisted"):
+        assert find_method(method).build(setup).run([5, 6, 7], 8).token_ids == before
 
 
 def test_torch_without_a_checkpoint_is_not_available(tiny_pair):
@@ -212,6 +224,7 @@ BAD_INPUT = {
     "too long": (["--context", "1000"], "are more than the model's context of 1024"),
     "no draft": (["--main", "."], "no draft model for main '.': give --draft"),
     "no folder": (["--main", "nowhere", "--draft", "nowhere"], "'nowhere' is not a folder"),
+    "no checkpoint": (["--main-checkpoint", "nowhere"], "checkpoint 'nowhere' holds no config"),
     "no file": (["--prompt-file", "nowhere"], "--prompt-file 'nowhere' cannot be read as text"),
     "empty file": (["--prompt-file", os.devnull], "holds no prompt"),
     "two sources": (["--prompts", "code", "--prompt-file", "x"], "or --prompt-file 'x', not both"),

@@ -106,19 +106,18 @@ def _timeline(figure: Any, rounds: Sequence[RoundStats]) -> None:
     """One bar from left to right; each round is drafting, verifying, rollback."""
     axes = figure.subplots()
     parts = (
-        ("drafting", ORANGE, "//", "draft_seconds"),
-        ("verifying", BLUE, "", "verify_seconds"),
-        ("rollback", GREEN, "xx", "rollback_seconds"),
+        ("drafting", ORANGE, "white", "draft_seconds"),
+        ("verifying", BLUE, "white", "verify_seconds"),
+        # Hardly wider than a line, so it needs an edge that can be seen.
+        ("rollback", GREEN, GREEN, "rollback_seconds"),
     )
-    for row, (_, colour, hatch, seconds) in enumerate(parts):
+    for row, (_, colour, edge, seconds) in enumerate(parts):
         bars, now = [], 0.0
         for round_ in rounds:
             offset = sum(getattr(round_, part[3]) for part in parts[:row])
             bars.append((1000 * (now + offset), 1000 * getattr(round_, seconds)))
             now += round_.seconds
-        axes.broken_barh(
-            bars, (row - 0.4, 0.8), facecolors=colour, hatch=hatch, edgecolor="white", linewidth=0
-        )
+        axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=colour, edgecolors=edge, linewidth=0.5)
     axes.set(xlabel="time (ms); the first pass reads the prompt", ylim=(2.6, -1.1))
     axes.set_yticks(range(len(parts)), [part[0] for part in parts])
     now = 0.0

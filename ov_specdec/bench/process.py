@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from queue import Empty, Queue
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from ov_specdec.errors import BenchmarkError
 
@@ -31,9 +31,10 @@ class WorkerProcess:
             stderr=self._errors,
             encoding="utf-8",
         )
+        self._stdin = cast("IO[str]", self._process.stdin)
+        self._stdout = cast("IO[str]", self._process.stdout)
         self._answers: Queue[str] = Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        threading.Thread(target=self._read, daemon=True).start()
 
     def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
         """Send a request and wait for its answer.
@@ -41,10 +42,9 @@ class WorkerProcess:
         Raises `BenchmarkError` where the worker says what went wrong, has died, or does not answer
         within `timeout` seconds; it is of no use after the latter two.
         """
-        assert self._process.stdin is not None  # noqa: S101 (it was made a pipe above)
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
+            self._stdin.write(json.dumps(request) + "\n")
+            self._stdin.flush()
         except OSError:
             raise BenchmarkError(self._epitaph()) from None
         try:
@@ -61,9 +61,8 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the process: by the end of its stdin, or by force."""
-        assert self._process.stdin is not None  # noqa: S101
         try:
-            self._process.stdin.close()
+            self._stdin.close()
             self._process.wait(CLOSING_SECONDS)
         except (OSError, subprocess.TimeoutExpired):
             self._process.kill()
@@ -83,8 +82,7 @@ class WorkerProcess:
 
     def _read(self) -> None:
         """Pass on lines as they come, and an empty one at the end."""
-        assert self._process.stdout is not None  # noqa: S101
-        for line in self._process.stdout:
+        for line in self._stdout:
             self._answers.put(line)
         self._answers.put("")
 

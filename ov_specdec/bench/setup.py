@@ -48,6 +48,5 @@ class Setup:
 
 
 def find_checkpoint(folder: Path) -> str | None:
-    """The checkpoint that lies beside a model's IR, in `checkpoint/`, if there is one."""
-    checkpoint = folder / "checkpoint"
-    return str(checkpoint) if (checkpoint / "config.json").is_file() else None
+    """The folder as a checkpoint, if it is one."""
+    return str(folder) if (folder / "config.json").is_file() else None

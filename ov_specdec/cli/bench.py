@@ -46,13 +46,13 @@ def bench(request: Request) -> None:
     report = Report(environment, _schedule(request), outcome, {}, request.baseline)
     files = report.write(request.output)
     click.echo(report.markdown(), nl=False)
+    if not outcome.runs:
+        raise BenchmarkError("no method ran to its end: the reasons stand above")
     if request.with_sweeps:
         sweeps = _run_sweeps(request, prompts)
         replace(report, sweeps=asdict(sweeps)).write(request.output)
         files += _draw(request, sweeps, outcome)
-    click.echo(f"written: {', '.join(map(str, files))}", err=True)
-    if not outcome.runs:
-        raise BenchmarkError("no method ran to its end: the reasons stand above")
+    click.echo(f"written to {request.output}: {' '.join(f.name for f in files)}", err=True)
 
 
 def _run_methods(request: Request, prompts: Sequence[Sequence[int]]) -> Outcome:

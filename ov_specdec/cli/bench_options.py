@@ -161,6 +161,15 @@ def _setup(options: dict[str, Any]) -> Setup:
         device=options["device"],
         precision=options["precision"],
         properties=parse_properties(options["properties"]),
-        main_checkpoint=options["main_checkpoint"] or find_checkpoint(folders["main"]),
-        draft_checkpoint=options["draft_checkpoint"] or find_checkpoint(folders["draft"]),
+        main_checkpoint=_checkpoint(options["main_checkpoint"], folders["main"]),
+        draft_checkpoint=_checkpoint(options["draft_checkpoint"], folders["draft"]),
     )
+
+
+def _checkpoint(given: str | None, model: Path) -> str | None:
+    """The checkpoint that was given, or else the one beside the model, if there is one."""
+    if given is None:
+        return find_checkpoint(model / "checkpoint")
+    if (checkpoint := find_checkpoint(Path(given))) is None:
+        raise OptionError(f"checkpoint '{given}' holds no config.json: give the folder that does")
+    return checkpoint
