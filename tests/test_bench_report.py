@@ -99,6 +99,8 @@ def test_a_row_has_the_medians_of_its_method():
     assert adaptive["tokens/s"] == 3.0
     assert (adaptive["tokens/s (q1)"], adaptive["tokens/s (q3)"]) == (2.0, 4.0)
     assert adaptive["ratio to plain"] == 4.0
+    assert adaptive["2nd_avg_latency(ms)"] == pytest.approx(1000 * 1.25 / 3)
+    assert adaptive["2nd_avg_latency(ms) (q1)"] == pytest.approx(250.0)
     assert adaptive["acceptance"] == 0.5
     assert adaptive["equal to plain"] == 0.5
     assert adaptive["pretrain_time(s)"] == 1.5

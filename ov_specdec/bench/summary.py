@@ -12,6 +12,9 @@ from ov_specdec.bench.runner import Outcome, Run
 
 MIB = 2**20
 
+Figure = Callable[[Measurement], float | None]
+"""A figure of one measurement; None where the method does not tell."""
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -68,8 +71,6 @@ def summarize(outcome: Outcome, baseline: str = BASELINE) -> list[dict[str, Any]
 
 def _row(outcome: Outcome, name: str, baseline: str) -> dict[str, Any]:
     measured = [run.measurement for run in outcome.runs if run.method == name]
-    speed = Spread.of([m.tokens_per_second for m in measured])
-    ratio = Spread.of(paired_ratios(outcome.runs, name, baseline))
     memory = outcome.peak_memory.get(name)
     return {
         "method": name,
@@ -79,14 +80,10 @@ def _row(outcome: Outcome, name: str, baseline: str) -> dict[str, Any]:
         "input_size": _median(measured, lambda m: m.prompt_tokens),
         "output_size": _median(measured, lambda m: m.generated_tokens),
         "generation_time(s)": _median(measured, lambda m: m.seconds),
-        "tokens/s": speed.median if speed else None,
-        "tokens/s (q1)": speed.low if speed else None,
-        "tokens/s (q3)": speed.high if speed else None,
-        f"ratio to {baseline}": ratio.median if ratio else None,
-        f"ratio to {baseline} (q1)": ratio.low if ratio else None,
-        f"ratio to {baseline} (q3)": ratio.high if ratio else None,
-        "1st_latency(ms)": _median(measured, lambda m: 1000 * m.first_token_seconds),
-        "2nd_avg_latency(ms)": _median(measured, _token_milliseconds),
+        **_spread("tokens/s", [m.tokens_per_second for m in measured]),
+        **_spread(f"ratio to {baseline}", paired_ratios(outcome.runs, name, baseline)),
+        **_spread("1st_latency(ms)", [1000 * m.first_token_seconds for m in measured]),
+        **_spread("2nd_avg_latency(ms)", _values(measured, _token_milliseconds)),
         "acceptance": _median(measured, lambda m: m.acceptance_rate),
         "tokens/main pass": _median(measured, lambda m: m.tokens_per_main_pass),
         "main(s)": _median(measured, lambda m: m.main_seconds),
@@ -96,15 +93,27 @@ def _row(outcome: Outcome, name: str, baseline: str) -> dict[str, Any]:
     }
 
 
+def _spread(column: str, values: Sequence[float]) -> dict[str, float | None]:
+    """The median in a column, and the quartiles in two of their own."""
+    spread = Spread.of(values)
+    return {
+        column: spread.median if spread else None,
+        f"{column} (q1)": spread.low if spread else None,
+        f"{column} (q3)": spread.high if spread else None,
+    }
+
+
 def _token_milliseconds(measurement: Measurement) -> float | None:
     seconds = measurement.time_per_output_token
     return None if seconds is None else 1000 * seconds
 
 
-def _median(
-    measured: Sequence[Measurement], figure: Callable[[Measurement], float | None]
-) -> float | None:
-    values = [value for m in measured if (value := figure(m)) is not None]
+def _values(measured: Sequence[Measurement], figure: Figure) -> list[float]:
+    return [value for m in measured if (value := figure(m)) is not None]
+
+
+def _median(measured: Sequence[Measurement], figure: Figure) -> float | None:
+    values = _values(measured, figure)
     return median(values) if values else None
 
 
