@@ -228,6 +228,7 @@ BAD_INPUT = {
     "no file": (["--prompt-file", "nowhere"], "--prompt-file 'nowhere' cannot be read as text"),
     "empty file": (["--prompt-file", os.devnull], "holds no prompt"),
     "two sources": (["--prompts", "code", "--prompt-file", "x"], "or --prompt-file 'x', not both"),
+    "no place": (["--output", f"{os.devnull}/x"], "cannot be written (Not a directory)"),
     "bad property": (["--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
 }
 

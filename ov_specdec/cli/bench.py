@@ -20,7 +20,7 @@ from ov_specdec.bench.sweeps import Sweeps, num_steps, run_sweeps
 from ov_specdec.bench.worker import load_request
 from ov_specdec.cli.bench_options import Request, bench_options
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.errors import BenchmarkError
+from ov_specdec.errors import BenchmarkError, OptionError
 from ov_specdec.folder import ModelFolder
 from ov_specdec.stats import RoundStats
 from ov_specdec.tokenizer import load_tokenizer
@@ -42,6 +42,7 @@ def bench(request: Request) -> None:
     prompts = encode_prompts(load_tokenizer(folder.path), request.prompts, request.context)
     require_room(prompts, request.plan.max_new_tokens, folder.context_length)
     environment = describe_environment(request.setup)
+    _make_folder(request.output)
     outcome = _run_methods(request, prompts)
     report = Report(environment, _schedule(request), outcome, {}, request.baseline)
     files = report.write(request.output)
@@ -53,6 +54,16 @@ def bench(request: Request) -> None:
         replace(report, sweeps=asdict(sweeps)).write(request.output)
         files += _draw(request, sweeps, outcome)
     click.echo(f"written to {request.output}: {' '.join(f.name for f in files)}", err=True)
+
+
+def _make_folder(output: Path) -> None:
+    """Make the report's folder, before an hour of measuring ends in having no place."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(
+            f"--output '{output}' cannot be written ({error.strerror}): give another folder"
+        ) from error
 
 
 def _run_methods(request: Request, prompts: Sequence[Sequence[int]]) -> Outcome:
