@@ -33,6 +33,10 @@ class ExportError(SpecdecError):
     """A checkpoint could not be exported to OpenVINO IR."""
 
 
+class BenchmarkError(SpecdecError):
+    """A method of the benchmark that cannot run on this machine or with these models."""
+
+
 def reason(error: RuntimeError) -> str:
     """The line of an OpenVINO exception that says what is wrong; the rest is source locations."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -5,6 +5,7 @@ import sys
 import click
 
 import ov_specdec
+from ov_specdec.cli.bench import bench
 from ov_specdec.cli.check import check
 from ov_specdec.cli.compare import compare
 from ov_specdec.cli.devices import devices
@@ -20,7 +21,7 @@ def app() -> None:
     """Exact speculative decoding for OpenVINO."""
 
 
-for command in (generate, compare, tune, check, export, devices):
+for command in (generate, compare, tune, bench, check, export, devices):
     app.add_command(command)
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from inspect import signature
 from pathlib import Path
@@ -18,9 +18,29 @@ from ov_specdec.errors import OptionError
 from ov_specdec.loading import KvBackend
 from ov_specdec.pipeline import DrafterName, SpeculativePipeline
 
-PIPELINE_OPTIONS = (
+MODEL_OPTIONS = (
     click.option("--main", metavar="DIR", help="Main model: folder or Hub name. [embedded]"),
     click.option("--draft", metavar="DIR", help="Draft model: folder or Hub name. [embedded]"),
+)
+DEVICE_OPTION = click.option("--device", default="CPU", show_default=True, help="OpenVINO device.")
+COMPILE_OPTIONS = (
+    click.option(
+        "--precision",
+        type=click.Choice(get_args(Precision)),
+        default="default",
+        show_default=True,
+        help="exact: speculative output equals plain output token for token.",
+    ),
+    click.option(
+        "--property",
+        "properties",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="OpenVINO property for both models; may be given several times.",
+    ),
+)
+PIPELINE_OPTIONS = (
+    *MODEL_OPTIONS,
     click.option(
         "--drafter",
         type=click.Choice(get_args(DrafterName)),
@@ -28,7 +48,7 @@ PIPELINE_OPTIONS = (
         show_default=True,
         help="Where candidates come from.",
     ),
-    click.option("--device", default="CPU", show_default=True, help="OpenVINO device."),
+    DEVICE_OPTION,
     click.option("--draft-device", help="Device of the draft model. [that of the main model]"),
     click.option(
         "--kv",
@@ -36,13 +56,6 @@ PIPELINE_OPTIONS = (
         default="auto",
         show_default=True,
         help="How KV caches are kept.",
-    ),
-    click.option(
-        "--profile",
-        metavar="auto|none|FILE",
-        default="auto",
-        show_default=True,
-        help="Take up what ov-specdec tune has measured for these models on this machine.",
     ),
     click.option(
         "--max-hidden-tokens",
@@ -59,19 +72,13 @@ PIPELINE_OPTIONS = (
         help="Keep compiled models in this folder: later starts are faster.",
     ),
     click.option(
-        "--precision",
-        type=click.Choice(get_args(Precision)),
-        default="default",
+        "--profile",
+        metavar="auto|none|FILE",
+        default="auto",
         show_default=True,
-        help="exact: speculative output equals plain output token for token.",
+        help="Take up what ov-specdec tune has measured for these models on this machine.",
     ),
-    click.option(
-        "--property",
-        "properties",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="OpenVINO property for both models; may be given several times.",
-    ),
+    *COMPILE_OPTIONS,
     click.option(
         "--draft-property",
         "draft_properties",
@@ -106,7 +113,7 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
         pipeline = {name: options.pop(name) for name in PIPELINE_NAMES}
         generation = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
         for name in ("properties", "draft_properties"):
-            pipeline[name] = _properties(pipeline[name])
+            pipeline[name] = parse_properties(pipeline[name])
         generation["logit_bias"] = dict(generation["logit_bias"])
         generation["eos_token_id"] = generation["eos_token_id"] or None
         generation["apply_chat_template"] = not no_chat_template
@@ -117,10 +124,20 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
             **options,
         )
 
-    wrapped: Callable[..., None] = gathered
-    for option in reversed((*PROMPT_OPTIONS, *PIPELINE_OPTIONS, *GENERATION_OPTIONS)):
-        wrapped = option(wrapped)
-    return wrapped
+    return with_options((*PROMPT_OPTIONS, *PIPELINE_OPTIONS, *GENERATION_OPTIONS))(gathered)
+
+
+def with_options(
+    options: Iterable[Callable[..., Any]],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decorator that gives a command several options, shown in their order."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(tuple(options)):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
@@ -129,7 +146,8 @@ def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
         return SpeculativePipeline(**arguments)
 
 
-def _properties(pairs: tuple[str, ...]) -> dict[str, str]:
+def parse_properties(pairs: Iterable[str]) -> dict[str, str]:
+    """OpenVINO properties from KEY=VALUE; `OptionError` for what has another form."""
     properties = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")

@@ -1,0 +1,69 @@
+"""Where and with what a benchmark was run: machine, versions, command, settings."""
+
+import os
+import platform
+import shlex
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ov_specdec.bench.setup import Setup
+from ov_specdec.devices import list_devices
+
+PACKAGES = (
+    "ov-specdec",
+    "openvino",
+    "openvino-genai",
+    "openvino-tokenizers",
+    "transformers",
+    "torch",
+    "numpy",
+)
+
+
+def describe_environment(setup: Setup) -> dict[str, Any]:
+    """Machine, versions, command and settings, as names and values for a report."""
+    devices = {device.name: device.full_name for device in list_devices()}
+    return {
+        "machine": {
+            "cpu": devices.get("CPU", platform.processor()),
+            "cores": _usable_cores(),
+            "memory(GiB)": _memory_gib(),
+            "system": platform.platform(),
+            "devices": devices,
+        },
+        "versions": {
+            "python": platform.python_version(),
+            **{package: _version(package) for package in PACKAGES},
+        },
+        "command": shlex.join(["ov-specdec", *sys.argv[1:]]),
+        "models": {
+            "main": Path(setup.main).name,
+            "draft": Path(setup.draft).name,
+        },
+        "device": setup.device,
+        "precision": setup.precision,
+        "properties": setup.all_properties(),
+    }
+
+
+def _usable_cores() -> int | None:
+    """CPUs that this process may run on, which in a container are fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
+def _memory_gib() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, ValueError, OSError):  # not on this system
+        return None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,80 @@
+"""The project's own ways to decode, as methods of the benchmark."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+from ov_specdec.bench.measurement import Measurement
+from ov_specdec.bench.setup import Setup
+from ov_specdec.generator import Chunk, collect
+from ov_specdec.loading import KvBackend
+from ov_specdec.pipeline import SpeculativePipeline
+
+DRAFTERS_WITH_A_MODEL = ("model", "both")
+
+
+class PipelineRunner:
+    """Runs a `SpeculativePipeline` with fixed options. Implements `Runner`."""
+
+    def __init__(self, pipeline: SpeculativePipeline, options: Mapping[str, Any]) -> None:
+        self._pipeline = pipeline
+        self._options = options
+
+    def run(self, prompt_ids: Sequence[int], max_new_tokens: int) -> Measurement:
+        """See `Runner`."""
+        return measure(self._pipeline, prompt_ids, max_new_tokens, self._options)
+
+
+def measure(
+    pipeline: SpeculativePipeline,
+    prompt_ids: Sequence[int],
+    max_new_tokens: int,
+    options: Mapping[str, Any],
+) -> Measurement:
+    """One generation, timed from outside: encoding, decoding and all."""
+    start = perf_counter()
+    arrivals: list[float] = []
+
+    def timed(chunks: Iterable[Chunk]) -> Iterable[Chunk]:
+        for chunk in chunks:
+            arrivals.append(perf_counter())
+            yield chunk
+
+    chunks = pipeline.stream(prompt_ids, max_new_tokens=max_new_tokens, ignore_eos=True, **options)
+    result = collect(timed(chunks))
+    seconds = perf_counter() - start
+    stats = result.stats
+    speculates = stats.drafted > 0
+    return Measurement(
+        prompt_tokens=len(prompt_ids),
+        token_ids=result.token_ids,
+        seconds=seconds,
+        first_token_seconds=arrivals[0] - start,
+        main_passes=stats.main_passes,
+        drafted=stats.drafted if speculates else None,
+        accepted=stats.accepted if speculates else None,
+        main_seconds=stats.verify_seconds,
+        draft_seconds=stats.draft_seconds if speculates else None,
+        rounds=tuple(stats.rounds),
+    )
+
+
+def own(
+    drafter: str, *, kv: KvBackend = "auto", trim: bool = False, **options: Any
+) -> Callable[[Setup, int | None], PipelineRunner]:
+    """A way to build a runner: a drafter of `SpeculativePipeline`, a KV cache, generation options.
+
+    What it builds drafts as many tokens as it is told, or as `options` say where it is not told.
+    trim: remove stale entries from a stateful KV cache at each rollback, instead of hiding them.
+    """
+
+    def build(setup: Setup, length: int | None) -> PipelineRunner:
+        arguments = {**setup.pipeline_arguments(), "drafter": drafter, "kv": kv}
+        if drafter in DRAFTERS_WITH_A_MODEL:
+            arguments["draft"] = setup.draft
+        if trim:
+            arguments["max_hidden_tokens"] = 0
+        chosen = {**options, "num_assistant_tokens": length} if length is not None else options
+        return PipelineRunner(SpeculativePipeline(**arguments), chosen)
+
+    return build

@@ -1,0 +1,124 @@
+"""The benchmark's prompts, and prompts from a file."""
+
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from ov_specdec.errors import OptionError
+from ov_specdec.tokenizer import Tokenizer
+
+CODE = (
+    'def fibonacci(n):\n    """',
+    "import argparse\nimport sys\n\n\ndef main():\n    parser = argparse.ArgumentParser(",
+    "class Stack:\n    def __init__(self):\n        self._items = []\n\n    def push(",
+    "def read_json(path):\n    with open(path",
+    "class Point:\n    def __init__(self, x, y):\n        self.x, self.y = x, y\n\n    def ",
+    "def quicksort(xs):\n    if len(xs) <= 1:\n        return xs\n",
+    "import os\n\n\ndef find_files(folder, suffix):\n    for ",
+    "def test_split():\n    assert split('a,b') == ['a', 'b']\n    ",
+)
+"""Beginnings of Python code, as the embedded pair was trained to continue."""
+
+_LOOPS = (
+    (
+        "def __repr__(self):\n",
+        "        return self\n\n    def __contains__(self):\n",
+    ),
+    (
+        "class Matrix:\n    def __add__(self, other):\n        return self\n\n",
+        "    def __array__(self, other):\n        return self\n\n",
+    ),
+    (
+        "if len(sys.argv) != 2:\n    return None\n\n\n",
+        "def _reduce(args):\n    return get(args, **kwargs)\n\n\n",
+    ),
+    (
+        "class Account:\n    def deposit(self, amount):\n        return self.amount\n\n",
+        "    def __contains__(self, start):\n"
+        "        return self.group(self.group(self.group(self.group))\n\n",
+    ),
+    (
+        'def mean(values):\n    """\n    Parameters\n    ----------\n    x : array_like\n',
+        "        The array of shape (n_samples,)\n",
+    ),
+    (
+        "def handle(self, request):\n    ",
+        "    def read(self, request: Request) -> None:\n"
+        '        """\n        Return the request is a request.\n        """\n'
+        "        return self.headers\n\n",
+    ),
+)
+QUOTING = tuple(head + 4 * block for head, block in _LOOPS)
+"""Code with a block that the embedded main goes on repeating: its output quotes the prompt. It is
+too small to quote on request, so these are blocks that it repeats by itself."""
+
+PROMPT_SETS = {"code": CODE, "quoting": QUOTING}
+
+
+JSON_LINES = (".jsonl", ".json")
+
+
+def read_prompts(file: Path) -> tuple[str, ...]:
+    """The prompts in a file, one per line; a .jsonl file has objects with "prompt" as lines."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"--prompt-file '{file}' cannot be read as text: {error}") from error
+    lines = [line for line in lines if line.strip()]
+    if not lines:
+        raise OptionError(f"--prompt-file '{file}' holds no prompt: write one per line")
+    if file.suffix not in JSON_LINES:
+        return tuple(lines)
+    try:
+        return tuple(str(json.loads(line)["prompt"]) for line in lines)
+    except (ValueError, KeyError, TypeError) as error:
+        raise OptionError(
+            f"--prompt-file '{file}': each line must be a JSON object with \"prompt\" ({error})"
+        ) from error
+
+
+def encode_prompts(
+    tokenizer: Tokenizer, prompts: Sequence[str], context: int | None
+) -> list[list[int]]:
+    """Token ids of each prompt; in the chat template where the tokenizer has one.
+
+    context: tokens that each is filled up to from the left, by Python code of the package click.
+    `OptionError` for a prompt that is longer already.
+    """
+    encode = tokenizer.encode_chat if tokenizer.chat_template else tokenizer.encode
+    encoded = [encode(prompt) for prompt in prompts]
+    if context is None:
+        return encoded
+    filler = tokenizer.encode(_filler())
+    return [_fill(ids, filler, context) for ids in encoded]
+
+
+def require_room(prompts: Sequence[Sequence[int]], max_new_tokens: int, room: int) -> None:
+    """Refuse prompts that `room` tokens, the model's context, do not hold with the output."""
+    longest = max(len(ids) for ids in prompts)
+    if longest + max_new_tokens > room:
+        raise OptionError(
+            f"a prompt of {longest} tokens and {max_new_tokens} new ones are more than the model's "
+            f"context of {room}: lower --max-new-tokens or --context"
+        )
+
+
+def _fill(ids: list[int], filler: list[int], context: int) -> list[int]:
+    missing = context - len(ids)
+    if not 0 <= missing <= len(filler):
+        raise OptionError(
+            f"--context {context} must be from {len(ids)}, the tokens of a prompt, to "
+            f"{len(ids) + len(filler)}"
+        )
+    return [*filler[len(filler) - missing :], *ids]
+
+
+def _filler() -> str:
+    """A long text that every installation has, and that the embedded pair was not trained on."""
+    import click.core
+    import click.formatting
+    import click.types
+
+    modules = (click.core, click.types, click.formatting)
+    return "\n\n\n".join(inspect.getsource(module) for module in modules)

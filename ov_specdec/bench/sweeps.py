@@ -1,0 +1,136 @@
+"""What the plots show besides the methods: draft lengths, temperatures, the cost of a pass."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from ov_specdec.bench.measurement import Measurement
+from ov_specdec.bench.own import measure
+from ov_specdec.bench.plan import Plan
+from ov_specdec.bench.setup import Setup
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.session import Session, catch_up
+from ov_specdec.stats import RoundStats
+
+PASS_REPEATS = 7
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one setting of a sweep yields: medians over its prompts and rounds."""
+
+    tokens_per_second: float
+    acceptance_rate: float | None
+
+    @classmethod
+    def of(cls, measured: Sequence[Measurement]) -> "Point":
+        """The medians of some measurements."""
+        rates = [rate for m in measured if (rate := m.acceptance_rate) is not None]
+        speeds = [m.tokens_per_second for m in measured]
+        return cls(median(speeds), median(rates) if rates else None)
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """The data of the plots.
+
+    plain, adaptive: the lines to hold `by_length` (draft length, point) against. by_temperature:
+    temperature, plain, speculative. pass_seconds: by model, the tokens of a pass and its seconds.
+    by_position: by place in the draft, how many candidates of the longest length were verified
+    there, all before them having stood, and how many of those stood.
+    """
+
+    plain: Point
+    adaptive: Point
+    by_length: list[tuple[int, Point]]
+    by_temperature: list[tuple[float, Point, Point]]
+    pass_seconds: dict[str, list[tuple[int, float]]]
+    by_position: list[tuple[int, int]]
+
+
+def run_sweeps(setup: Setup, prompts: Sequence[Sequence[int]], plan: Plan, step: Step) -> Sweeps:
+    """Measure everything, in this process, settings in turns. step: told what happens next."""
+    step("loading models")
+    pipeline = SpeculativePipeline(draft=setup.draft, **setup.pipeline_arguments())
+    settings: dict[str, dict[str, Any]] = {
+        "plain": {"num_assistant_tokens": 0},
+        "adaptive": {"num_assistant_tokens_schedule": "adaptive"},
+        **{f"length {n}": {"num_assistant_tokens": n} for n in plan.lengths},
+    }
+    for temperature in plan.temperatures:
+        chosen = {"temperature": temperature} if temperature > 0 else {}
+        for name in ("plain", "adaptive"):
+            settings[f"temperature {temperature}, {name}"] = {**settings[name], **chosen}
+
+    measured: dict[str, list[Measurement]] = {name: [] for name in settings}
+    for round_ in range(plan.sweep_rounds + 1):  # the first is the warm-up
+        for number, prompt in enumerate(prompts[: plan.sweep_prompts]):
+            for name, options in settings.items():
+                step(f"{name}")
+                seed = {"seed": 1000 * round_ + number} if "temperature" in options else {}
+                result = measure(pipeline, prompt, plan.max_new_tokens, {**options, **seed})
+                if round_ > 0:
+                    measured[name].append(result)
+    points = {name: Point.of(runs) for name, runs in measured.items()}
+    longest = measured[f"length {max(plan.lengths)}"]
+    step("cost of a pass")
+    return Sweeps(
+        plain=points["plain"],
+        adaptive=points["adaptive"],
+        by_length=[(n, points[f"length {n}"]) for n in plan.lengths],
+        by_temperature=[
+            (t, points[f"temperature {t}, plain"], points[f"temperature {t}, adaptive"])
+            for t in plan.temperatures
+        ],
+        pass_seconds=_pass_seconds(pipeline, prompts[0], plan.pass_sizes),
+        by_position=acceptance_by_position(r for m in longest for r in m.rounds),
+    )
+
+
+def num_steps(plan: Plan, num_prompts: int) -> int:
+    """How often `run_sweeps` tells its `step` something."""
+    settings = 2 + len(plan.lengths) + 2 * len(plan.temperatures)
+    return 2 + (plan.sweep_rounds + 1) * min(plan.sweep_prompts, num_prompts) * settings
+
+
+def acceptance_by_position(rounds: Iterable[RoundStats]) -> list[tuple[int, int]]:
+    """Per place in the draft: candidates that all before them stood for, and how many stood."""
+    reached: list[int] = []
+    stood: list[int] = []
+    for round_ in rounds:
+        for position in range(min(round_.num_accepted + 1, round_.num_drafted)):
+            if position == len(reached):
+                reached.append(0)
+                stood.append(0)
+            reached[position] += 1
+            stood[position] += position < round_.num_accepted
+    return list(zip(reached, stood, strict=True))
+
+
+def _pass_seconds(
+    pipeline: SpeculativePipeline, prompt: Sequence[int], sizes: Sequence[int]
+) -> dict[str, list[tuple[int, float]]]:
+    """Median seconds of a pass over so many tokens behind a prompt, by model."""
+    sessions = {"main": pipeline.main.session}
+    if pipeline.draft is not None:
+        sessions["draft"] = pipeline.draft.session
+    return {
+        name: [(size, _seconds(session, prompt, size)) for size in sizes]
+        for name, session in sessions.items()
+    }
+
+
+def _seconds(session: Session, prompt: Sequence[int], size: int) -> float:
+    session.reset()
+    catch_up(session, prompt)
+    text = [*prompt, *(prompt[i % len(prompt)] for i in range(size))]
+    times = []
+    for _ in range(PASS_REPEATS + 1):
+        start = perf_counter()
+        catch_up(session, text)
+        times.append(perf_counter() - start)
+        session.rollback(len(prompt))
+    return median(times[1:])  # OpenVINO prepares for a new size in its first pass

@@ -1,0 +1,73 @@
+"""One method in a process of its own: `python -m ov_specdec.bench.worker`.
+
+Reads requests from stdin and answers each on stdout, one JSON object per line. The first,
+`{"method": NAME, "setup": {...}}`, loads the models; each further one,
+`{"prompt_ids": [...], "max_new_tokens": N}`, is a generation. An answer is `{"loaded": {...}}`,
+`{"measurement": {...}, "peak_memory": BYTES}`, or `{"error": "..."}`. The end of stdin ends the
+process.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from time import perf_counter
+from typing import Any, TextIO
+
+from ov_specdec.bench.measurement import Runner
+from ov_specdec.bench.methods import find_method
+from ov_specdec.bench.setup import Setup
+from ov_specdec.errors import BenchmarkError, SpecdecError
+
+Answer = dict[str, Any]
+
+
+def load_request(method: str, setup: Setup) -> Answer:
+    """The request that loads a method."""
+    return {"method": method, "setup": asdict(setup)}
+
+
+def peak_memory() -> int | None:
+    """Most memory that this process has held, in bytes; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def serve(lines: Iterable[str], answers: TextIO) -> None:
+    """Answer requests until there are no more."""
+    runner: Runner | None = None
+    for line in lines:
+        request = json.loads(line)
+        answer: Answer
+        try:
+            if "method" in request:
+                start = perf_counter()
+                runner = find_method(request["method"]).build(Setup(**request["setup"]))
+                answer = {"loaded": {"seconds": perf_counter() - start}}
+            elif runner is None:
+                raise BenchmarkError("the first request must load a method")
+            else:
+                measurement = runner.run(request["prompt_ids"], request["max_new_tokens"])
+                answer = {"measurement": measurement.as_dict(), "peak_memory": peak_memory()}
+        except SpecdecError as error:
+            answer = {"error": str(error)}
+        except Exception as error:  # a peer may raise anything, and the others are to go on
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def main() -> None:
+    """Serve on the real stdout, and send whatever a library prints there to stderr."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+        serve(sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    main()

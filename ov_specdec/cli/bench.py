@@ -1,0 +1,116 @@
+"""`ov-specdec bench`: every way to decode, this project's and its peers', in turns."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import Progress
+
+from ov_specdec.bench.environment import describe_environment
+from ov_specdec.bench.plots import write_plots
+from ov_specdec.bench.process import WorkerProcess
+from ov_specdec.bench.prompts import encode_prompts, require_room
+from ov_specdec.bench.report import Report
+from ov_specdec.bench.runner import Outcome, Schedule, run_methods
+from ov_specdec.bench.sweeps import Sweeps, num_steps, run_sweeps
+from ov_specdec.bench.worker import load_request
+from ov_specdec.cli.bench_options import Request, bench_options
+from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.errors import BenchmarkError, OptionError
+from ov_specdec.folder import ModelFolder
+from ov_specdec.stats import RoundStats
+from ov_specdec.tokenizer import load_tokenizer
+
+TIMELINE_ROUNDS = 25
+"""Rounds in the time line: more could not be told apart."""
+
+
+@click.command()
+@with_errors
+@bench_options
+def bench(request: Request) -> None:
+    """Measure plain decoding, this project's speculation and its peers on the same models.
+
+    The table goes to stdout; the table, JSON, CSV and plots to the --output folder. How to read
+    them, and what each method is: docs/benchmarking.md.
+    """
+    folder = ModelFolder.read(Path(request.setup.main))
+    prompts = encode_prompts(load_tokenizer(folder.path), request.prompts, request.context)
+    require_room(prompts, request.plan.max_new_tokens, folder.context_length)
+    environment = describe_environment(request.setup)
+    _make_folder(request.output)
+    outcome = _run_methods(request, prompts)
+    report = Report(environment, _schedule(request), outcome, {}, request.baseline)
+    files = report.write(request.output)
+    click.echo(report.markdown(), nl=False)
+    if not outcome.runs:
+        raise BenchmarkError("no method ran to its end: the reasons stand above")
+    if request.with_sweeps:
+        sweeps = _run_sweeps(request, prompts)
+        replace(report, sweeps=asdict(sweeps)).write(request.output)
+        files += _draw(request, sweeps, outcome)
+    click.echo(f"written to {request.output}: {' '.join(f.name for f in files)}", err=True)
+
+
+def _make_folder(output: Path) -> None:
+    """Make the report's folder, before an hour of measuring ends in having no place."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(
+            f"--output '{output}' cannot be written ({error.strerror}): give another folder"
+        ) from error
+
+
+def _run_methods(request: Request, prompts: Sequence[Sequence[int]]) -> Outcome:
+    plan = request.plan
+    schedule = Schedule(prompts, plan.rounds, plan.max_new_tokens, request.timeout)
+    num_steps = len(request.methods) * (1 + plan.rounds * len(prompts))
+    with tempfile.TemporaryDirectory() as scratch, progress("Methods", num_steps) as step:
+        setup = replace(request.setup, scratch=scratch)
+        loads = {method.name: load_request(method.name, setup) for method in request.methods}
+        return run_methods(WorkerProcess, loads, schedule, step)
+
+
+def _run_sweeps(request: Request, prompts: Sequence[Sequence[int]]) -> Sweeps:
+    plan = request.plan
+    with progress("Sweeps", num_steps(plan, len(prompts))) as step:
+        return run_sweeps(request.setup, prompts, plan, step)
+
+
+def _draw(request: Request, sweeps: Sweeps, outcome: Outcome) -> list[Path]:
+    """The plots; where they cannot be drawn, a word on stderr, for the tables are there."""
+    timeline: tuple[RoundStats, ...] = next(
+        (run.measurement.rounds for run in outcome.runs if run.measurement.drafted), ()
+    )
+    try:
+        return write_plots(request.output, sweeps, timeline[:TIMELINE_ROUNDS])
+    except BenchmarkError as error:
+        click.echo(f"no plots: {error}", err=True)
+        return []
+
+
+def _schedule(request: Request) -> dict[str, Any]:
+    """How it was measured, as names and values for the report."""
+    return {
+        "prompts": len(request.prompts),
+        "context": request.context,
+        "max_new_tokens": request.plan.max_new_tokens,
+        "rounds": request.plan.rounds,
+    }
+
+
+@contextmanager
+def progress(title: str, num_steps: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar on stderr; what it yields moves it on, and says what happens now."""
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task(title, total=num_steps)
+
+        def step(now: str) -> None:
+            bar.update(task, advance=1, description=f"{title}: {now}")
+
+        yield step

@@ -1,0 +1,175 @@
+"""The options of `ov-specdec bench`, and what they ask for."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ov_specdec.bench.methods import BASELINE, Method, find_method, select_methods
+from ov_specdec.bench.plan import FULL, QUICK, Plan
+from ov_specdec.bench.prompts import PROMPT_SETS, read_prompts
+from ov_specdec.bench.setup import Setup, find_checkpoint
+from ov_specdec.checks import require_int
+from ov_specdec.cli.options import (
+    COMPILE_OPTIONS,
+    DEVICE_OPTION,
+    MODEL_OPTIONS,
+    parse_properties,
+    with_options,
+)
+from ov_specdec.errors import OptionError
+from ov_specdec.locate import embedded_folder, locate
+
+BENCH_OPTIONS = (
+    click.option("--quick", is_flag=True, help="A few methods on two prompts: to see it work."),
+    click.option(
+        "--methods",
+        metavar="M,M,...",
+        help="Methods and groups of them (own, peers, all); plain always runs. [all]",
+    ),
+    click.option(
+        "--baseline",
+        default=BASELINE,
+        show_default=True,
+        metavar="M",
+        help="Method that ratios are taken to; it runs too.",
+    ),
+    click.option(
+        "--prompts",
+        "prompt_set",
+        type=click.Choice(list(PROMPT_SETS)),
+        help="quoting: the continuation quotes the prompt. [code]",
+    ),
+    click.option(
+        "--prompt-file",
+        type=click.Path(path_type=Path),
+        metavar="F",
+        help='Other prompts: one per line; in .jsonl files, objects with "prompt".',
+    ),
+    click.option("--context", type=int, metavar="N", help="Fill prompts up to N tokens."),
+    click.option("--rounds", type=int, metavar="N", help=f"Runs per prompt. [{FULL.rounds}]"),
+    click.option(
+        "--max-new-tokens", type=int, metavar="N", help=f"Tokens per run. [{FULL.max_new_tokens}]"
+    ),
+    click.option(
+        "--sweeps/--no-sweeps",
+        "with_sweeps",
+        default=True,
+        show_default=True,
+        help="Measure what the plots show besides the methods, and draw them.",
+    ),
+    click.option(
+        "--timeout",
+        type=int,
+        metavar="S",
+        default=600,
+        show_default=True,
+        help="Seconds for a load or a run; a method that takes longer is stopped.",
+    ),
+    click.option(
+        "--output",
+        type=click.Path(path_type=Path),
+        default=Path("benchmark"),
+        show_default=True,
+        help="Folder for the report.",
+    ),
+    *MODEL_OPTIONS,
+    click.option("--main-checkpoint", metavar="DIR", help="For torch. [MAIN/checkpoint]"),
+    click.option("--draft-checkpoint", metavar="DIR", help="For torch. [DRAFT/checkpoint]"),
+    DEVICE_OPTION,
+    *COMPILE_OPTIONS,
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a command line asks of the benchmark.
+
+    prompts: texts. context: tokens that they are to be filled up to. timeout: seconds.
+    """
+
+    methods: Sequence[Method]
+    baseline: str
+    prompts: Sequence[str]
+    context: int | None
+    plan: Plan
+    with_sweeps: bool
+    timeout: int
+    output: Path
+    setup: Setup
+
+
+def bench_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of the benchmark; it is called with a `Request`."""
+
+    @functools.wraps(command)
+    def gathered(**options: Any) -> None:
+        command(make_request(options))
+
+    return with_options(BENCH_OPTIONS)(gathered)
+
+
+def make_request(options: dict[str, Any]) -> Request:
+    """Check the options and find the models. Raises `OptionError` and `ModelError`."""
+    plan = _plan(options)
+    require_int("timeout", options["timeout"], low=1)
+    if options["context"] is not None:
+        require_int("context", options["context"], low=1)
+    return Request(
+        methods=select_methods((*plan.methods, find_method(options["baseline"]).name)),
+        baseline=options["baseline"],
+        prompts=_prompts(options)[: plan.num_prompts],
+        context=options["context"],
+        plan=plan,
+        with_sweeps=options["with_sweeps"],
+        timeout=options["timeout"],
+        output=options["output"],
+        setup=_setup(options),
+    )
+
+
+def _plan(options: dict[str, Any]) -> Plan:
+    given = {name: options[name] for name in ("rounds", "max_new_tokens")}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        require_int(name, value, low=1)
+    if options["methods"] is not None:
+        given["methods"] = tuple(options["methods"].split(","))
+    return replace(QUICK if options["quick"] else FULL, **given)
+
+
+def _prompts(options: dict[str, Any]) -> Sequence[str]:
+    prompt_set, file = options["prompt_set"], options["prompt_file"]
+    if prompt_set is not None and file is not None:
+        raise OptionError(f"give --prompts '{prompt_set}' or --prompt-file '{file}', not both")
+    return PROMPT_SETS[prompt_set or "code"] if file is None else read_prompts(file)
+
+
+def _setup(options: dict[str, Any]) -> Setup:
+    if options["main"] is not None and options["draft"] is None:
+        raise OptionError(f"no draft model for main '{options['main']}': give --draft")
+    folders = {
+        role: embedded_folder(role) if options[role] is None else locate(options[role])
+        for role in ("main", "draft")
+    }
+    return Setup(
+        main=str(folders["main"]),
+        draft=str(folders["draft"]),
+        device=options["device"],
+        precision=options["precision"],
+        properties=parse_properties(options["properties"]),
+        main_checkpoint=_checkpoint(options["main_checkpoint"], folders["main"]),
+        draft_checkpoint=_checkpoint(options["draft_checkpoint"], folders["draft"]),
+    )
+
+
+def _checkpoint(given: str | None, model: Path) -> str | None:
+    """The checkpoint that was given, or else the one beside the model, if there is one."""
+    if given is None:
+        return find_checkpoint(model / "checkpoint")
+    if (checkpoint := find_checkpoint(Path(given))) is None:
+        raise OptionError(f"checkpoint '{given}' holds no config.json: give the folder that does")
+    return checkpoint

@@ -1,0 +1,244 @@
+"""`ov-specdec bench` end to end, its peers, and what it refuses. Nothing here checks a speed."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.bench.genai import model_with_tokenizer
+from ov_specdec.bench.methods import find_method
+from ov_specdec.bench.plan import QUICK
+from ov_specdec.bench.prompts import QUOTING, encode_prompts, read_prompts
+from ov_specdec.bench.setup import Setup
+from ov_specdec.errors import BenchmarkError, OptionError
+from ov_specdec.locate import embedded_folder
+
+CHECKPOINT = Path(__file__).parent.parent / "models" / "draft" / "checkpoint"
+COMMAND = str(Path(sysconfig.get_path("scripts")) / "ov-specdec")
+PNG = b"\x89PNG\r\n\x1a\n"
+PLOTS = ("speed-by-length", "temperature", "pass-cost", "acceptance-by-position", "timeline")
+MISSING = ("matplotlib", "openvino_genai", "torch")
+
+
+def bench(*arguments, **settings):
+    return subprocess.run(
+        [COMMAND, "bench", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **settings,
+    )
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """The folder that `ov-specdec bench --quick` wrote, and what it printed."""
+    folder = tmp_path_factory.mktemp("quick")
+    done = bench("--quick", "--precision", "exact", "--output", folder)
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_quick_measures_every_method_of_its_plan(quick):
+    report = json.loads((quick[0] / "report.json").read_text())
+    assert report["failures"] == {}
+    assert [row["method"] for row in report["summary"]] == list(QUICK.methods)
+    assert len(report["runs"]) == len(QUICK.methods) * QUICK.num_prompts * QUICK.rounds
+    for row in report["summary"]:
+        assert row["output_size"] == QUICK.max_new_tokens
+        assert row["tokens/s"] > 0
+        assert row["max_rss_mem(MiB)"] > 50
+        assert row["equal to plain"] == 1.0  # in exact precision
+    by_method = {row["method"]: row for row in report["summary"]}
+    assert by_method["plain"]["ratio to plain"] == 1.0
+    assert by_method["plain"]["acceptance"] is None
+    assert 0 < by_method["constant-4"]["acceptance"] < 1
+    # The same models with the same length: what is read from the peer's record is the same too.
+    for figure in ("acceptance", "tokens/main pass"):
+        ours, theirs = (by_method[name][figure] for name in ("constant-4", "genai-draft-4"))
+        assert theirs == pytest.approx(ours, rel=0.02)
+
+
+def test_quick_writes_tables_in_every_format(quick):
+    folder, done = quick
+    assert (folder / "report.md").read_text() == done.stdout
+    assert done.stdout.startswith("| method | tokens/s | ratio to plain | 1st_latency(ms) |")
+    with (folder / "runs.csv").open() as stream:
+        assert {row["framework"] for row in csv.DictReader(stream)} == {
+            "ov-specdec",
+            "openvino.genai",
+        }
+    with (folder / "summary.csv").open() as stream:
+        assert [row["method"] for row in csv.DictReader(stream)] == list(QUICK.methods)
+    environment = json.loads((folder / "report.json").read_text())["environment"]
+    assert environment["machine"]["cores"] >= 1
+    assert environment["versions"]["openvino"]
+    assert environment["command"].startswith("ov-specdec bench --quick")
+    assert environment["properties"]["INFERENCE_PRECISION_HINT"] == "f32"
+
+
+def test_quick_sweeps_and_draws(quick):
+    folder, done = quick
+    sweeps = json.loads((folder / "report.json").read_text())["sweeps"]
+    assert [length for length, _ in sweeps["by_length"]] == list(QUICK.lengths)
+    assert [row[0] for row in sweeps["by_temperature"]] == list(QUICK.temperatures)
+    assert set(sweeps["pass_seconds"]) == {"main", "draft"}
+    assert all(reached >= stood for reached, stood in sweeps["by_position"])
+    for name in PLOTS:
+        content = (folder / f"{name}.png").read_bytes()
+        assert content.startswith(PNG)
+        assert len(content) > 5000, name
+        assert f"{name}.png" in done.stderr
+
+
+def test_it_runs_without_what_is_not_installed(tiny_pair, tmp_path):
+    for module in MISSING:
+        (tmp_path / f"{module}.py").write_text("raise ImportError('not here')\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = bench(
+        *("--quick", "--main", tiny_pair[0], "--draft", tiny_pair[1], "--output", tmp_path),
+        *("--main-checkpoint", tiny_pair[0], "--methods", "genai-plain,torch-plain,constant-4"),
+        *("--rounds", 1, "--max-new-tokens", 6),
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [row["method"] for row in report["summary"]] == ["plain", "constant-4"]
+    for peer, package in (("genai-plain", "openvino-genai"), ("torch-plain", "torch")):
+        assert f"{package} cannot be imported" in report["failures"][peer]
+        assert f"- {peer}: {package} cannot be imported (not here): pip install" in done.stdout
+    assert "no plots: plots need matplotlib: pip install" in done.stderr
+    assert report["sweeps"]["by_length"]
+    assert not list(tmp_path.glob("*.png"))
+
+
+def test_it_fails_where_nothing_ran(tiny_pair, tmp_path):
+    done = bench(
+        *("--quick", "--main", tiny_pair[0], "--draft", tiny_pair[1], "--output", tmp_path),
+        *("--methods", "plain", "--property", "NO_SUCH_PROPERTY=1", "--no-sweeps"),
+    )
+    assert done.returncode == 2
+    assert "NO_SUCH_PROPERTY" in done.stdout
+    assert done.stderr.splitlines()[-1].startswith("error: no method ran")
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    """A folder for converted tokenizers."""
+    return tmp_path_factory.mktemp("scratch")
+
+
+@pytest.mark.parametrize("method", ["genai-plain", "genai-prompt-lookup-3", "genai-draft-2"])
+def test_genai_generates_what_plain_decoding_does(method, scratch):
+    main, draft = (str(embedded_folder(role)) for role in ("main", "draft"))
+    setup = Setup(main, draft, precision="exact", scratch=str(scratch))
+    plain = find_method("plain").build(setup).run([5, 6, 7, 5, 6], 12)
+    measurement = find_method(method).build(setup).run([5, 6, 7, 5, 6], 12)
+    assert measurement.token_ids == plain.token_ids
+    assert 0 < measurement.first_token_seconds < measurement.seconds
+    if method == "genai-prompt-lookup-3":
+        assert measurement.main_seconds is None  # it does not tell
+    else:
+        assert 0 < measurement.main_seconds < measurement.seconds
+    assert (measurement.drafted is not None) is (method == "genai-draft-2")
+    assert (measurement.main_passes == 12) is (method == "genai-plain")
+
+
+def test_a_tokenizer_is_converted_once_and_beside_the_model(tiny_pair, tmp_path):
+    before = sorted(tiny_pair[0].iterdir())
+    folder = model_with_tokenizer(tiny_pair[0], tmp_path / "main")
+    converted = (folder / "openvino_tokenizer.xml").stat()
+    assert model_with_tokenizer(tiny_pair[0], tmp_path / "main") == folder
+    assert (folder / "openvino_tokenizer.xml").stat() == converted
+    assert (folder / "openvino_detokenizer.xml").is_file()
+    assert sorted(tiny_pair[0].iterdir()) == before
+
+
+def test_torch_reports_passes_and_candidates():
+    setup = Setup("", "", main_checkpoint=str(CHECKPOINT), draft_checkpoint=str(CHECKPOINT))
+    plain = find_method("torch-plain").build(setup).run([5, 6, 7], 12)
+    assisted = find_method("torch-assisted").build(setup).run([5, 6, 7], 12)
+    assert plain.main_passes == plain.generated_tokens == assisted.generated_tokens == 12
+    assert assisted.main_passes < 12
+    assert 0 < assisted.accepted <= assisted.drafted
+    assert 0 < assisted.first_token_seconds < assisted.seconds
+    assert assisted.draft_seconds > 0
+
+
+def test_torch_goes_on_after_an_end_of_sequence_token(tmp_path):
+    folder = shutil.copytree(CHECKPOINT, tmp_path / "checkpoint")
+    setup = Setup("", "", main_checkpoint=str(folder), draft_checkpoint=str(folder))
+    before = find_method("torch-plain").build(setup).run([5, 6, 7], 8).token_ids
+    for name in ("config.json", "generation_config.json"):
+        content = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps({**content, "eos_token_id": before[2]}))
+    for method in ("torch-plain", "torch-assisted"):
+        assert find_method(method).build(setup).run([5, 6, 7], 8).token_ids == before
+
+
+def test_torch_without_a_checkpoint_is_not_available(tiny_pair):
+    with pytest.raises(BenchmarkError, match="no checkpoint: torch needs the main model's"):
+        find_method("torch-plain").build(Setup(*map(str, tiny_pair)))
+
+
+def test_quoting_prompts_are_quoted():
+    model = SpeculativePipeline(drafter="none")
+    for prompt in QUOTING:
+        text = model.generate(prompt, max_new_tokens=16, ignore_eos=True).text
+        assert text in prompt + prompt[-len(text) :]
+
+
+def test_prompts_from_files(tmp_path):
+    lines = tmp_path / "prompts.txt"
+    lines.write_text("def f(x):\n\n{'a': 1}\n")
+    assert read_prompts(lines) == ("def f(x):", "{'a': 1}")
+    objects = tmp_path / "prompts.jsonl"
+    objects.write_text('{"prompt": "a\\nb"}\n{"prompt": "c", "id": 4}\n')
+    assert read_prompts(objects) == ("a\nb", "c")
+
+
+def test_prompts_are_filled_up_from_the_left(tiny_pair):
+    tokenizer = SpeculativePipeline(tiny_pair[0], drafter="none").tokenizer
+    (plain,) = encode_prompts(tokenizer, ["def f(x):"], None)
+    (filled,) = encode_prompts(tokenizer, ["def f(x):"], 200)
+    assert len(filled) == 200
+    assert filled[-len(plain) :] == plain
+    assert len(set(filled)) > 20
+    with pytest.raises(OptionError, match="--context 2 must be from"):
+        encode_prompts(tokenizer, ["def f(x):"], 2)
+
+
+BAD_INPUT = {
+    "unknown method": (["--methods", "plain,fast"], "method 'fast' does not exist: there are"),
+    "unknown baseline": (["--baseline", "fast"], "method 'fast' does not exist"),
+    "no rounds": (["--rounds", "0"], "rounds=0 must be a whole number"),
+    "no tokens": (["--max-new-tokens", "0"], "max_new_tokens=0"),
+    "no time": (["--timeout", "0"], "timeout=0"),
+    "no context": (["--context", "0"], "context=0"),
+    "too long": (["--context", "1000"], "are more than the model's context of 1024"),
+    "no draft": (["--main", "."], "no draft model for main '.': give --draft"),
+    "no folder": (["--main", "nowhere", "--draft", "nowhere"], "'nowhere' is not a folder"),
+    "no checkpoint": (["--main-checkpoint", "nowhere"], "checkpoint 'nowhere' holds no config"),
+    "no file": (["--prompt-file", "nowhere"], "--prompt-file 'nowhere' cannot be read as text"),
+    "empty file": (["--prompt-file", os.devnull], "holds no prompt"),
+    "two sources": (["--prompts", "code", "--prompt-file", "x"], "or --prompt-file 'x', not both"),
+    "no place": (["--output", f"{os.devnull}/x"], "cannot be written (Not a directory)"),
+    "bad property": (["--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_refused_before_anything_runs(case, tmp_path):
+    arguments, complaint = BAD_INPUT[case]
+    done = bench(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert complaint in done.stderr
+    assert not list(tmp_path.iterdir())
