@@ -14,6 +14,7 @@ NEW_TOKENS = 128
 def test_speculative_equals_plain_decoding_token_for_token(kv):
     model = SpeculativePipeline(kv=kv, precision="exact")
     lookup = SpeculativePipeline(kv=kv, precision="exact", drafter="prompt-lookup")
+    both = SpeculativePipeline(kv=kv, precision="exact", drafter="both")
     accepted = 0
     for number, prompt in enumerate(PROMPTS):
         options = {"max_new_tokens": NEW_TOKENS, "ignore_eos": True}
@@ -24,6 +25,7 @@ def test_speculative_equals_plain_decoding_token_for_token(kv):
             model.generate(prompt, **options),
             model.generate(prompt, num_assistant_tokens=length, **options),
             lookup.generate(prompt, **options),
+            both.generate(prompt, num_assistant_tokens=length, **options),
         ):
             assert result.token_ids == plain.token_ids, prompt
             assert result.text == plain.text

@@ -1,17 +1,36 @@
 """The two loops, on scripted sessions: forced rejections everywhere, exact ends, cache contents."""
 
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.drafters import ModelDrafter, PromptLookup
 from ov_specdec.engine import Round, Text, decode, speculate
-from ov_specdec.policy import ConstantLength, HeuristicLength
+from ov_specdec.policy import ConstantLength, HeuristicLength, Plan
 from ov_specdec.rules import GreedyRule
 from tests.fakes import ScriptedSession, counting, mixing, wrong_at
 
 GREEDY = GreedyRule()
 PROMPT = [3, 1, 4]
+
+
+@dataclass(frozen=True)
+class Filling:
+    """A constant length, whose passes are filled up to a size. Implements `Policy`."""
+
+    length: int
+    size: int
+
+    def plan(self, source, confidence=None):
+        return Plan(self.length, "filling")
+
+    def pass_size(self, num_tokens):
+        return max(num_tokens, self.size)
+
+    def update(self, stats):
+        pass
 
 
 def plain(next_token, prompt=PROMPT, max_length=40, eos=()):
@@ -140,6 +159,35 @@ def test_a_draft_with_a_short_context_stops_drafting_at_its_end():
     assert all(round_.candidates == [] for round_ in rounds[2:])
 
 
+def test_a_pass_is_filled_up_as_the_policy_wants_and_leaves_no_trace():
+    expected, _ = plain(mixing(1))
+    main, text = ScriptedSession(mixing(1)), Text(list(PROMPT), 40)
+    drafter = ModelDrafter(ScriptedSession(wrong_at(mixing(1), {6, 9})), GREEDY)
+    for round_ in speculate(main, drafter, Filling(2, 5), GREEDY, text):
+        assert main.cache == text.tokens[:-1]
+        assert round_.stats.pass_tokens == main.passes[-1]
+    assert text == expected
+    assert set(main.passes) == {len(PROMPT), 5}
+
+
+def test_a_pass_is_not_filled_up_beyond_the_context():
+    main, text = ScriptedSession(counting, max_length=12), Text([5, 6], 12)
+    drafter = ModelDrafter(ScriptedSession(counting), GREEDY)
+    list(speculate(main, drafter, Filling(1, 8), GREEDY, text))
+    assert text.tokens == list(range(5, 17))
+
+
+def test_a_draft_ends_after_a_candidate_that_its_model_doubts():
+    session = ScriptedSession(counting)  # one-hot logits: e / (e + 49) = 5 % each
+    drafter = ModelDrafter(session, GREEDY)
+    draft = drafter.propose([1, 2], lambda source: Plan(6, "constant", min_confidence=0.06))
+    assert draft.tokens == [3]
+    assert draft.confidences == pytest.approx((0.0525,), abs=1e-3)
+    session.reset()
+    draft = drafter.propose([1, 2], lambda source: Plan(6, "constant", min_confidence=0.05))
+    assert draft.tokens == [3, 4, 5, 6, 7, 8]
+
+
 @given(
     seed=st.integers(0, 10_000),
     wrong=st.sets(st.integers(0, 60), max_size=40),
@@ -156,7 +204,12 @@ def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, sta
         lambda: ModelDrafter(ScriptedSession(wrong_at(main_next, wrong)), GREEDY),
         lambda: PromptLookup(),
     ):
-        for policy in (ConstantLength(start), HeuristicLength(start), ConstantLength(0)):
+        for policy in (
+            ConstantLength(start),
+            HeuristicLength(start),
+            ConstantLength(0),
+            Filling(start, start + 3),
+        ):
             text = Text(list(prompt), max_length, frozenset(eos))
             list(speculate(ScriptedSession(main_next), make_drafter(), policy, GREEDY, text))
             assert text == expected

@@ -62,7 +62,10 @@ class Measurement:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "Measurement":
         """What `as_dict` wrote."""
-        rounds = tuple(RoundStats(**round_) for round_ in content["rounds"])
+        rounds = tuple(
+            RoundStats(**{**round_, "confidences": tuple(round_["confidences"])})
+            for round_ in content["rounds"]
+        )
         return cls(**{**content, "rounds": rounds})
 
 
