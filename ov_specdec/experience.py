@@ -3,7 +3,7 @@
 from collections import defaultdict, deque
 from statistics import median
 
-from ov_specdec.line import CostLine
+from ov_specdec.cost import CostCurve
 from ov_specdec.policy import Source
 from ov_specdec.stats import RoundStats
 
@@ -19,6 +19,9 @@ FORGETTING = 0.98
 
 PRIOR = 0.7
 """The probability that a candidate stands, before anything is known."""
+
+PRIOR_CHANGE = 1.0
+"""What a change of size seems to cost before it was measured, in plain rounds."""
 
 PRIOR_WEIGHT = 1.0
 """How many candidates it takes to outweigh what is expected of them."""
@@ -112,12 +115,13 @@ class Experience:
         self._acceptance: dict[tuple[str, float | None], Acceptance] = defaultdict(Acceptance)
         self._plain: deque[float] = deque(maxlen=RECENT)
         self._since_plain = 0
-        # Seconds of the last plain round if it followed a pass of another size.
+        # Seconds of the last round if its pass had another size than the one before.
         self._changed: float | None = None
         self._changes: deque[float] = deque(maxlen=RECENT)
-        self.further_tokens = CostLine()
+        self._sizes: set[int] = set()
+        self.further_tokens = CostCurve()
         """What further tokens add to a pass of the main model."""
-        self._drafting: dict[str, CostLine] = defaultdict(CostLine)
+        self._drafting: dict[str, CostCurve] = defaultdict(CostCurve)
 
     @property
     def is_timed(self) -> bool:
@@ -136,10 +140,10 @@ class Experience:
 
     @property
     def change(self) -> float:
-        """What a change of size adds to a pass, in plain rounds; 0 before one was seen."""
-        return median(self._changes) if self._changes else 0.0
+        """What a change of size adds to a pass, in plain rounds."""
+        return median(self._changes) if self._changes else PRIOR_CHANGE
 
-    def drafting(self, source: Source) -> CostLine:
+    def drafting(self, source: Source) -> CostCurve:
         """What it takes to draft some candidates."""
         return self._drafting[source]
 
@@ -152,21 +156,36 @@ class Experience:
         if stats.num_drafted:
             kind = stats.confidences[0] if stats.source == "prompt-lookup" else None
             self.acceptance(stats.source, kind).learn(stats)
-        is_steady = stats.pass_tokens == last_size
         seconds = stats.seconds - stats.draft_seconds
+        is_steady = stats.pass_tokens == last_size
+        is_new = stats.pass_tokens not in self._sizes
+        self._sizes.add(stats.pass_tokens)
         self._since_plain += 1
-        if stats.pass_tokens == 1 and is_steady:
+        if is_steady:
+            self._learn_change(stats.pass_tokens, seconds)
+            self._learn_costs(stats, seconds)
+        elif is_new:
+            return  # the first pass of its size takes longer than any other
+        else:
+            self._changed = seconds
+            if stats.pass_tokens > 1 and self._plain:
+                self._learn_costs(stats, seconds - self.change * self.plain_seconds)
+
+    def _learn_change(self, size: int, seconds: float) -> None:
+        """Compare a round with the one before it, whose pass had to change to the same size."""
+        if self._changed is not None and (size == 1 or self.further_tokens):
+            cost = 1.0 + self.further_tokens.at(size - 1)
+            self._changes.append(max(self._changed / seconds - 1.0, 0.0) * cost)
+        self._changed = None
+
+    def _learn_costs(self, stats: RoundStats, seconds: float) -> None:
+        """seconds: of a round that has not paid for a change, drafting left out."""
+        if stats.pass_tokens == 1:
             self._plain.append(seconds)
             self._since_plain = 0
-            if self._changed is not None:
-                self._changes.append(max(self._changed / seconds - 1.0, 0.0))
-                self._changed = None
-        elif stats.pass_tokens == 1:
-            self._changed = seconds
         elif self._plain and self._since_plain <= FRESH:
-            extra = seconds / self.plain_seconds - 1.0 - (0.0 if is_steady else self.change)
-            self.further_tokens.add(stats.pass_tokens - 1, max(extra, 0.0))
-            drafting = self._drafting[stats.source]
-            # The first time is left out: the draft model reads the prompt in it.
-            if stats.num_drafted and (is_steady or drafting):
-                drafting.add(stats.num_drafted, stats.draft_seconds / self.plain_seconds)
+            extra = max(seconds / self.plain_seconds - 1.0, 0.0)
+            self.further_tokens.add(stats.pass_tokens - 1, extra)
+            if stats.num_drafted:
+                drafting = stats.draft_seconds / self.plain_seconds
+                self._drafting[stats.source].add(stats.num_drafted, drafting)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ov_specdec.experience import FRESH, OLD, PRIOR, Acceptance, Experience
+from ov_specdec.experience import FRESH, OLD, PRIOR, PRIOR_CHANGE, Acceptance, Experience
 from ov_specdec.stats import RoundStats
 
 
@@ -81,23 +81,43 @@ def timed(*rounds):
     return experience
 
 
+FIRST = 99.0
+"""Seconds of the first pass of a size, which no figure may show."""
+
+OPENING = [
+    a_round(seconds=FIRST),
+    a_round(seconds=2.0),
+    a_round(4, 2, seconds=FIRST, drafting=FIRST),  # the draft model reads the prompt
+    a_round(4, 2, seconds=3.6, drafting=0.8),
+]
+
+
 def test_costs_are_in_plain_rounds():
-    experience = timed(
-        a_round(seconds=3.0),  # after a pass of another size: half as long again
-        a_round(seconds=2.0),
-        a_round(4, 2, seconds=4.0, drafting=9.0),  # the draft model reads the prompt
-        a_round(4, 2, seconds=3.6, drafting=0.8),
-    )
+    experience = timed(*OPENING)
     assert experience.is_timed
     assert experience.plain_seconds == 2.0
-    assert experience.change == pytest.approx(0.5)
     assert experience.drafting("model").at(4) == pytest.approx(0.4)
-    # Of the first draft's pass, 0.5 is the change of size; the other adds 0.8.
-    assert experience.further_tokens.at(4) == pytest.approx((0.5 + 0.8) / 2)
+    assert experience.further_tokens.at(4) == pytest.approx(0.8)
+
+
+def test_a_change_of_size_is_what_a_pass_takes_longer_than_the_next_of_its_size():
+    back = [a_round(seconds=3.0), a_round(seconds=2.0)]
+    assert timed(*OPENING).change == PRIOR_CHANGE
+    assert timed(*OPENING, *back).change == pytest.approx(0.5)
+    # A pass over five tokens costs 1.8 plain rounds, and with the change a third more.
+    again = [a_round(4, 2, seconds=4.8), a_round(4, 2, seconds=3.6)]
+    assert timed(*OPENING, *back, *again).change == pytest.approx((0.5 + 0.6) / 2, abs=0.02)
+
+
+def test_a_round_that_changed_the_size_counts_without_the_change():
+    back = [a_round(seconds=3.0), a_round(seconds=2.0)]
+    experience = timed(*OPENING[:2], *OPENING[2:3], *back, a_round(4, 2, seconds=4.0))
+    assert experience.further_tokens.at(4) == pytest.approx(4.0 / 2.0 - 1.0 - 0.5)
 
 
 def test_a_pass_that_was_filled_up_counts_with_its_size():
-    experience = timed(a_round(), a_round(), a_round(2, 1, seconds=3.0, size=5))
+    filled = [a_round(2, 1, seconds=FIRST, size=5), a_round(2, 1, seconds=3.0, size=5)]
+    experience = timed(a_round(), a_round(), *filled)
     assert experience.further_tokens.at(4) == pytest.approx(2.0)
 
 

@@ -16,7 +16,7 @@ PACKAGE = Path(ov_specdec.__file__).parent
 LAYERS = (
     {"errors"},
     {"checks", "stats"},
-    {"session", "policy", "line", "rows"},
+    {"session", "policy", "cost", "rows"},
     {"distribution", "blocks", "locate", "experience"},
     {"dice", "warp", "processors", "folder", "adaptive"},
     {"config"},
