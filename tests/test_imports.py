@@ -25,10 +25,10 @@ LAYERS = (
     {"tokenizer", "guard", "streaming", "stateful", "paged", "devices", "export"},
     {"source", "engine"},
     {"loading", "generator"},
-    {"pipeline"},
+    {"pipeline", "expansion"},
     {"cli"},
 )
-MAY_IMPORT_OPENVINO = {"source", "loading", "devices", "stateful", "paged"}
+MAY_IMPORT_OPENVINO = {"source", "loading", "devices", "stateful", "paged", "expansion"}
 
 
 def modules():

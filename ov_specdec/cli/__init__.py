@@ -8,6 +8,7 @@ import ov_specdec
 from ov_specdec.cli.check import check
 from ov_specdec.cli.compare import compare
 from ov_specdec.cli.devices import devices
+from ov_specdec.cli.expand import expand
 from ov_specdec.cli.export import export
 from ov_specdec.cli.generate import generate
 from ov_specdec.cli.terminal import USER_ERROR, fail
@@ -19,7 +20,7 @@ def app() -> None:
     """Exact speculative decoding for OpenVINO."""
 
 
-for command in (generate, compare, check, export, devices):
+for command in (generate, compare, check, export, expand, devices):
     app.add_command(command)
 
 
