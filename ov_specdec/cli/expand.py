@@ -6,7 +6,7 @@ import click
 
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.expansion.build import expand_model
-from ov_specdec.locate import embedded_folder, locate
+from ov_specdec.locate import embedded_folder
 
 WEIGHT_FORMATS = ("int8", "fp16")
 
@@ -38,9 +38,10 @@ def expand(model: str | None, size: str, weight_format: str, output: Path) -> No
     pass costs what it costs at the new size. The result is exported by Optimum, and its logits are
     compared with MODEL's. What has been made before is skipped.
     """
-    source = embedded_folder("main") if model is None else locate(model)
     with console.status("Expanding") as status:
-        expanded = expand_model(source, size, output, weight_format, status.update)
+        expanded = expand_model(
+            model or embedded_folder("main"), size, output, weight_format, status.update
+        )
     is_new = expanded.difference is not None
     click.echo(f"{expanded.folder}{'' if is_new else ' (was there already)'}")
     click.echo(f"{expanded.shape.num_parameters:,} parameters")

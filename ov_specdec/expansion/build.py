@@ -14,6 +14,7 @@ from ov_specdec.expansion.shape import LlamaShape, fit_shape, parse_size
 from ov_specdec.expansion.weights import expand, expanded_epsilon
 from ov_specdec.export import check_optimum, export_model, partial_folder, require_complete
 from ov_specdec.folder import ModelFolder, read_json
+from ov_specdec.locate import locate
 from ov_specdec.source import read_ir
 
 CONTEXT = 2048
@@ -35,22 +36,23 @@ class Expanded:
 
 
 def expand_model(
-    source: Path,
+    model: str | Path,
     size: str,
     output: Path,
     weight_format: str,
     on_step: Callable[[str], object],
 ) -> Expanded:
-    """Expand the Llama in the folder `source` to about `size` parameters, such as "1B".
+    """Expand a Llama, by its folder or Hub name, to about `size` parameters, such as "1B".
 
-    Makes a folder of its own below `output`, unless it is there. The result computes what `source`
+    Makes a folder of its own below `output`, unless it is there. The result computes what `model`
     computes, which is checked; `on_step` is told what goes on. Raises `OptionError` for a size that
     cannot be had, `ModelError` for what is no Llama, `ExportError` where making it fails.
     """
+    source = locate(model)
     config = read_json(source / "config.json")
     live = LlamaShape.from_config(config)
     wide = fit_shape(live, parse_size(size))
-    name = f"{source.resolve().name}-expanded-{size.lower()}"
+    name = f"{Path(model).expanduser().resolve().name}-expanded-{size.lower()}"
     folder = output / f"{name}-{weight_format}"
     if folder.exists():
         require_complete(folder, f"remove {folder} and expand again")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ov_specdec.errors import ModelError
 from ov_specdec.expansion.shape import LlamaShape
-from ov_specdec.expansion.weights import Array, tensor_names
+from ov_specdec.expansion.weights import Array, norm_names, tensor_names
 
 # Matrices keep their names. A norm's weights are a nameless constant, found by its multiplication.
 MATRIX = re.compile(r"self\.(.*\.weight)(?:_compressed)?")
@@ -24,7 +24,9 @@ def read_weights(model: ov.Model, shape: LlamaShape) -> dict[str, Array]:
     no Llama of this shape, and for weights in another format, such as int4.
     """
     constants = {op.get_friendly_name(): op for op in model.get_ops() if _is_constant(op)}
-    found = dict(_norms(model))
+    # OpenVINO leaves out a multiplication by ones, so a norm without weights has these.
+    found = {name: np.ones(shape.hidden, np.float32) for name in norm_names(shape)}
+    found.update(_norms(model))
     for name in constants:
         if match := MATRIX.fullmatch(name):
             found[match[1]] = _dequantized(name, constants)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ov_specdec.errors import ModelError, OptionError
 
-SIZE = re.compile(r"(\d+(?:\.\d+)?)([MB]?)", re.IGNORECASE)
+SIZE = re.compile(r"(?=.*[1-9])(\d+(?:\.\d+)?)([MB]?)", re.IGNORECASE)
 UNITS = {"": 1, "M": 1_000_000, "B": 1_000_000_000}
 
 # Up to how many parameters, layers, and width of the MLP over that of the hidden state. After
@@ -21,6 +21,9 @@ PROPORTIONS = (
 STEP = 64
 """What the width of the MLP is a multiple of, as in real models: kernels work in blocks."""
 MAX_HIDDEN = 8192
+
+FAR, NEAR = 0.3, 0.1
+"""How far from the wanted parameters a shape may be: in those proportions, and after adjustment."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def parse_size(text: str) -> int:
 def fit_shape(live: LlamaShape, num_parameters: int) -> LlamaShape:
     """A shape of about `num_parameters`, with the proportions of real models, that holds `live`.
 
-    Raises `OptionError` if none comes within a tenth of it.
+    Raises `OptionError` if there is none.
     """
     layers, ratio = next((n, r) for limit, n, r in PROPORTIONS if num_parameters <= limit)
     shapes = [_wide(live, width, max(layers, live.layers), ratio) for width in _widths(live)]
@@ -88,7 +91,8 @@ def fit_shape(live: LlamaShape, num_parameters: int) -> LlamaShape:
     best = replace(
         near, intermediate=max(STEP * round((near.intermediate + lack) / STEP), live.intermediate)
     )
-    if abs(best.num_parameters - num_parameters) > num_parameters / 10:
+    off = [abs(shape.num_parameters - num_parameters) / num_parameters for shape in (near, best)]
+    if off[0] > FAR or off[1] > NEAR:
         raise OptionError(
             f"size {num_parameters:,} cannot be had: for a model of {live.num_parameters:,} "
             f"parameters it can be from {shapes[0].num_parameters:,} "

@@ -60,10 +60,16 @@ def expanded_epsilon(epsilon: float, live: LlamaShape, wide: LlamaShape) -> floa
 
 def tensor_names(shape: LlamaShape) -> list[str]:
     """The names of all tensors of a Llama."""
-    names = [EMBEDDING, FINAL_NORM, *([] if shape.tied else [HEAD])]
-    for index in range(shape.layers):
-        names += [f"model.layers.{index}.{name}" for name in (*NORMS, *_matrices(shape))]
-    return names
+    layers = [
+        f"model.layers.{index}.{m}" for index in range(shape.layers) for m in _matrices(shape)
+    ]
+    return [EMBEDDING, *([] if shape.tied else [HEAD]), *norm_names(shape), *layers]
+
+
+def norm_names(shape: LlamaShape) -> list[str]:
+    """Those of them that are the weights of norms."""
+    layers = [f"model.layers.{index}.{norm}" for index in range(shape.layers) for norm in NORMS]
+    return [*layers, FINAL_NORM]
 
 
 def _matrices(shape: LlamaShape) -> dict[str, tuple[int, int]]:
