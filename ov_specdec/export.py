@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,22 +69,32 @@ def export_model(
     folder = output / f"{Path(name).resolve().name if Path(name).is_dir() else Path(name).name}"
     folder = folder.with_name(f"{folder.name}-{weight_format}")
     if folder.exists():
-        _require_complete(folder, f"remove {folder} and export again")
+        require_complete(folder, f"remove {folder} and export again")
         return Exported(folder, is_new=False)
     _check_source(name)
-    _check_optimum()
+    check_optimum()
+    with partial_folder(output, folder.name) as partial:
+        _run_optimum(name, partial / folder.name, weight_format, trust_remote_code)
+        require_complete(partial / folder.name, "the model may have no fast tokenizer")
+        (partial / folder.name).rename(folder)
+    return Exported(folder, is_new=True)
+
+
+@contextmanager
+def partial_folder(output: Path, name: str) -> Iterator[Path]:
+    """A hidden folder in `output` to make `name` in; whatever is left in it at the end is removed.
+
+    Raises `ExportError` if `output` cannot be written.
+    """
     try:
         output.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=output))
+        partial = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=output))
     except OSError as error:
         raise ExportError(f"--output '{output}' cannot be written ({error.strerror})") from error
     try:
-        _run_optimum(name, partial / folder.name, weight_format, trust_remote_code)
-        _require_complete(partial / folder.name, "the model may have no fast tokenizer")
-        (partial / folder.name).rename(folder)
+        yield partial
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return Exported(folder, is_new=True)
 
 
 def _check_source(name: str) -> None:
@@ -94,12 +106,14 @@ def _check_source(name: str) -> None:
         raise ExportError(f"'{name}' is neither a folder nor a Hub name such as owner/model")
 
 
-def _check_optimum() -> None:
+def check_optimum() -> None:
+    """Raise `ExportError` if Optimum is not installed."""
     if importlib.util.find_spec("optimum") is None or not importlib.util.find_spec("optimum.intel"):
         raise ExportError("Optimum Intel is not installed: pip install 'ov-specdec[export]'")
 
 
-def _require_complete(folder: Path, remedy: str) -> None:
+def require_complete(folder: Path, remedy: str) -> None:
+    """Raise `ExportError`, with the remedy, for a folder that lacks a part of a model."""
     missing = [file for file in NEEDED_FILES if not (folder / file).is_file()]
     if missing:
         raise ExportError(f"'{folder.name}' has no {missing[0]}, so it is not usable: {remedy}")

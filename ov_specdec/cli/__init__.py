@@ -9,6 +9,7 @@ from ov_specdec.cli.bench import bench
 from ov_specdec.cli.check import check
 from ov_specdec.cli.compare import compare
 from ov_specdec.cli.devices import devices
+from ov_specdec.cli.expand import expand
 from ov_specdec.cli.export import export
 from ov_specdec.cli.generate import generate
 from ov_specdec.cli.terminal import USER_ERROR, fail
@@ -21,7 +22,7 @@ def app() -> None:
     """Exact speculative decoding for OpenVINO."""
 
 
-for command in (generate, compare, tune, bench, check, export, devices):
+for command in (generate, compare, tune, bench, check, export, expand, devices):
     app.add_command(command)
 
 

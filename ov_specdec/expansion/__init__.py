@@ -1,0 +1,1 @@
+"""A cost-expanded main: a model widened and deepened to a real one's cost, its function kept."""

@@ -1,0 +1,68 @@
+"""Whether two models compute the same: their logits side by side, in exact precision."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ov_specdec.loading import RuntimeConfig, load_model
+from ov_specdec.session import Logits, catch_up
+from ov_specdec.source import open_source
+
+PROMPTS = (
+    'def fibonacci(n):\n    """Return the n-th Fibonacci number."""\n    a, b = 0, 1\n',
+    "import argparse\nimport sys\n\n\ndef main():\n    parser = argparse.ArgumentParser()\n",
+    "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n",
+)
+TOLERANCE = 1e-3
+"""Of the largest logit. Rounding in f32 makes 1e-5; a wrong weight anywhere makes 0.1 and more."""
+
+
+@dataclass(frozen=True)
+class LogitsDifference:
+    """How far two models' logits are apart.
+
+    largest: the largest difference; scale: the largest logit, without its sign; positions: rows
+    compared; agreeing: those whose largest logit is of the same token.
+    """
+
+    largest: float
+    scale: float
+    positions: int
+    agreeing: int
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether the difference is as small as another order of summation makes it."""
+        return self.largest <= TOLERANCE * self.scale
+
+    def __str__(self) -> str:
+        return (
+            f"largest difference of logits {self.largest:.1e} (largest logit {self.scale:.1f}), "
+            f"greedy choice the same at {self.agreeing} of {self.positions} positions"
+        )
+
+
+def compare_logits(first: Path, second: Path) -> LogitsDifference:
+    """Compare two models with the same tokenizer on a few prompts."""
+    # One after the other, so that only one of them is in memory.
+    a, b = (_logits(folder) for folder in (first, second))
+    return LogitsDifference(
+        # A difference that is not a number must not pass for a small one.
+        largest=float(np.nan_to_num(np.abs(a - b), nan=np.inf).max()),
+        scale=float(np.abs(a).max()),
+        positions=len(a),
+        agreeing=int((a.argmax(axis=-1) == b.argmax(axis=-1)).sum()),
+    )
+
+
+def _logits(folder: Path) -> Logits:
+    """The logits [positions, vocab] of all prompts, one below the other."""
+    source = open_source(folder)
+    runtime = RuntimeConfig(kv="stateful", precision="exact")
+    session = load_model(source, runtime, vocab_size=source.vocab_size).session
+    rows = []
+    for prompt in PROMPTS:
+        session.reset()
+        rows.append(catch_up(session, source.tokenizer.encode(prompt)).copy())
+    return np.concatenate(rows)

@@ -1,0 +1,120 @@
+"""`ov-specdec expand` from its command line to a model that decodes, with Optimum's real export."""
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ov_specdec.expansion.ir_weights import read_weights
+from ov_specdec.expansion.shape import LlamaShape
+from ov_specdec.folder import ModelFolder, read_json
+from ov_specdec.locate import embedded_folder
+from ov_specdec.source import read_ir
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "ov_specdec", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=300,
+    )
+
+
+ORIGINAL = embedded_folder("draft")
+"""The smallest trained model at hand, in int8: 1 layer, expanded to 12 wider ones."""
+
+
+@pytest.fixture(scope="module")
+def expanded(tmp_path_factory):
+    """The folder of the expanded model, and what the command printed."""
+    output = tmp_path_factory.mktemp("expand") / "models"
+    done = run("expand", ORIGINAL, "--size", "30M", "--output", output)
+    assert done.returncode == 0, done.stderr
+    folder = output / "draft-expanded-30m-int8"
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    return folder, done.stdout
+
+
+def test_the_command_says_what_it_made(expanded):
+    folder, printed = expanded
+    lines = printed.splitlines()
+    assert lines[0] == str(folder)
+    assert re.fullmatch(r"(29|30),\d{3},\d{3} parameters", lines[1])
+    same = r"largest difference of logits \S+e-0[5-7] .* the same at (\d+) of \1 positions"
+    assert re.fullmatch(same, lines[2])
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("# A cost-expanded main\n")
+    assert lines[1].split()[0] in card
+
+
+def test_what_is_there_is_left_alone(expanded):
+    folder, _ = expanded
+    written = (folder / "openvino_model.bin").stat().st_mtime_ns
+    done = run("expand", ORIGINAL, "--size", "30M", "--output", folder.parent)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{folder} (was there already)\n")
+    assert (folder / "openvino_model.bin").stat().st_mtime_ns == written
+
+
+def test_the_integers_of_the_weights_are_those_of_the_original(expanded):
+    shapes = [
+        LlamaShape.from_config(read_json(folder / "config.json"))
+        for folder in (ORIGINAL, expanded[0])
+    ]
+    original, larger = (
+        read_weights(read_ir(ModelFolder.read(folder)), shape)
+        for folder, shape in zip((ORIGINAL, expanded[0]), shapes, strict=True)
+    )
+    for name, weights in original.items():
+        if weights.ndim > 1:
+            rows, columns = weights.shape
+            np.testing.assert_array_equal(larger[name][:rows, :columns], weights, err_msg=name)
+
+
+def test_no_two_constants_are_alike(expanded):
+    model = read_ir(ModelFolder.read(expanded[0]))
+    constants = [
+        op.get_data().tobytes()
+        for op in model.get_ops()
+        # Masks and the like are small, and the same in any model.
+        if op.get_type_name() == "Constant" and op.get_byte_size() >= 1024
+    ]
+    assert len(constants) > 7 * 12
+    assert len(set(constants)) == len(constants)
+
+
+@pytest.mark.parametrize("kv", ["paged", "stateful"])
+def test_it_decodes_as_the_original_does(expanded, kv):
+    texts = []
+    for folder in (ORIGINAL, expanded[0]):
+        options = ("--drafter", "prompt-lookup", "--kv", kv, "--precision", "exact", "--ignore-eos")
+        done = run("generate", "def area(", "--main", folder, *options, "--json")
+        assert done.returncode == 0, done.stderr
+        texts.append(json.loads(done.stdout)["token_ids"])
+    assert texts[0] == texts[1]
+
+
+def test_longer_contexts_than_the_originals_can_be_measured(expanded):
+    assert ModelFolder.read(expanded[0]).context_length == 2048
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nowhere"], "'nowhere' is not a folder"),
+        (["--size", "huge"], "size 'huge' must be a number of parameters"),
+        (["--size", "1M"], "size 1,000,000 cannot be had"),
+        (["--weight-format", "int4"], "'int4' is not one of"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(arguments, complaint, tmp_path):
+    done = run("expand", *arguments, "--output", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert complaint in done.stderr
+    assert list(tmp_path.iterdir()) == []

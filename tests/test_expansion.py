@@ -1,0 +1,268 @@
+"""Expansion keeps a Llama's function: by torch on a miniature, and by its pieces."""
+
+import dataclasses
+import itertools
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from ov_specdec.errors import ExportError, ModelError, OptionError
+from ov_specdec.expansion import build, checkpoint, comparison
+from ov_specdec.expansion.build import expand_model, expanded_config
+from ov_specdec.expansion.comparison import LogitsDifference, compare_logits
+from ov_specdec.expansion.ir_weights import read_weights
+from ov_specdec.expansion.shape import LlamaShape, fit_shape, parse_size
+from ov_specdec.expansion.weights import expand, tensor_names
+from ov_specdec.export import Exported
+from ov_specdec.folder import ModelFolder, read_json
+from ov_specdec.locate import embedded_folder
+from ov_specdec.source import read_ir
+
+LIVE = LlamaShape(
+    hidden=24, intermediate=40, layers=2, heads=4, kv_heads=2, head_dim=8, vocab=50, tied=False
+)
+WIDER = dataclasses.replace(LIVE, hidden=80, intermediate=104, heads=10, kv_heads=5)
+MORE_NEURONS = dataclasses.replace(LIVE, intermediate=104)
+MORE_HEADS = dataclasses.replace(LIVE, heads=6, kv_heads=3)
+DEEPER = dataclasses.replace(LIVE, layers=5)
+BOTH = dataclasses.replace(WIDER, layers=4)
+
+
+def make_config(shape):
+    return LlamaConfig(
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        vocab_size=shape.vocab,
+        tie_word_embeddings=shape.tied,
+        rms_norm_eps=1e-2,  # so large that it matters
+    ).to_dict()
+
+
+def random_model(shape):
+    """A random model in f64, so that rounding cannot hide an error; its weights in f32."""
+    torch.manual_seed(2)
+    model = LlamaForCausalLM(LlamaConfig(**make_config(shape))).double().eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(torch.randn_like(weight).mul_(0.3).add_(0.1).float())
+    weights = {name: tensor.float().numpy() for name, tensor in model.state_dict().items()}
+    return model, {name: weights[name] for name in tensor_names(shape)}
+
+
+def load(config, weights):
+    model = LlamaForCausalLM(LlamaConfig(**config)).double().eval()
+    state = {name: torch.from_numpy(tensor).double() for name, tensor in weights.items()}
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    assert unexpected == []
+    assert set(missing) <= {"lm_head.weight"}
+    model.tie_weights()
+    return model
+
+
+def flat(parts):
+    return dict(itertools.chain.from_iterable(part.items() for part in parts))
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize(
+    "shape",
+    [WIDER, MORE_HEADS, MORE_NEURONS, DEEPER, BOTH],
+    ids=["wider", "more heads", "more neurons", "deeper", "both"],
+)
+def test_an_expanded_model_computes_the_same(shape, tied):
+    live, wide = (dataclasses.replace(s, tied=tied) for s in (LIVE, shape))
+    model, weights = random_model(live)
+    config = expanded_config(make_config(live), live, wide)
+    larger = load(config, flat(expand(weights, live, wide)))
+    ids = torch.arange(20)[None] * 7 % live.vocab
+    with torch.no_grad():
+        expected, logits = model(ids).logits, larger(ids).logits
+    assert sum(p.numel() for p in larger.parameters()) == wide.num_parameters
+    assert expected.std() > 0.1
+    # The norms' factor is rounded to f32.
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
+
+
+def zeros(name, live, wide):
+    """How many zeros a tensor needs; all else must cost what weights cost."""
+    if name.startswith("model.layers.") and int(name.split(".")[2]) >= live.layers:
+        live = dataclasses.replace(live, heads=0, kv_heads=0, intermediate=0)
+    unused = wide.hidden - live.hidden
+    kv_rows = (wide.kv_heads - live.kv_heads) * live.head_dim
+    return {
+        "embed_tokens": live.vocab * unused,
+        "v_proj": kv_rows * live.hidden,
+        "o_proj": unused * live.heads * live.head_dim,
+        "up_proj": (wide.intermediate - live.intermediate) * live.hidden,
+        "down_proj": unused * live.intermediate,
+    }.get(name.split(".")[-2], 0)
+
+
+def test_only_what_must_be_is_zero_and_no_two_tensors_are_alike():
+    _, weights = random_model(LIVE)
+    tensors = flat(expand(weights, LIVE, BOTH))
+    assert set(tensors) == set(tensor_names(BOTH))
+    for name, tensor in tensors.items():
+        assert tensor.size - np.count_nonzero(tensor) == zeros(name, LIVE, BOTH), name
+    assert len({tensor.tobytes() for tensor in tensors.values()}) == len(tensors)
+    rows = [row.tobytes() for tensor in tensors.values() if tensor.ndim > 1 for row in tensor]
+    assert len(set(rows)) == len(rows)
+    again = flat(expand(weights, LIVE, BOTH))
+    assert all(np.array_equal(tensors[name], again[name]) for name in tensors)
+
+
+def test_live_rows_keep_their_range_so_that_int8_scales_stay():
+    _, weights = random_model(LIVE)
+    tensors = flat(expand(weights, LIVE, BOTH))
+    for name, live in weights.items():
+        if live.ndim > 1:
+            rows = tensors[name][: len(live)]
+            np.testing.assert_array_equal(rows[:, : live.shape[1]], live)
+            np.testing.assert_allclose(
+                rows.max(axis=1).clip(0), live.max(axis=1).clip(0), rtol=1e-6
+            )
+            np.testing.assert_allclose(
+                rows.min(axis=1).clip(max=0), live.min(axis=1).clip(max=0), rtol=1e-6
+            )
+
+
+@pytest.mark.parametrize("size", ["0.1B", "0.3B", "500M", "1B", "1.1B", "3000000000"])
+def test_a_shape_comes_close_to_the_size_and_holds_the_model(size):
+    live = LlamaShape.from_config(read_json(embedded_folder("main") / "config.json"))
+    shape = fit_shape(live, parse_size(size))
+    assert shape.num_parameters == pytest.approx(parse_size(size), rel=0.02)
+    for field in ("hidden", "intermediate", "layers", "heads", "kv_heads"):
+        assert getattr(shape, field) >= getattr(live, field)
+    assert shape.heads * live.kv_heads == shape.kv_heads * live.heads
+    assert shape.hidden % shape.heads == 0
+
+
+@pytest.mark.parametrize("text", ["", "0", "0.0B", "big", "1T", "-1B", "1.B", "1B "])
+def test_a_size_that_is_no_number_is_refused(text):
+    with pytest.raises(OptionError, match=f"size '{text}' must be a number of parameters"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize("size", ["20M", "900B", "1"])
+def test_a_size_that_cannot_be_had_is_refused_with_what_can(size, tmp_path):
+    with pytest.raises(OptionError, match=r"28,324,224 parameters it can be from \d.* to \d"):
+        expand_model(embedded_folder("main"), size, tmp_path, "int8", print)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ({"model_type": "gpt2"}, "type 'gpt2' cannot be expanded: only a Llama"),
+        ({"model_type": "llama", "attention_bias": True}, "type 'llama' with biases cannot"),
+    ],
+)
+def test_what_is_no_llama_is_refused(tmp_path, config, complaint):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "openvino_model.xml").touch()
+    with pytest.raises(ModelError, match=complaint):
+        expand_model(tmp_path, "1B", tmp_path / "models", "int8", print)
+    assert not (tmp_path / "models").exists()
+
+
+def test_weights_read_from_an_ir_are_those_of_its_checkpoint(tiny_pair):
+    checkpoint_folder = tiny_pair[0].parent / "main-checkpoint"
+    shape = LlamaShape.from_config(read_json(checkpoint_folder / "config.json"))
+    expected = load_file(checkpoint_folder / "model.safetensors")
+    weights = read_weights(read_ir(ModelFolder.read(tiny_pair[0])), shape)
+    assert set(weights) == set(expected) == set(tensor_names(shape))
+    for name, tensor in weights.items():
+        np.testing.assert_array_equal(tensor, expected[name], err_msg=name)
+
+
+def test_int8_weights_are_read_as_the_floats_they_stand_for():
+    folder = embedded_folder("draft")
+    shape = LlamaShape.from_config(read_json(folder / "config.json"))
+    expected = load_file(folder / "checkpoint" / "model.safetensors")
+    weights = read_weights(read_ir(ModelFolder.read(folder)), shape)
+    assert set(weights) == set(tensor_names(shape))
+    for name, tensor in weights.items():
+        kept = expected[name].astype(np.float32)
+        if tensor.ndim == 1:
+            np.testing.assert_allclose(tensor, kept, rtol=1e-3, err_msg=name)  # the one is fp16
+        else:
+            step = np.ptp(kept, axis=1, keepdims=True) / 255
+            distance = np.abs(tensor - kept) / step
+            assert distance.max() <= 1.1, name  # the ends of a row are rounded twice
+            assert distance.mean() <= 0.3, name
+
+
+def test_an_ir_of_another_shape_is_refused(tiny_pair):
+    shape = LlamaShape.from_config(read_json(tiny_pair[0] / "config.json"))
+    deeper = dataclasses.replace(shape, layers=3)
+    with pytest.raises(ModelError, match=r"the IR holds no model\.layers\.2\.self_attn\.q_proj"):
+        read_weights(read_ir(ModelFolder.read(tiny_pair[0])), deeper)
+
+
+def test_logits_are_compared(tiny_pair):
+    main, draft = tiny_pair
+    same = compare_logits(main, main)
+    assert same.largest == 0
+    assert same.positions == same.agreeing > 100
+    assert same.is_rounding
+    other = compare_logits(main, draft)
+    assert other.agreeing < other.positions == same.positions
+    assert not other.is_rounding
+
+
+def test_logits_that_are_no_numbers_are_no_rounding(tiny_pair, monkeypatch):
+    rows = iter([np.ones((2, 3), np.float32), np.full((2, 3), np.nan, np.float32)])
+    monkeypatch.setattr(comparison, "_logits", lambda folder: next(rows))
+    assert not compare_logits(*tiny_pair).is_rounding
+
+
+@pytest.fixture
+def fake_export(monkeypatch):
+    def copy(name, output, weight_format):
+        (output / "made").mkdir()
+        return Exported(output / "made", is_new=True)
+
+    monkeypatch.setattr(build, "export_model", copy)
+
+
+def test_a_model_that_computes_something_else_is_removed(
+    tiny_pair, tmp_path, monkeypatch, fake_export
+):
+    difference = LogitsDifference(largest=0.5, scale=10.0, positions=8, agreeing=7)
+    monkeypatch.setattr(build, "compare_logits", lambda first, second: difference)
+    with pytest.raises(ExportError, match=r"does not compute what .* 7 of 8 .*already be int8"):
+        expand_model(tiny_pair[0], "1M", tmp_path, "int8", print)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_named_before_anything_is_written(tiny_pair, tmp_path, monkeypatch):
+    monkeypatch.setattr(build.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(ExportError, match=r"of disk during the export, and 0\.0 GB are left"):
+        expand_model(tiny_pair[0], "1M", tmp_path, "int8", print)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_on_the_way_is_named(tiny_pair, tmp_path, monkeypatch):
+    def fail(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "_write_json", fail)
+    with pytest.raises(ExportError, match=r"No space left on device\): free some space \(.* GB"):
+        expand_model(tiny_pair[0], "1M", tmp_path, "int8", print)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_optimum_the_extra_is_named(tiny_pair, tmp_path, monkeypatch):
+    monkeypatch.setattr("ov_specdec.export.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ExportError, match=r"pip install 'ov-specdec\[export\]'"):
+        expand_model(tiny_pair[0], "1M", tmp_path, "int8", print)
+    assert list(tmp_path.iterdir()) == []
