@@ -213,16 +213,16 @@ def test_logits_are_compared(tiny_pair):
     same = compare_logits(main, main)
     assert same.largest == 0
     assert same.positions == same.agreeing > 100
-    assert same.is_rounding
+    assert same.is_rounding("int8")
     other = compare_logits(main, draft)
     assert other.agreeing < other.positions == same.positions
-    assert not other.is_rounding
+    assert not other.is_rounding("fp16")
 
 
 def test_logits_that_are_no_numbers_are_no_rounding(tiny_pair, monkeypatch):
     rows = iter([np.ones((2, 3), np.float32), np.full((2, 3), np.nan, np.float32)])
     monkeypatch.setattr(comparison, "_logits", lambda folder: next(rows))
-    assert not compare_logits(*tiny_pair).is_rounding
+    assert not compare_logits(*tiny_pair).is_rounding("fp16")
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import click
 
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.expansion.build import expand_model
+from ov_specdec.expansion.comparison import TOLERANCES
 from ov_specdec.locate import embedded_folder
-
-WEIGHT_FORMATS = ("int8", "fp16")
 
 
 @click.command()
@@ -22,7 +21,7 @@ WEIGHT_FORMATS = ("int8", "fp16")
     help="Parameters to come close to, such as 0.3B, 500M or 1B.",
 )
 @click.option(
-    "--weight-format", type=click.Choice(WEIGHT_FORMATS), default="int8", show_default=True
+    "--weight-format", type=click.Choice(tuple(TOLERANCES)), default="int8", show_default=True
 )
 @click.option(
     "--output",

@@ -67,9 +67,7 @@ def expand_model(
         made = export_model(str(partial / name), partial, weight_format).folder
         shutil.rmtree(partial / name)
         on_step("Comparing logits")
-        difference = compare_logits(source, made)
-        if not difference.is_rounding:
-            raise ExportError(_explain(difference, source, weight_format))
+        difference = _check_function(source, made, weight_format)
         (made / "README.md").write_text(model_card(live, wide, difference), encoding="utf-8")
         made.rename(folder)
     return Expanded(folder, wide, difference)
@@ -134,8 +132,11 @@ def _counted(parts: Iterable[T], total: int, on_step: Callable[[str], object]) -
         yield part
 
 
-def _explain(difference: LogitsDifference, source: Path, weight_format: str) -> str:
-    return (
-        f"the expanded model does not compute what {source} computes ({difference}): its weights "
-        f"must already be {weight_format}, since rounding them anew makes another model"
-    )
+def _check_function(source: Path, made: Path, weight_format: str) -> LogitsDifference:
+    difference = compare_logits(source, made)
+    if not difference.is_rounding(weight_format):
+        raise ExportError(
+            f"the expanded model does not compute what {source} computes ({difference}): its "
+            f"weights must already be {weight_format}, since rounding them anew makes another model"
+        )
+    return difference
