@@ -31,7 +31,10 @@ LAYERS = (
     {"tuning", "bench"},
     {"cli"},
 )
-MAY_IMPORT_OPENVINO = {"source", "loading", "devices", "stateful", "paged", "rows", "bench", "expansion"}
+MAY_IMPORT_OPENVINO = {
+    *("source", "loading", "devices", "stateful", "paged", "rows"),
+    *("bench", "expansion"),
+}
 HEAVY = ("torch", "optimum", "gradio", "matplotlib", "openvino_genai", "openvino_tokenizers")
 MAY_IMPORT_HEAVY = {"bench"}  # inside functions: see the test at the end
 
