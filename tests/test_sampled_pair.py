@@ -58,7 +58,7 @@ class RememberingSession:
     def length(self):
         return len(self._text)
 
-    def forward(self, tokens):
+    def forward(self, tokens, num_rows=None):
         start = len(self._text)
         self._text = [*self._text, *tokens]
         keys = [tuple(self._text[: end + 1]) for end in range(start, len(self._text))]
@@ -67,7 +67,8 @@ class RememberingSession:
             rows = self._session.forward(self._text)
             for end in range(len(self._text)):
                 self._rows.setdefault(tuple(self._text[: end + 1]), rows[end].copy())
-        return np.array([self._rows[key] for key in keys])
+        wanted = keys[len(keys) - (num_rows or len(keys)) :]
+        return np.array([self._rows[key] for key in wanted])
 
     def rollback(self, length):
         self._text = self._text[:length]

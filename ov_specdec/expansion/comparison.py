@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ov_specdec.loading import RuntimeConfig, load_model
-from ov_specdec.session import Logits, catch_up
+from ov_specdec.session import Logits
 from ov_specdec.source import open_source
 
 PROMPTS = (
@@ -66,5 +66,5 @@ def _logits(folder: Path) -> Logits:
     rows = []
     for prompt in PROMPTS:
         session.reset()
-        rows.append(catch_up(session, source.tokenizer.encode(prompt)).copy())
+        rows.append(session.forward(source.tokenizer.encode(prompt)).copy())
     return np.concatenate(rows)
