@@ -13,7 +13,7 @@ from ov_specdec.errors import (
     SpecdecError,
     TokenizerMismatchError,
 )
-from ov_specdec.generator import Chunk, GenerationResult
+from ov_specdec.generator import Chunk, GenerationResult, Origin
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats, RoundStats
 
@@ -29,6 +29,7 @@ __all__ = [
     "LogitsError",
     "ModelError",
     "OptionError",
+    "Origin",
     "RoundStats",
     "SessionError",
     "SpecdecError",

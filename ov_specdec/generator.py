@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from ov_specdec.config import GenerationOptions
 from ov_specdec.drafters import Drafter
@@ -15,21 +16,32 @@ from ov_specdec.stats import GenerationStats
 from ov_specdec.streaming import TextStream
 from ov_specdec.tokenizer import Tokenizer
 
+Origin = Literal["draft", "correction", "bonus", "plain"]
+"""Where tokens come from: candidates that stood; the main model's own token in place of a candidate
+that fell; its own after all candidates stood; its own in a round without candidates."""
+
 
 @dataclass(frozen=True)
 class Chunk:
     """A piece of output: tokens of one round that have one origin.
 
-    text: what may be shown now; a piece of text may come later than its tokens. from_draft: whether
-    the tokens are candidates that stood, or the main model's own. finish_reason and stats: set on
-    the last chunk only; "stop" is an end-of-sequence token or a stop string, "length" the budget.
+    text: what may be shown now; a piece of text may come later than its tokens. rejected_ids: the
+    candidates that fell, on the correction that took the place of the first of them. finish_reason
+    and stats: set on the last chunk only; "stop" is an end-of-sequence token or a stop string,
+    "length" the budget.
     """
 
     text: str
     token_ids: list[int]
-    from_draft: bool
+    origin: Origin
+    rejected_ids: list[int] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     stats: GenerationStats | None = None
+
+    @property
+    def from_draft(self) -> bool:
+        """Whether the tokens are candidates that stood, or else the main model's own."""
+        return self.origin == "draft"
 
 
 @dataclass(frozen=True)
@@ -107,9 +119,9 @@ def _chunks(
     """The engine's rounds as chunks of text, up to the first stop string."""
     for round_ in rounds:
         chunks = []
-        for tokens, from_draft in _pieces(round_):
-            kept = tokens[: shown.push(tokens)]
-            chunks.append(Chunk(shown.take(), kept, from_draft))
+        for piece in _pieces(round_):
+            kept = piece.token_ids[: shown.push(piece.token_ids)]
+            chunks.append(replace(piece, text=shown.take(), token_ids=kept))
             if shown.stopped:
                 break
         num_generated = sum(len(chunk.token_ids) for chunk in chunks)
@@ -123,11 +135,17 @@ def _chunks(
             return
 
 
-def _pieces(round_: Round) -> list[tuple[list[int], bool]]:
-    """A round's tokens by origin: those from the draft, then the main model's own."""
+def _pieces(round_: Round) -> list[Chunk]:
+    """A round's tokens by origin, yet without text."""
     cut = round_.num_from_draft
-    pieces = [(round_.tokens[:cut], True), (round_.tokens[cut:], False)]
-    return [piece for piece in pieces if piece[0]]
+    accepted, own = round_.tokens[:cut], round_.tokens[cut:]
+    rejected = round_.candidates[cut:]
+    pieces = [Chunk("", accepted, "draft")] if accepted else []
+    if own and rejected:
+        pieces.append(Chunk("", own, "correction", rejected))
+    elif own:
+        pieces.append(Chunk("", own, "bonus" if round_.candidates else "plain"))
+    return pieces
 
 
 def collect(chunks: Iterable[Chunk]) -> GenerationResult:

@@ -34,11 +34,29 @@ def test_chunks_add_up_to_the_result(pipeline):
     assert len(result.token_ids) == result.stats.generated_tokens == 40
 
 
-def test_chunks_say_which_tokens_come_from_the_draft(pipeline):
-    chunks = list(pipeline.stream("def area(", num_assistant_tokens=3, **OPTIONS))
-    from_draft = sum(len(chunk.token_ids) for chunk in chunks if chunk.from_draft)
-    assert 0 < from_draft == chunks[-1].stats.accepted
-    assert all(len(chunk.token_ids) == 1 for chunk in chunks if not chunk.from_draft)
+def test_chunks_say_where_tokens_come_from(pipeline):
+    chunks = list(pipeline.stream("def area(", num_assistant_tokens=2, **OPTIONS))
+    by_origin = {
+        origin: [chunk for chunk in chunks if chunk.origin == origin]
+        for origin in ("draft", "correction", "bonus", "plain")
+    }
+    rounds = chunks[-1].stats.rounds
+    stood = [r.num_accepted == r.num_drafted for r in rounds if r.num_drafted]
+    assert all(by_origin.values())
+    assert sum(len(c.token_ids) for c in by_origin["draft"]) == chunks[-1].stats.accepted
+    assert len(by_origin["bonus"]) == stood.count(True)
+    assert len(by_origin["correction"]) == stood.count(False)
+    assert len(by_origin["plain"]) == len(rounds) - len(stood)
+    assert all(len(c.token_ids) == 1 for c in chunks if not c.from_draft)
+
+
+def test_a_correction_shows_what_it_replaced(pipeline):
+    chunks = list(pipeline.stream("def area(", num_assistant_tokens=2, **OPTIONS))
+    stats = chunks[-1].stats
+    assert sum(len(c.rejected_ids) for c in chunks) == stats.drafted - stats.accepted > 0
+    for chunk in chunks:
+        assert bool(chunk.rejected_ids) == (chunk.origin == "correction")
+        assert chunk.rejected_ids[:1] != chunk.token_ids
 
 
 def test_ids_are_as_good_as_text(pipeline):
