@@ -61,6 +61,13 @@ def test_what_is_there_is_left_alone(expanded):
     assert (folder / "openvino_model.bin").stat().st_mtime_ns == written
 
 
+def test_a_checkpoint_that_was_not_kept_cannot_be_had_afterwards(expanded):
+    folder, _ = expanded
+    done = run("expand", ORIGINAL, "--size", "30M", "--output", folder.parent, "--keep-checkpoint")
+    assert done.returncode == 2
+    assert f"remove {folder} and expand again" in done.stderr.replace("\n", " ")
+
+
 def test_the_integers_of_the_weights_are_those_of_the_original(expanded):
     shapes = [
         LlamaShape.from_config(read_json(folder / "config.json"))

@@ -244,6 +244,18 @@ def test_a_model_that_computes_something_else_is_removed(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_checkpoint_is_kept_where_it_is_asked_for(
+    tiny_pair, tmp_path, monkeypatch, fake_export, keep
+):
+    same = LogitsDifference(largest=0.0, scale=10.0, positions=8, agreeing=8)
+    monkeypatch.setattr(build, "compare_logits", lambda first, second: same)
+    made = expand_model(tiny_pair[0], "1M", tmp_path, "int8", print, keep_checkpoint=keep)
+    kept = {path.suffix for path in made.folder.glob("checkpoint/*")}
+    assert ({".safetensors", ".json"} <= kept) == keep
+    assert list(tmp_path.iterdir()) == [made.folder]
+
+
 def test_a_full_disk_is_named_before_anything_is_written(tiny_pair, tmp_path, monkeypatch):
     monkeypatch.setattr(build.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     with pytest.raises(ExportError, match=r"of disk during the export, and 0\.0 GB are left"):

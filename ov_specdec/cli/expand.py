@@ -30,7 +30,12 @@ from ov_specdec.locate import embedded_folder
     show_default=True,
     help="Folder that the model's folder goes into.",
 )
-def expand(model: str | None, size: str, weight_format: str, output: Path) -> None:
+@click.option(
+    "--keep-checkpoint", is_flag=True, help="Keep the checkpoint too, for torch: 4 bytes a weight."
+)
+def expand(
+    model: str | None, size: str, weight_format: str, output: Path, keep_checkpoint: bool
+) -> None:
     """Expand MODEL, a Llama, to the cost of a larger one that computes the same.
 
     Without MODEL, the embedded main. For measuring: acceptance stays that of the real pair, and a
@@ -39,7 +44,12 @@ def expand(model: str | None, size: str, weight_format: str, output: Path) -> No
     """
     with console.status("Expanding") as status:
         expanded = expand_model(
-            model or embedded_folder("main"), size, output, weight_format, status.update
+            model or embedded_folder("main"),
+            size,
+            output,
+            weight_format,
+            status.update,
+            keep_checkpoint=keep_checkpoint,
         )
     is_new = expanded.difference is not None
     click.echo(f"{expanded.folder}{'' if is_new else ' (was there already)'}")

@@ -23,6 +23,9 @@ CONTEXT = 2048
 BYTES_PER_PARAMETER = 9
 """Disk needed at most at a time: a checkpoint in f32, the IR in f32, and the IR as int8."""
 
+CHECKPOINT = "checkpoint"
+"""Folder inside a model's own that holds the checkpoint that it was exported from."""
+
 T = TypeVar("T")
 
 
@@ -41,12 +44,15 @@ def expand_model(
     output: Path,
     weight_format: str,
     on_step: Callable[[str], object],
+    *,
+    keep_checkpoint: bool = False,
 ) -> Expanded:
     """Expand a Llama, by its folder or Hub name, to about `size` parameters, such as "1B".
 
     Makes a folder of its own below `output`, unless it is there. The result computes what `model`
-    computes, which is checked; `on_step` is told what goes on. Raises `OptionError` for a size that
-    cannot be had, `ModelError` for what is no Llama, `ExportError` where making it fails.
+    computes, which is checked; `on_step` is told what goes on. keep_checkpoint: leave what was
+    exported in the folder's `checkpoint/`, where torch can load it. Raises `OptionError` for a size
+    that cannot be had, `ModelError` for what is no Llama, `ExportError` where making it fails.
     """
     source = locate(model)
     config = read_json(source / "config.json")
@@ -55,7 +61,10 @@ def expand_model(
     name = f"{Path(model).expanduser().resolve().name}-expanded-{size.lower()}"
     folder = output / f"{name}-{weight_format}"
     if folder.exists():
-        require_complete(folder, f"remove {folder} and expand again")
+        remedy = f"remove {folder} and expand again"
+        require_complete(folder, remedy)
+        if keep_checkpoint and not (folder / CHECKPOINT).is_dir():
+            raise ExportError(f"{folder} was made without its checkpoint: {remedy}")
         return Expanded(folder, wide, None)
     check_optimum()
     with partial_folder(output, folder.name) as partial:
@@ -65,7 +74,10 @@ def expand_model(
         write_checkpoint(partial / name, expanded_config(config, live, wide), parts, source)
         on_step(f"Exporting {wide.num_parameters:,} parameters as {weight_format}")
         made = export_model(str(partial / name), partial, weight_format).folder
-        shutil.rmtree(partial / name)
+        if keep_checkpoint:
+            (partial / name).rename(made / CHECKPOINT)
+        else:
+            shutil.rmtree(partial / name)
         on_step("Comparing logits")
         difference = _check_function(source, made, weight_format)
         (made / "README.md").write_text(model_card(live, wide, difference), encoding="utf-8")
