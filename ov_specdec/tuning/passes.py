@@ -12,10 +12,14 @@ from ov_specdec.session import Session, catch_up
 SIZES = (1, 2, 4, 8, 16)
 """Tokens of the passes that are timed."""
 
-CONTEXT = 256
+CONTEXT = 128
 """Tokens in the KV cache while passes are timed, or fewer where the model has no room for them."""
 
-REPEATS = 5
+REPEATS = 3, 5
+"""Passes of a size that are timed: at least and at most."""
+
+ENOUGH = 0.4
+"""Seconds after which no more than the least is measured: what is slow is measured well enough."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +37,23 @@ class PassCosts:
 def measure_passes(session: Session, token: int) -> PassCosts:
     """Time passes over `token`, after a warm-up of each; medians."""
     context = [token] * max(min(CONTEXT, session.max_length - max(SIZES)), 1)
-    session.reset()
-    catch_up(session, context)
-    session.reset()
-    start = perf_counter()
-    catch_up(session, context)
-    prefill = perf_counter() - start
+    prefill = _time_prefill(session, context)
+    if prefill < ENOUGH:  # else the warm-up is a small part of it
+        prefill = _time_prefill(session, context)
     return PassCosts({size: _time_pass(session, token, size) for size in SIZES}, prefill)
 
 
+def _time_prefill(session: Session, context: list[int]) -> float:
+    session.reset()
+    start = perf_counter()
+    catch_up(session, context)
+    return perf_counter() - start
+
+
 def _time_pass(session: Session, token: int, size: int) -> float:
-    length, times = session.length, []
-    for _ in range(1 + REPEATS):
+    length, times = session.length, list[float]()
+    least, most = REPEATS
+    while len(times) <= least or (len(times) <= most and sum(times) < ENOUGH):
         start = perf_counter()
         session.forward([token] * size)
         times.append(perf_counter() - start)
