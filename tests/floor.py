@@ -4,7 +4,6 @@ The floor is the sum of the times of the same passes, in the same order, as bare
 tensors that are set already. Prints a table of docs/benchmarks.md.
 """
 
-import sys
 from statistics import median
 from time import perf_counter
 
@@ -15,8 +14,6 @@ from ov_specdec.paged import PagedModel
 from tests.prompts import PROMPTS
 
 LENGTHS = (4, 6, 8)
-REPEATS = 5
-NEW_TOKENS = 128
 
 
 class Recorder:
@@ -60,20 +57,24 @@ def replay(passes):
     return seconds
 
 
-def main() -> None:
-    """Print a Markdown table: the loop's time over the floor's, in turns."""
-    pipeline = SpeculativePipeline(*sys.argv[1:3], profile="none")
+@click.command()
+@click.argument("models", nargs=-1)
+@click.option("--repeats", default=5, show_default=True, help="Generations per prompt.")
+@click.option("--max-new-tokens", default=128, show_default=True)
+def main(models: tuple[str, ...], repeats: int, max_new_tokens: int) -> None:
+    """Print a Markdown table: the loop's time over the floor's, in turns, for MODELS: a pair."""
+    pipeline = SpeculativePipeline(*models, profile="none")
     click.echo("| draft length | loop / floor | range |\n|---|---|---|")
     for length in LENGTHS:
         options = {
             "num_assistant_tokens": length,
-            "max_new_tokens": NEW_TOKENS,
+            "max_new_tokens": max_new_tokens,
             "ignore_eos": True,
         }
         ratios = []
         for prompt in PROMPTS[:4]:
             passes = record(pipeline, prompt, options)
-            for _ in range(REPEATS):
+            for _ in range(repeats):
                 stats = pipeline.generate(prompt, **options).stats
                 loop = stats.seconds - stats.time_to_first_token
                 ratios.append(loop / replay(passes))
