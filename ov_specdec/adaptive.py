@@ -140,11 +140,12 @@ class AdaptiveLength:
     def _ending_early(self, length: int, why: str, speed: float) -> Plan:
         """A plan for `length` candidates at most; speed: tokens per second to expect of it."""
         experience = self._experience
-        if (length - 1) * experience.further_tokens.slope <= experience.change:
+        verifying, drafting = experience.further_tokens, experience.drafting(self._source)
+        spared = verifying.at(length) - verifying.at(1)
+        if length < 2 or spared <= experience.change:
             return Plan(length, why)  # the pass keeps its size, so to end early spares little
         acceptance = experience.acceptance(self._source)
-        rounds = experience.further_tokens.slope + experience.drafting(self._source).slope
-        cost = rounds * experience.plain_seconds
+        cost = (spared / (length - 1) + drafting.slope) * experience.plain_seconds
         # The next candidate yields a token if all so far stand, and it does.
         survival = cost * speed / acceptance.by_place(length)[-1]
         return Plan(length, why, min_survival=survival, acceptance=acceptance.given)

@@ -1,5 +1,6 @@
 """The Python interface: a main model, a drafter, and text from both."""
 
+from collections import abc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -111,15 +112,18 @@ class SpeculativePipeline:
         """Generate to the end. Options: see `GenerationOptions`."""
         return collect(self.stream(prompt_or_ids, **options))
 
-    def stream(self, prompt_or_ids: str | Sequence[int], **options: Any) -> Iterator[Chunk]:
+    def stream(
+        self, prompt_or_ids: str | Sequence[int], **options: Any
+    ) -> abc.Generator[Chunk, None, None]:
         """Generate, and yield chunks as they come; the last one has the finish reason and stats.
 
-        Prompt and options are checked at once. Options: see `GenerationOptions`.
+        Prompt and options are checked at once; to close the stream ends the generation. Options:
+        see `GenerationOptions`.
         """
         chunks = self._generator.stream(prompt_or_ids, GenerationOptions.from_kwargs(options))
         return self._alone(chunks)
 
-    def _alone(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    def _alone(self, chunks: Iterator[Chunk]) -> abc.Generator[Chunk, None, None]:
         """Pass chunks on, while no other generation may use the sessions."""
         if not self._running.acquire(blocking=False):
             raise SessionError(

@@ -8,6 +8,7 @@ import ov_specdec
 from ov_specdec.cli.bench import bench
 from ov_specdec.cli.check import check
 from ov_specdec.cli.compare import compare
+from ov_specdec.cli.demo import demo
 from ov_specdec.cli.devices import devices
 from ov_specdec.cli.expand import expand
 from ov_specdec.cli.export import export
@@ -22,7 +23,7 @@ def app() -> None:
     """Exact speculative decoding for OpenVINO."""
 
 
-for command in (generate, compare, tune, bench, check, export, expand, devices):
+for command in (generate, compare, demo, tune, bench, check, export, expand, devices):
     app.add_command(command)
 
 

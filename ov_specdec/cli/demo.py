@@ -1,0 +1,53 @@
+"""`ov-specdec demo`: plain and speculative decoding side by side in a browser."""
+
+from typing import Any
+
+import click
+
+from ov_specdec.cli.options import (
+    COMPILE_OPTIONS,
+    DEVICE_OPTION,
+    MODEL_OPTIONS,
+    parse_properties,
+    with_options,
+)
+from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.demo.desk import Desk
+from ov_specdec.demo.models import Choice, ModelShelf
+from ov_specdec.devices import list_devices
+from ov_specdec.errors import OptionError
+
+
+@click.command()
+@with_errors
+@with_options((*MODEL_OPTIONS, DEVICE_OPTION, *COMPILE_OPTIONS))
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
+@click.option("--port", type=int, metavar="N", help="Port to serve on. [7860, or the next free]")
+@click.option("--share", is_flag=True, help="Offer the page to others, through gradio's servers.")
+def demo(
+    main: str | None,
+    draft: str | None,
+    device: str,
+    precision: str,
+    properties: tuple[str, ...],
+    host: str,
+    port: int | None,
+    share: bool,
+) -> None:
+    """Show plain and speculative decoding side by side in a browser."""
+    try:
+        from ov_specdec.demo.page import launch_arguments, make_page
+    except ImportError as error:
+        raise OptionError(
+            f"the demo needs gradio ({error}): pip install 'ov-specdec[demo]'"
+        ) from error
+    arguments: dict[str, Any] = {
+        "precision": precision,
+        "properties": parse_properties(properties) or None,
+    }
+    shelf = ModelShelf(main, draft, arguments)
+    with console.status("Loading models"):
+        shelf.get(Choice("model", device, device))
+    names = [device, *(found.name for found in list_devices() if found.name != device)]
+    page = make_page(Desk(shelf), names)
+    page.launch(server_name=host, server_port=port, share=share, **launch_arguments())

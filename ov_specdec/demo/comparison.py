@@ -1,0 +1,68 @@
+"""One prompt decoded plainly and then with speculation, and what there is to say about both."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ov_specdec.demo.run import Run
+from ov_specdec.demo.settings import Settings
+from ov_specdec.pipeline import SpeculativePipeline
+
+
+@dataclass
+class Comparison:
+    """Both runs, so far. samples: whether tokens are drawn."""
+
+    samples: bool = False
+    plain: Run = field(default_factory=Run)
+    speculative: Run = field(default_factory=Run)
+
+    @property
+    def ratio(self) -> float | None:
+        """Tokens per second of speculative over plain decoding, once both are complete."""
+        if self.plain.is_complete and self.speculative.is_complete:
+            return self.speculative.tokens_per_second / self.plain.tokens_per_second
+        return None
+
+    @property
+    def note(self) -> str:
+        """Whether both texts are the same, and if not, why; empty until that can be said."""
+        if not (self.plain.is_complete and self.speculative.is_complete):
+            return ""
+        ids, others = self.plain.token_ids, self.speculative.token_ids
+        if ids == others:
+            return "Both texts are the same, token for token."
+        if self.samples:
+            return (
+                "The texts differ, as they should: each is a draw of its own from the same "
+                "distribution."
+            )
+        same = next((i for i, (a, b) in enumerate(zip(ids, others, strict=False)) if a != b), 0)
+        return (
+            f"The texts part after {same} tokens: two tokens were nearly tied there, and a pass "
+            "over one token rounds otherwise than a pass over several. Start the demo with "
+            "--precision exact, and they are the same."
+        )
+
+
+def compare(
+    pipeline: SpeculativePipeline, settings: Settings, should_stop: Callable[[], bool]
+) -> Iterator[Comparison]:
+    """Decode plainly, then with speculation; yields the state after each piece of output.
+
+    One after the other, since at the same time each would take the other's cores. Raises
+    `OptionError` for a prompt or settings that cannot be used.
+    """
+    options = settings.options()
+    comparison = Comparison(settings.samples)
+    runs = (
+        (comparison.plain, {**options, "num_assistant_tokens": 0}),
+        (comparison.speculative, options),
+    )
+    for run, chosen in runs:
+        if should_stop():
+            run.outcome = "stopped"
+        else:
+            chunks = pipeline.stream(settings.prompt, **chosen)
+            for _ in run.follow(chunks, pipeline.tokenizer.decode, should_stop):
+                yield comparison
+    yield comparison

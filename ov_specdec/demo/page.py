@@ -1,0 +1,218 @@
+"""The page: its layout, and which control starts what. Needs gradio."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from ov_specdec.demo import charts, view
+from ov_specdec.demo.comparison import Comparison
+from ov_specdec.demo.desk import Desk, Form
+from ov_specdec.demo.sweep import NUM_STEPS
+from ov_specdec.errors import SpecdecError
+from ov_specdec.policy import MAX_DRAFT_LENGTH
+
+TITLE = "Speculative decoding on OpenVINO"
+INTRODUCTION = f"""# {TITLE}
+A small draft model proposes tokens, and the main model verifies them in one pass. The text is the
+main model's own either way; only the speed differs. The panes run **one after the other**, so that
+neither takes the other's cores."""
+SWEEP = """Plain and speculative decoding in turns at each temperature, with the prompt and the
+other settings above. The flatter the distribution, the less often the draft guesses right."""
+EXAMPLES = (
+    "def quicksort(xs):\n",
+    'def fibonacci(n):\n    """',
+    "class Stack:\n    def __init__(self):\n",
+    "import argparse\n\n\ndef main():\n",
+)
+
+STYLE = Path(__file__).with_name("style.css")
+# No fonts from elsewhere: the page works offline.
+SANS, MONO = ("system-ui", "sans-serif"), ("ui-monospace", "Menlo", "Consolas", "monospace")
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#999999"
+COLORS = {
+    "candidate": {"accepted": BLUE, "rejected": ORANGE},
+    "part": {"drafting": BLUE, "verifying": GREEN, "rest": GREY},
+    "method": {"plain": GREY, "speculative": BLUE},
+}
+
+ONE_AT_A_TIME: dict[str, Any] = {"concurrency_id": "models", "concurrency_limit": 1}
+AT_ONCE: dict[str, Any] = {"queue": False, "show_progress": "hidden"}
+WAITING = view.status("Waiting: somebody else's run comes first.")
+
+Values = dict[gr.components.Component, Any]
+
+
+def make_page(desk: Desk, devices: Sequence[str]) -> gr.Blocks:
+    """The page. devices: names of OpenVINO devices to choose from."""
+    with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
+        gr.Markdown(INTRODUCTION)
+        form = _controls(devices)
+        with gr.Tab("Side by side"):
+            _side_by_side(desk, form)
+        with gr.Tab("Speed against temperature"):
+            _temperature(desk, form)
+
+        def leave(request: gr.Request) -> None:
+            desk.stops.leave(_visitor(request))
+
+        page.unload(leave)
+    page.queue()
+    return page
+
+
+def launch_arguments() -> dict[str, Any]:
+    """How the page is served: its looks, and nothing that calls out."""
+    theme = gr.themes.Default(primary_hue="blue", font=SANS, font_mono=MONO)
+    return {"theme": theme, "css_paths": STYLE, "footer_links": [], "ssr_mode": False}
+
+
+def _controls(devices: Sequence[str]) -> list[gr.components.Component]:
+    """The controls, in the order of `Form`."""
+    with gr.Row():
+        with gr.Column(scale=3):
+            prompt = gr.Textbox(EXAMPLES[0], label="Prompt", lines=5, max_lines=12)
+            gr.Examples([[text] for text in EXAMPLES], prompt, label="Examples")
+        with gr.Column(scale=4):
+            with gr.Row():
+                names = {"draft model": "model", "prompt lookup": "prompt-lookup", "both": "both"}
+                drafter = gr.Dropdown(list(names.items()), value="model", label="Drafter")
+                lengths = ["auto", *range(1, MAX_DRAFT_LENGTH + 1)]
+                length = gr.Dropdown(lengths, value="auto", label="Draft length")
+                tokens = gr.Slider(1, 512, 128, step=1, label="Max new tokens")
+            with gr.Row():
+                temperature = gr.Slider(0, 2, 0, step=0.1, label="Temperature", info="0: greedy")
+                top_p = gr.Slider(0, 1, 1, step=0.05, label="top_p", info="1: all tokens")
+                top_k = gr.Slider(0, 200, 0, step=1, label="top_k", info="0: all tokens")
+            with gr.Row():
+                seed = gr.Number(None, label="Seed", precision=0, placeholder="none")
+                device = gr.Dropdown(devices, value=devices[0], label="Main model on")
+                draft_device = gr.Dropdown(devices, value=devices[0], label="Draft model on")
+    models = (device, draft_device)
+    return [prompt, tokens, drafter, length, temperature, top_p, top_k, seed, *models]
+
+
+def _side_by_side(desk: Desk, form: list[gr.components.Component]) -> None:
+    """The two panes, with what belongs to them."""
+    run, stop, status = _buttons("run", "stop")
+    empty = Comparison()
+    verdict = _html(view.verdict(empty), "verdict")
+    with gr.Row():
+        plain = _html(view.pane(empty.plain, "Plain decoding"), "plain")
+        drafted = _html(view.pane(empty.speculative, "Speculative decoding"), "speculative")
+    _html(view.legend(), "legend")
+    by_round = gr.Checkbox(label="Round by round, with rejected candidates struck through")
+    rounds = _html(view.rounds(empty.speculative), "rounds", visible=False)
+    with gr.Row():
+        candidates = _bars("round", "candidates", "candidate", "Candidates per round")
+        times = _bars("method", "seconds", "part", "Where the time goes")
+
+    def show(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
+        states = desk.compare(_visitor(request), Form(*(values[field] for field in form)))
+        for comparison, line in _told(states, (empty, "")):
+            ended = comparison.speculative.stats is not None or comparison is empty
+            yield (
+                view.status(line) if line else gr.skip(),
+                view.verdict(comparison),
+                view.pane(comparison.plain, "Plain decoding"),
+                view.pane(comparison.speculative, "Speculative decoding"),
+                view.rounds(comparison.speculative),
+                charts.candidates_by_round(comparison.speculative) if ended else gr.skip(),
+                charts.time_by_part(comparison) if ended else gr.skip(),
+            )
+
+    outputs = [status, verdict, plain, drafted, rounds, candidates, times]
+    _connect(desk, (run, stop, status), show, form, outputs)
+    by_round.change(lambda on: gr.update(visible=on), by_round, rounds, **AT_ONCE)
+
+
+def _temperature(desk: Desk, form: list[gr.components.Component]) -> None:
+    """The sweep over temperatures."""
+    gr.Markdown(SWEEP)
+    run, stop, status = _buttons("sweep", "stop-sweep")
+    with gr.Row():
+        speed = gr.LinePlot(
+            x="temperature",
+            y="tokens/s",
+            color="method",
+            color_map=COLORS["method"],
+            title="Speed",
+            height=320,
+            elem_id="speed",
+        )
+        acceptance = gr.LinePlot(
+            x="temperature",
+            y="acceptance",
+            title="Accepted candidates",
+            y_lim=[0, 1],
+            height=320,
+        )
+
+    def show(
+        values: Values,
+        request: gr.Request,
+        progress: gr.Progress = gr.Progress(),  # noqa: B008 - how gradio hands it over
+    ) -> Iterator[tuple[Any, ...]]:
+        chosen = Form(*(values[field] for field in form))
+        states = desk.sweep(_visitor(request), chosen)
+        for number, (points, line) in enumerate(_told(states, ([], ""))):
+            progress((number, NUM_STEPS))
+            speeds, rates = charts.by_temperature(points)
+            yield view.status(line) if line else gr.skip(), speeds, rates
+
+    _connect(desk, (run, stop, status), show, form, [status, speed, acceptance])
+
+
+def _buttons(run_id: str, stop_id: str) -> tuple[gr.Button, gr.Button, gr.HTML]:
+    """Run, stop, and a line on what goes on."""
+    with gr.Row():
+        run = gr.Button("Run", variant="primary", elem_id=run_id)
+        stop = gr.Button("Stop", elem_id=stop_id)
+    return run, stop, _html(view.status("Ready."), f"{run_id}-status")
+
+
+def _connect(
+    desk: Desk,
+    controls: tuple[gr.Button, gr.Button, gr.HTML],
+    show: Callable[..., Iterator[Any]],
+    form: list[gr.components.Component],
+    outputs: list[gr.components.Component],
+) -> None:
+    """Run and stop buttons: runs wait for one another, a wish to stop waits for nothing."""
+    run, stop, status = controls
+
+    def arm(request: gr.Request) -> str:
+        desk.stops.arm(_visitor(request))
+        return WAITING
+
+    def end(request: gr.Request) -> None:
+        desk.stops.stop(_visitor(request))
+
+    armed = run.click(arm, None, status, **AT_ONCE)
+    armed.then(show, set(form), outputs, **ONE_AT_A_TIME, show_progress_on=status)
+    stop.click(end, None, None, **AT_ONCE)
+
+
+def _told(states: Iterator[tuple[Any, str]], last: tuple[Any, str]) -> Iterator[tuple[Any, str]]:
+    """States, and in place of an error its message and the `last` state."""
+    try:
+        yield from states
+    except SpecdecError as error:
+        gr.Warning(str(error))
+        yield last[0], str(error)
+
+
+def _visitor(request: gr.Request) -> str:
+    return str(request.session_hash)
+
+
+def _html(content: str, name: str, **arguments: Any) -> gr.HTML:
+    return gr.HTML(content, elem_id=name, elem_classes="specdec", **arguments)
+
+
+def _bars(x: str, y: str, color: str, title: str) -> gr.BarPlot:
+    return gr.BarPlot(
+        x=x, y=y, color=color, color_map=COLORS[color], title=title, y_aggregate="sum", height=260
+    )

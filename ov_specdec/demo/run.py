@@ -1,0 +1,103 @@
+"""One generation as it goes on: its text by origin, and what it has taken so far."""
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Literal
+
+from ov_specdec.generator import Chunk, Origin
+from ov_specdec.stats import GenerationStats
+
+Outcome = Literal["waiting", "running", "stop", "length", "stopped"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Output of one origin. rejected: the text of the candidates that fell at its place."""
+
+    text: str
+    origin: Origin
+    rejected: str = ""
+
+    @property
+    def ends_round(self) -> bool:
+        """Whether the main model's own token closes the round here."""
+        return self.origin != "draft"
+
+
+@dataclass
+class Run:
+    """A generation so far. Times in seconds; stats come with the last tokens.
+
+    outcome: "stop" and "length" are the model's finish reasons, "stopped" is the visitor's wish.
+    accepted, rejected: candidates so far.
+    """
+
+    pieces: list[Piece] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    outcome: Outcome = "waiting"
+    seconds: float = 0.0
+    first_token_seconds: float | None = None
+    accepted: int = 0
+    rejected: int = 0
+    stats: GenerationStats | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the text came to its own end."""
+        return self.outcome in ("stop", "length")
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens so far by seconds so far, prefill included."""
+        return len(self.token_ids) / self.seconds if self.seconds else 0.0
+
+    @property
+    def num_rounds(self) -> int:
+        """Passes of the main model that have shown something."""
+        return sum(piece.ends_round for piece in self.pieces)
+
+    @property
+    def rounds(self) -> list[list[Piece]]:
+        """The pieces, round by round."""
+        rounds: list[list[Piece]] = [[]]
+        for piece in self.pieces:
+            rounds[-1].append(piece)
+            if piece.ends_round:
+                rounds.append([])
+        return [pieces for pieces in rounds if pieces]
+
+    def follow(
+        self,
+        chunks: Generator[Chunk, None, None],
+        decode: Callable[[list[int]], str],
+        should_stop: Callable[[], bool],
+    ) -> Iterator[None]:
+        """Take in chunks and pause after each, until they end or `should_stop` says so.
+
+        Only the time of the generation itself counts, not what is done in the pauses.
+        """
+        self.outcome = "running"
+        with closing(chunks):
+            while not should_stop():
+                start = perf_counter()
+                chunk = next(chunks)
+                self.seconds += perf_counter() - start
+                self._take(chunk, decode)
+                yield
+                if chunk.finish_reason is not None:
+                    return
+        self.outcome = "stopped"
+
+    def _take(self, chunk: Chunk, decode: Callable[[list[int]], str]) -> None:
+        rejected = decode(chunk.rejected_ids) if chunk.rejected_ids else ""
+        self.pieces.append(Piece(chunk.text, chunk.origin, rejected))
+        self.token_ids += chunk.token_ids
+        self.rejected += len(chunk.rejected_ids)
+        if chunk.from_draft:
+            self.accepted += len(chunk.token_ids)
+        if self.first_token_seconds is None:
+            self.first_token_seconds = self.seconds
+        if chunk.finish_reason is not None:
+            self.outcome, self.stats = chunk.finish_reason, chunk.stats

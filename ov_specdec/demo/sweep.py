@@ -1,0 +1,64 @@
+"""Speed against temperature: plain and speculative decoding in turns."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from statistics import median
+
+from ov_specdec.demo.settings import Settings
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.stats import GenerationStats
+
+TEMPERATURES = (0.0, 0.3, 0.6, 0.9, 1.2, 1.5)
+REPEATS = 3
+MAX_TOKENS = 64
+"""Tokens per run, unless the visitor asks for fewer."""
+
+NUM_STEPS = len(TEMPERATURES) * REPEATS
+
+
+@dataclass(frozen=True)
+class Point:
+    """Medians at one temperature; speeds in tokens per second, acceptance by drafted candidate."""
+
+    temperature: float
+    plain: float
+    speculative: float
+    acceptance: float
+
+
+def sweep(
+    pipeline: SpeculativePipeline, settings: Settings, should_stop: Callable[[], bool]
+) -> Iterator[list[Point]]:
+    """Measure all temperatures, `REPEATS` times over; yields what is known after each step.
+
+    There are `NUM_STEPS` of them. Raises `OptionError` for a prompt that cannot be used.
+    """
+    plain: dict[float, list[GenerationStats]] = {t: [] for t in TEMPERATURES}
+    drafted: dict[float, list[GenerationStats]] = {t: [] for t in TEMPERATURES}
+    for _ in range(REPEATS):
+        for temperature in TEMPERATURES:
+            if should_stop():
+                return
+            # Without a seed, since draft lengths could not follow what is measured with one.
+            chosen = replace(
+                settings,
+                max_new_tokens=min(settings.max_new_tokens, MAX_TOKENS),
+                temperature=temperature,
+                seed=None,
+            )
+            options = {**chosen.options(), "ignore_eos": True}
+            without = {**options, "num_assistant_tokens": 0}
+            plain[temperature].append(pipeline.generate(settings.prompt, **without).stats)
+            drafted[temperature].append(pipeline.generate(settings.prompt, **options).stats)
+            yield [_point(t, plain[t], drafted[t]) for t in TEMPERATURES if drafted[t]]
+
+
+def _point(
+    temperature: float, plain: list[GenerationStats], drafted: list[GenerationStats]
+) -> Point:
+    return Point(
+        temperature,
+        median(stats.tokens_per_second for stats in plain),
+        median(stats.tokens_per_second for stats in drafted),
+        median(stats.acceptance_rate for stats in drafted),
+    )

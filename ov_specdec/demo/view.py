@@ -1,0 +1,103 @@
+"""The state of a run as HTML. Whatever a model writes is escaped."""
+
+from html import escape
+
+from ov_specdec.demo.comparison import Comparison
+from ov_specdec.demo.run import Piece, Run
+
+NEW_LINE = "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"
+NOTHING = "\N{EN DASH}"
+
+MEANINGS = {
+    "draft": "drafted, and accepted",
+    "correction": "the main model's own, in place of a candidate",
+    "bonus": "the main model's own, after all candidates stood",
+    "plain": "the main model's own, without candidates",
+}
+OUTCOMES = {
+    "waiting": "waiting",
+    "running": "running",
+    "stop": "finished: end of text",
+    "length": "finished: token limit",
+    "stopped": "stopped",
+}
+
+
+def pane(run: Run, title: str) -> str:
+    """Title, figures and text of a run."""
+    return (
+        f'<section class="pane" data-outcome="{run.outcome}"><header><h3>{escape(title)}</h3>'
+        f'<span class="outcome">{OUTCOMES[run.outcome]}</span></header>'
+        f"{_figures(run)}"
+        # The inner element lets the box keep to its end while text comes in.
+        f'<div class="text" tabindex="0"><div>{"".join(map(_piece, run.pieces))}</div></div>'
+        "</section>"
+    )
+
+
+def rounds(run: Run) -> str:
+    """A run of speculation round by round, with the candidates that fell.
+
+    After figure 1 of Leviathan et al. (arXiv 2211.17192).
+    """
+    if not run.pieces:
+        return '<p class="quiet">Rounds appear here.</p>'
+    lines = ("".join(_piece_in_round(piece) for piece in pieces) for pieces in run.rounds)
+    return f'<ol class="rounds" tabindex="0">{"".join(f"<li>{line}</li>" for line in lines)}</ol>'
+
+
+def verdict(comparison: Comparison) -> str:
+    """How much faster speculation was, and whether the texts are the same."""
+    ratio = comparison.ratio
+    if ratio is None:
+        return ""
+    return (
+        f'<div class="verdict"><strong>{ratio:.2f}\N{MULTIPLICATION SIGN}</strong>'
+        "<span>the speed of plain decoding (tokens per second, prompt included). "
+        f'<em class="note">{escape(comparison.note)}</em></span></div>'
+    )
+
+
+def status(text: str) -> str:
+    """A line on what goes on."""
+    return f'<p class="status" role="status">{escape(text)}</p>'
+
+
+def legend() -> str:
+    """What the marks mean."""
+    marks = [f"<li>{_mark(origin, 'token')} {text}</li>" for origin, text in MEANINGS.items()]
+    rejected = "<li><del>token</del> drafted, and rejected (round by round)</li>"
+    return f'<ul class="legend">{"".join(marks)}{rejected}</ul>'
+
+
+def _figures(run: Run) -> str:
+    first = run.first_token_seconds
+    figures = {
+        "tokens/s": f"{run.tokens_per_second:.0f}" if run.seconds else NOTHING,
+        "first token": NOTHING if first is None else f"{1000 * first:.0f} ms",
+        "elapsed": f"{run.seconds:.2f} s" if run.seconds else NOTHING,
+        "tokens": str(len(run.token_ids)),
+    }
+    if drafted := run.accepted + run.rejected:
+        figures["accepted"] = f"{run.accepted / drafted:.0%}"
+        figures["tokens per pass"] = f"{len(run.token_ids) / max(run.num_rounds, 1):.1f}"
+    items = (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in figures.items())
+    return f'<dl class="figures">{"".join(items)}</dl>'
+
+
+def _piece(piece: Piece) -> str:
+    return _mark(piece.origin, escape(piece.text))
+
+
+def _piece_in_round(piece: Piece) -> str:
+    """As `_piece`, in one line, after the candidates that fell there."""
+    rejected = f"<del>{_one_line(piece.rejected)}</del>" if piece.rejected else ""
+    return rejected + _mark(piece.origin, _one_line(piece.text))
+
+
+def _mark(origin: str, html: str) -> str:
+    return f'<span class="{origin}">{html}</span>' if html else ""
+
+
+def _one_line(text: str) -> str:
+    return escape(text).replace("\n", f'<span class="new-line">{NEW_LINE}</span>')
