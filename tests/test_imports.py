@@ -28,15 +28,19 @@ LAYERS = (
     {"loading", "generator"},
     {"profile"},
     {"pipeline", "expansion"},
-    {"tuning", "bench"},
+    {"tuning", "bench", "demo"},
     {"cli"},
 )
 MAY_IMPORT_OPENVINO = {
     *("source", "loading", "devices", "stateful", "paged", "rows"),
     *("bench", "expansion"),
 }
-HEAVY = ("torch", "optimum", "gradio", "matplotlib", "openvino_genai", "openvino_tokenizers")
-MAY_IMPORT_HEAVY = {"bench"}  # inside functions: see the test at the end
+HEAVY = (
+    *("torch", "optimum", "gradio", "pandas", "matplotlib"),
+    *("openvino_genai", "openvino_tokenizers"),
+)
+# Inside functions, or in modules that are imported inside functions: see the test at the end.
+MAY_IMPORT_HEAVY = {"bench", "demo"}
 
 
 def modules():

@@ -50,4 +50,19 @@ def demo(
         shelf.get(Choice("model", device, device))
     names = [device, *(found.name for found in list_devices() if found.name != device)]
     page = make_page(Desk(shelf), names)
-    page.launch(server_name=host, server_port=port, share=share, **launch_arguments())
+    try:
+        _, address, shared = page.launch(
+            server_name=host,
+            server_port=port,
+            share=share,
+            quiet=True,
+            prevent_thread_lock=True,
+            **launch_arguments(),
+        )
+    except OSError as error:
+        raise OptionError(
+            f"port {port or '7860 and those after it'} of {host} cannot be had ({error}): choose "
+            "another --port or --host"
+        ) from error
+    click.echo(shared or address)
+    page.block_thread()

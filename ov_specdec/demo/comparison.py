@@ -36,7 +36,8 @@ class Comparison:
                 "The texts differ, as they should: each is a draw of its own from the same "
                 "distribution."
             )
-        same = next((i for i, (a, b) in enumerate(zip(ids, others, strict=False)) if a != b), 0)
+        pairs = enumerate(zip(ids, others, strict=False))
+        same = next((i for i, (a, b) in pairs if a != b), min(len(ids), len(others)))
         return (
             f"The texts part after {same} tokens: two tokens were nearly tied there, and a pass "
             "over one token rounds otherwise than a pass over several. Start the demo with "

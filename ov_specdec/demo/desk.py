@@ -10,6 +10,7 @@ from ov_specdec.demo.models import Choice, ModelShelf
 from ov_specdec.demo.settings import Settings
 from ov_specdec.demo.stops import Stops
 from ov_specdec.demo.sweep import NUM_STEPS, Point, sweep
+from ov_specdec.errors import OptionError
 from ov_specdec.pipeline import DrafterName
 
 SHOW_EVERY = 0.06
@@ -29,13 +30,13 @@ class Form:
     temperature: float
     top_p: float
     top_k: float
-    seed: float | None
+    seed: str
     device: str
     draft_device: str
 
     @property
     def settings(self) -> Settings:
-        """How to continue the prompt; number fields give whole numbers as floats."""
+        """How to continue the prompt; sliders give whole numbers as floats, too."""
         return Settings(
             self.prompt,
             int(self.max_new_tokens),
@@ -43,8 +44,15 @@ class Form:
             self.temperature,
             self.top_p,
             int(self.top_k),
-            None if self.seed is None else int(self.seed),
+            self._seed,
         )
+
+    @property
+    def _seed(self) -> int | None:
+        text = self.seed.strip()
+        if text and not text.isdecimal():
+            raise OptionError(f"seed '{text}' must be a whole number from 0, or left empty")
+        return int(text) if text else None
 
     @property
     def choice(self) -> Choice:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
 
@@ -38,11 +38,15 @@ COLORS = {
     "method": {"plain": GREY, "speculative": BLUE},
 }
 
+NARROW = 340
+"""Pixels that a pane or a chart needs."""
+
 ONE_AT_A_TIME: dict[str, Any] = {"concurrency_id": "models", "concurrency_limit": 1}
 AT_ONCE: dict[str, Any] = {"queue": False, "show_progress": "hidden"}
 WAITING = view.status("Waiting: somebody else's run comes first.")
 
 Values = dict[gr.components.Component, Any]
+State = TypeVar("State")
 
 
 def make_page(desk: Desk, devices: Sequence[str]) -> gr.Blocks:
@@ -87,7 +91,7 @@ def _controls(devices: Sequence[str]) -> list[gr.components.Component]:
                 top_p = gr.Slider(0, 1, 1, step=0.05, label="top_p", info="1: all tokens")
                 top_k = gr.Slider(0, 200, 0, step=1, label="top_k", info="0: all tokens")
             with gr.Row():
-                seed = gr.Number(None, label="Seed", precision=0, placeholder="none")
+                seed = gr.Textbox(label="Seed", placeholder="none", max_lines=1)
                 device = gr.Dropdown(devices, value=devices[0], label="Main model on")
                 draft_device = gr.Dropdown(devices, value=devices[0], label="Draft model on")
     models = (device, draft_device)
@@ -100,8 +104,11 @@ def _side_by_side(desk: Desk, form: list[gr.components.Component]) -> None:
     empty = Comparison()
     verdict = _html(view.verdict(empty), "verdict")
     with gr.Row():
-        plain = _html(view.pane(empty.plain, "Plain decoding"), "plain")
-        drafted = _html(view.pane(empty.speculative, "Speculative decoding"), "speculative")
+        # Columns of this width stand one below the other in a narrow window.
+        with gr.Column(min_width=NARROW):
+            plain = _html(view.pane(empty.plain, "Plain decoding"), "plain")
+        with gr.Column(min_width=NARROW):
+            drafted = _html(view.pane(empty.speculative, "Speculative decoding"), "speculative")
     _html(view.legend(), "legend")
     by_round = gr.Checkbox(label="Round by round, with rejected candidates struck through")
     rounds = _html(view.rounds(empty.speculative), "rounds", visible=False)
@@ -111,16 +118,16 @@ def _side_by_side(desk: Desk, form: list[gr.components.Component]) -> None:
 
     def show(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
         states = desk.compare(_visitor(request), Form(*(values[field] for field in form)))
-        for comparison, line in _told(states, (empty, "")):
-            ended = comparison.speculative.stats is not None or comparison is empty
+        for comparison, line in _told(states, empty):
+            ended = comparison.speculative.is_complete
             yield (
-                view.status(line) if line else gr.skip(),
+                line,
                 view.verdict(comparison),
                 view.pane(comparison.plain, "Plain decoding"),
                 view.pane(comparison.speculative, "Speculative decoding"),
                 view.rounds(comparison.speculative),
-                charts.candidates_by_round(comparison.speculative) if ended else gr.skip(),
-                charts.time_by_part(comparison) if ended else gr.skip(),
+                charts.candidates_by_round(comparison.speculative) if ended else None,
+                charts.time_by_part(comparison) if ended else None,
             )
 
     outputs = [status, verdict, plain, drafted, rounds, candidates, times]
@@ -139,7 +146,9 @@ def _temperature(desk: Desk, form: list[gr.components.Component]) -> None:
             color="method",
             color_map=COLORS["method"],
             title="Speed",
+            y_lim=[0, None],
             height=320,
+            min_width=NARROW,
             elem_id="speed",
         )
         acceptance = gr.LinePlot(
@@ -148,6 +157,7 @@ def _temperature(desk: Desk, form: list[gr.components.Component]) -> None:
             title="Accepted candidates",
             y_lim=[0, 1],
             height=320,
+            min_width=NARROW,
         )
 
     def show(
@@ -157,20 +167,23 @@ def _temperature(desk: Desk, form: list[gr.components.Component]) -> None:
     ) -> Iterator[tuple[Any, ...]]:
         chosen = Form(*(values[field] for field in form))
         states = desk.sweep(_visitor(request), chosen)
-        for number, (points, line) in enumerate(_told(states, ([], ""))):
+        for number, (points, line) in enumerate(_told(states, [])):
             progress((number, NUM_STEPS))
-            speeds, rates = charts.by_temperature(points)
-            yield view.status(line) if line else gr.skip(), speeds, rates
+            # From an empty table gradio would take numbers for names, and keep to it.
+            speeds, rates = charts.by_temperature(points) if points else (gr.skip(), gr.skip())
+            yield line, speeds, rates
 
     _connect(desk, (run, stop, status), show, form, [status, speed, acceptance])
 
 
 def _buttons(run_id: str, stop_id: str) -> tuple[gr.Button, gr.Button, gr.HTML]:
     """Run, stop, and a line on what goes on."""
-    with gr.Row():
-        run = gr.Button("Run", variant="primary", elem_id=run_id)
-        stop = gr.Button("Stop", elem_id=stop_id)
-    return run, stop, _html(view.status("Ready."), f"{run_id}-status")
+    with gr.Row(equal_height=True):
+        run = gr.Button("Run", variant="primary", elem_id=run_id, scale=1, min_width=120)
+        stop = gr.Button("Stop", elem_id=stop_id, scale=1, min_width=120)
+        with gr.Column(scale=6, min_width=260):
+            status = _html(view.status("Ready."), f"{run_id}-status")
+    return run, stop, status
 
 
 def _connect(
@@ -195,13 +208,14 @@ def _connect(
     stop.click(end, None, None, **AT_ONCE)
 
 
-def _told(states: Iterator[tuple[Any, str]], last: tuple[Any, str]) -> Iterator[tuple[Any, str]]:
-    """States, and in place of an error its message and the `last` state."""
+def _told(states: Iterator[tuple[State, str]], empty: State) -> Iterator[tuple[State, str]]:
+    """States with their lines as HTML; after an error, its message beside the `empty` state."""
     try:
-        yield from states
+        for state, line in states:
+            yield state, view.status(line)
     except SpecdecError as error:
         gr.Warning(str(error))
-        yield last[0], str(error)
+        yield empty, view.problem(str(error))
 
 
 def _visitor(request: gr.Request) -> str:
@@ -214,5 +228,12 @@ def _html(content: str, name: str, **arguments: Any) -> gr.HTML:
 
 def _bars(x: str, y: str, color: str, title: str) -> gr.BarPlot:
     return gr.BarPlot(
-        x=x, y=y, color=color, color_map=COLORS[color], title=title, y_aggregate="sum", height=260
+        x=x,
+        y=y,
+        color=color,
+        color_map=COLORS[color],
+        title=title,
+        y_aggregate="sum",
+        height=260,
+        min_width=NARROW,
     )

@@ -63,6 +63,11 @@ def status(text: str) -> str:
     return f'<p class="status" role="status">{escape(text)}</p>'
 
 
+def problem(text: str) -> str:
+    """What went wrong, and what to do."""
+    return f'<p class="status problem" role="alert">{escape(text)}</p>'
+
+
 def legend() -> str:
     """What the marks mean."""
     marks = [f"<li>{_mark(origin, 'token')} {text}</li>" for origin, text in MEANINGS.items()]

@@ -1,0 +1,31 @@
+"""Pictures of the demo for the docs: `python -m tests.screenshots`. Needs chromium."""
+
+from pathlib import Path
+
+import click
+
+from tests.browser import chromium, demo_server
+
+FOLDER = Path(__file__).parent.parent / "docs" / "images"
+SIZE = {"width": 1280, "height": 900}
+
+
+@click.command()
+def main() -> None:
+    """Run the first example in a light and in a dark page, and photograph both."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with demo_server() as address, chromium() as browser:
+        for theme in ("light", "dark"):
+            page = browser.new_page(viewport=SIZE)
+            page.goto(f"{address}?__theme={theme}")
+            page.locator("#run").click()
+            page.locator("#verdict strong").wait_for(timeout=60_000)
+            page.locator(".vega-embed canvas, .vega-embed svg").nth(1).wait_for()
+            page.wait_for_timeout(1000)  # charts move when they appear
+            path = FOLDER / f"demo-{theme}.png"
+            page.screenshot(path=path, full_page=True)
+            click.echo(path.relative_to(FOLDER.parent.parent))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""The demo as a visitor uses it, in a real browser."""
+
+import re
+import subprocess
+import sys
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.browser import chromium, demo_server
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def address(browser):
+    with demo_server() as found:
+        yield found
+
+
+@pytest.fixture
+def open_page(browser, address):
+    """Opens the demo as one more visitor."""
+    contexts = []
+
+    def visit(**settings):
+        context = browser.new_context(**settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.hosts = set()
+        page.on("request", lambda request: page.hosts.add(urlsplit(request.url).hostname))
+        page.goto(address)
+        page.locator("#run").wait_for()
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+
+
+def expect(locator):
+    from playwright.sync_api import expect as sync_expect
+
+    sync_expect.set_options(timeout=60_000)
+    return sync_expect(locator)
+
+
+def ask_for(page, num_tokens):
+    field = page.get_by_label("number input for Max new tokens")
+    field.fill(str(num_tokens))
+    field.press("Tab")
+
+
+def test_a_run_fills_both_panes_and_gives_a_ratio(open_page):
+    page = open_page()
+    page.locator("#run").click()
+    expect(page.locator("#verdict strong")).to_have_text(re.compile(r"\d+\.\d\d\u00d7"))
+    expect(page.locator("#run-status")).to_have_text("Done.")
+    texts = [page.locator(f"#{pane} .text").inner_text() for pane in ("plain", "speculative")]
+    assert len(texts[0]) > 100
+    assert texts[0] == texts[1]
+    assert page.locator("#plain .draft").count() == 0
+    for origin in ("draft", "correction", "bonus"):
+        assert page.locator(f"#speculative .{origin}").count() > 0
+    expect(page.locator(".vega-embed")).to_have_count(2)
+
+
+def test_origins_look_different_without_colours(open_page):
+    page = open_page()
+    marks = page.locator("#legend span")
+    borders = marks.evaluate_all(
+        "marks => marks.map(m => getComputedStyle(m))"
+        ".map(style => style.borderBottomWidth + style.borderBottomStyle)"
+    )
+    assert borders == ["2pxsolid", "2pxdashed", "2pxdotted", "0pxsolid"]
+
+
+def test_rejected_candidates_are_struck_through_where_switched_on(open_page):
+    page = open_page()
+    page.get_by_label("Round by round").check()
+    page.locator("#run").click()
+    expect(page.locator("#run-status")).to_have_text("Done.")
+    rejected = page.locator("#rounds del").first
+    assert rejected.inner_text()
+    assert "line-through" in rejected.evaluate("e => getComputedStyle(e).textDecoration")
+
+
+def test_stop_ends_the_run(open_page):
+    page = open_page()
+    ask_for(page, 512)
+    page.locator("#run").click()
+    expect(page.locator("#plain .text")).to_have_text(re.compile(r"\S{5}"))
+    page.locator("#stop").click()
+    expect(page.locator("#run-status")).to_have_text("Stopped.")
+    assert page.locator("#plain .pane").get_attribute("data-outcome") == "stopped"
+    assert page.locator("#verdict strong").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "complaint"),
+    [("", "the prompt is empty"), ("area " * 3000, "shorten the prompt")],
+    ids=["empty", "too long"],
+)
+def test_a_prompt_that_cannot_be_used_shows_a_message(open_page, prompt, complaint):
+    page = open_page()
+    page.get_by_label("Prompt", exact=True).fill(prompt)
+    page.locator("#run").click()
+    expect(page.locator("#run-status [role=alert]")).to_contain_text(complaint)
+    assert "Traceback" not in page.locator("body").inner_text()
+
+
+def test_two_visitors_wait_for_each_other_and_stop_only_themselves(open_page):
+    first, second = open_page(), open_page()
+    ask_for(first, 512)
+    ask_for(second, 32)
+    first.locator("#run").click()
+    expect(first.locator("#plain .text")).to_have_text(re.compile(r"\S{5}"))
+    second.locator("#run").click()
+    expect(second.locator("#run-status")).to_contain_text("Waiting")
+    first.locator("#stop").click()
+    expect(first.locator("#run-status")).to_have_text("Stopped.")
+    expect(second.locator("#verdict strong")).to_be_visible()
+    assert second.locator("#plain .pane").get_attribute("data-outcome") == "length"
+
+
+def test_the_sweep_draws_its_plot(open_page):
+    page = open_page()
+    ask_for(page, 4)
+    page.get_by_role("tab", name="Speed against temperature").click()
+    page.locator("#sweep").click()
+    expect(page.locator("#sweep-status")).to_have_text("Done.")
+    expect(page.locator("#speed .vega-embed")).to_be_visible()
+
+
+def test_another_drafter_can_be_chosen(open_page):
+    page = open_page()
+    ask_for(page, 16)
+    page.get_by_label("Drafter").click()
+    page.get_by_role("option", name="prompt lookup").click()
+    page.locator("#run").click()
+    expect(page.locator("#verdict strong")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_overflows(open_page, width):
+    page = open_page(viewport={"width": width, "height": 900})
+    page.get_by_label("Prompt", exact=True).fill("x" * 600)
+    ask_for(page, 32)
+    page.locator("#run").click()
+    expect(page.locator("#verdict strong")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    plain, speculative = (
+        page.locator(f"#{pane}").bounding_box() for pane in ("plain", "speculative")
+    )
+    assert (speculative["y"] >= plain["y"] + plain["height"]) == (width < 700)
+
+
+def test_nothing_is_fetched_from_elsewhere(open_page):
+    page = open_page()
+    ask_for(page, 8)
+    page.locator("#run").click()
+    expect(page.locator("#verdict strong")).to_be_visible()
+    assert page.hosts == {"127.0.0.1"}
+
+
+def test_a_port_in_use_is_named(address):
+    port = str(urlsplit(address).port)
+    done = subprocess.run(
+        [sys.executable, "-m", "ov_specdec", "demo", "--port", port],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert f"error: port {port} " in done.stderr
