@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import mul
 
-from ov_specdec.experience import Experience
+from ov_specdec.experience import FIRST_PATIENCE, Experience
 from ov_specdec.policy import Plan, Source
 from ov_specdec.stats import RoundStats
 
@@ -14,19 +14,22 @@ MAX_LENGTH = 16
 LENGTHS = (0, *range(2, MAX_LENGTH + 1))
 """Lengths to choose from; a pass over just 2 tokens tells too little of what further ones cost."""
 
-FIRST_LENGTH = 4
-"""Length of the first drafts, and of those that are tried after a long time without."""
+FIRST_LENGTH, TRIED_LENGTH = 4, 2
+"""Length of the first drafts, and of those that are tried after a time without."""
 
 TIMING, FIRST_TRY, TRYING = "times plain decoding", "first try", "tries again"
 DWELL = 4
-ROUNDS = {TIMING: 3, TRYING: 2}
+ROUNDS = {TIMING: 3, TRYING: 3}
 """Rounds after which a length is looked at again: `DWELL`, but for these reasons of it."""
 
 GAIN = 1.05
 """How much faster another length must promise to be, as long as nothing else speaks for it."""
 
-SPENT_ON_TRIES = 0.02
-"""Part of the time that may go into tries while speculation is switched off."""
+SPENT_ON_TRIES = 0.01
+"""Part of the time that goes into tries in the long run while speculation is switched off."""
+
+PATIENCE_GROWTH = 3
+"""How much longer to wait for the next try after one that failed."""
 
 RECENT = 4
 """Rounds after which a pass is no longer filled up to the size that it had."""
@@ -56,7 +59,6 @@ class AdaptiveLength:
         self._source: Source = "model" if "model" in sources else "prompt-lookup"
         self._plan = Plan(0, TIMING, min_confidence)
         self._age = 0
-        self._idle = 0
         self._last_size: int | None = None
         self._sizes: deque[int] = deque(maxlen=RECENT)
         if experience.is_timed and not experience.is_old:
@@ -106,7 +108,6 @@ class AdaptiveLength:
             self._experience.learn(stats, self._last_size)
             self._sizes.append(stats.num_drafted + 1)
             self._age += 1
-            self._idle = 0 if stats.num_drafted else self._idle + 1
             if self._age % ROUNDS.get(self._plan.why, DWELL) == 0:
                 self._look()
         self._last_size = stats.pass_tokens
@@ -126,14 +127,17 @@ class AdaptiveLength:
         speeds = self.expected_speeds(self._source)
         best = max(LENGTHS, key=speeds.__getitem__)
         now, settled = self._plan.length, self._plan.why not in ROUNDS
-        if best and (not settled or speeds[best] > GAIN * speeds[now]):
+        if best and speeds[best] > GAIN * speeds[now if settled else 0]:
             expected = f"{speeds[best]:.0f} tokens/s expected, {speeds[0]:.0f} without"
+            self._experience.patience = FIRST_PATIENCE
             self._change(self._ending_early(best, f"pays: {expected}", speeds[best]))
-        elif best == 0 and (now or not settled):
+        elif not settled or (now and best == 0):
+            if self._plan.why == TRYING:
+                self._experience.patience *= PATIENCE_GROWTH
             self._change(Plan(0, "does not pay"))
-        elif now == 0 and self._idle * SPENT_ON_TRIES >= self._cost_of_a_try(speeds):
+        elif now == 0 and self._experience.idle >= self._patience(speeds):
             self._experience.acceptance(self._source).doubt()
-            self._change(Plan(FIRST_LENGTH, TRYING))
+            self._change(Plan(TRIED_LENGTH, TRYING))
         else:
             self._change(self._ending_early(now, self._plan.why, speeds[now]))
 
@@ -150,10 +154,12 @@ class AdaptiveLength:
         survival = cost * speed / acceptance.by_place(length)[-1]
         return Plan(length, why, min_survival=survival, acceptance=acceptance.given)
 
-    def _cost_of_a_try(self, speeds: Sequence[float]) -> float:
-        """What it loses if nothing has changed, in rounds of plain decoding."""
-        slower = speeds[0] / speeds[FIRST_LENGTH] - 1.0
-        return ROUNDS[TRYING] * slower + 2 * self._experience.change
+    def _patience(self, speeds: Sequence[float]) -> float:
+        """Plain rounds before the next try: more after each that failed, up to a bound."""
+        slower = speeds[0] / speeds[TRIED_LENGTH] - 1.0
+        # What a try loses if nothing has changed, in rounds of plain decoding.
+        cost = ROUNDS[TRYING] * slower + 2 * self._experience.change
+        return min(self._experience.patience, cost / SPENT_ON_TRIES)
 
     def _change(self, plan: Plan) -> None:
         if plan.length != self._plan.length:

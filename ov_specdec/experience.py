@@ -29,6 +29,9 @@ PRIOR_WEIGHT = 1.0
 DOUBT = 0.3
 """What is left of the weight of earlier candidates when a source is tried again."""
 
+FIRST_PATIENCE = 64
+"""Plain rounds before a source that did not pay is tried again for the first time."""
+
 NUM_BINS = 8
 
 
@@ -119,6 +122,10 @@ class Experience:
         self._changed: float | None = None
         self._changes: deque[float] = deque(maxlen=RECENT)
         self._sizes: set[int] = set()
+        self.idle = 0
+        """Rounds without candidates since the last one with some."""
+        self.patience = FIRST_PATIENCE
+        """How many of them to wait for, unless trying again is cheaper than that."""
         self.further_tokens = CostCurve()
         """What further tokens add to a pass of the main model."""
         self._drafting: dict[str, CostCurve] = defaultdict(CostCurve)
@@ -153,6 +160,7 @@ class Experience:
 
     def learn(self, stats: RoundStats, last_size: int) -> None:
         """Take note of a round; last_size: tokens in the pass of the round before."""
+        self.idle = 0 if stats.num_drafted else self.idle + 1
         if stats.num_drafted:
             kind = stats.confidences[0] if stats.source == "prompt-lookup" else None
             self.acceptance(stats.source, kind).learn(stats)

@@ -143,7 +143,25 @@ def test_it_comes_back_when_the_draft_gets_good():
     rounds = run(AdaptiveLength(("model",), experience), 300, lambda n: n)
     tried = next(i for i, r in enumerate(rounds) if r.planned)
     assert rounds[tried].why == "tries again"
-    assert rounds[tried + 2].planned >= 4
+    assert rounds[tried + 3].planned >= 4
+
+
+def test_the_rounds_of_short_generations_add_up_to_the_next_try():
+    experience = Experience()
+    run(AdaptiveLength(("model",), experience), 20, lambda n: 0)
+    reasons = set()
+    for _ in range(5):
+        rounds = run(AdaptiveLength(("model",), experience), 20, lambda n: n)
+        reasons |= {r.why for r in rounds}
+    assert "tries again" in reasons
+    assert rounds[-1].planned >= 4
+
+
+def test_it_waits_longer_after_each_try_that_failed():
+    rounds = run(adaptive(), 1000, lambda n: 0)
+    tried = [i for i, r in enumerate(rounds) if r.planned and not rounds[i - 1].planned]
+    waits = [after - before for before, after in zip(tried, tried[1:], strict=False)]
+    assert 60 < waits[0] < waits[1]
 
 
 def test_tries_take_little_of_the_time():
