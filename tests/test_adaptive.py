@@ -1,5 +1,7 @@
 """The adaptive draft length, on simulated machines and drafts."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -160,7 +162,7 @@ def test_the_rounds_of_short_generations_add_up_to_the_next_try():
 def test_it_waits_longer_after_each_try_that_failed():
     rounds = run(adaptive(), 1000, lambda n: 0)
     tried = [i for i, r in enumerate(rounds) if r.planned and not rounds[i - 1].planned]
-    waits = [after - before for before, after in zip(tried, tried[1:], strict=False)]
+    waits = [after - before for before, after in itertools.pairwise(tried)]
     assert 60 < waits[0] < waits[1]
 
 
