@@ -1,11 +1,12 @@
-"""What the demo shows, without a browser: runs, comparisons, stops, HTML, charts."""
+"""The demo without a browser: runs, comparisons, visitors, models, the sweep."""
 
-from html import unescape
+import subprocess
+import sys
 
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.demo import charts, view
+from ov_specdec.demo import charts
 from ov_specdec.demo.comparison import Comparison, compare
 from ov_specdec.demo.desk import LOADING, Desk, Form
 from ov_specdec.demo.models import Choice, ModelShelf
@@ -15,30 +16,7 @@ from ov_specdec.demo.stops import Stops
 from ov_specdec.demo.sweep import NUM_STEPS, REPEATS, TEMPERATURES, sweep
 from ov_specdec.errors import SpecdecError
 from ov_specdec.generator import Chunk
-from ov_specdec.stats import GenerationStats, RoundStats
-
-CHUNKS = [
-    Chunk("a", [1], "plain"),
-    Chunk("bc", [2, 3], "draft"),
-    Chunk("d", [4], "correction", [8, 9]),
-    Chunk("e", [5], "draft"),
-    Chunk("<f>", [6], "bonus", [], "length", GenerationStats(3, [RoundStats(*[1] * 7)])),
-]
-
-
-def never():
-    return False
-
-
-def spell(ids):
-    return "".join(chr(ord("a") + token - 1) for token in ids)
-
-
-def followed(chunks=CHUNKS, should_stop=never):
-    run = Run()
-    for _ in run.follow((chunk for chunk in chunks), spell, should_stop):
-        pass
-    return run
+from tests.chunks import CHUNKS, followed, never, spell
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +126,6 @@ def test_an_unfinished_comparison_has_no_ratio_and_no_note():
     comparison = Comparison(False, followed(), stopped)
     assert comparison.ratio is None
     assert comparison.note == ""
-    assert view.verdict(comparison) == ""
 
 
 def test_a_wish_to_stop_ends_both_runs(pipeline):
@@ -244,41 +221,14 @@ def test_the_sweep_can_be_stopped(pipeline):
     assert len(list(sweep(pipeline, form(max_new_tokens=4).settings, wishes.__next__))) == 1
 
 
-def test_a_pane_marks_origins_and_escapes_the_text():
-    html = view.pane(followed(), "Speculative")
-    assert '<span class="draft">bc</span>' in html
-    assert '<span class="correction">d</span>' in html
-    assert '<span class="bonus">&lt;f&gt;</span>' in html
-    assert "<f>" not in html
-    assert "<dt>accepted</dt><dd>60%</dd>" in html
-    assert "<dt>tokens per pass</dt><dd>2.0</dd>" in html
-
-
-def test_rounds_show_what_was_rejected_in_front_of_its_correction():
-    html = view.rounds(followed())
-    assert html.count("<li>") == 3
-    assert '<span class="draft">bc</span><del>hi</del><span class="correction">d</span>' in html
-
-
-def test_a_line_break_within_a_round_stays_in_its_line():
-    run = followed([Chunk("a\nb", [1], "plain", [], "length", CHUNKS[-1].stats)])
-    assert "\n" not in view.rounds(run)
-    assert view.NEW_LINE in view.rounds(run)
-
-
-def test_the_legend_explains_every_mark():
-    html = unescape(view.legend())
-    for origin, meaning in view.MEANINGS.items():
-        assert f'<span class="{origin}">token</span> {meaning}' in html
-    assert "<del>" in html
-
-
-def test_the_verdict_gives_ratio_and_note():
-    plain, speculative = followed(), followed()
-    plain.seconds, speculative.seconds = 3.0, 2.0
-    html = view.verdict(Comparison(False, plain, speculative))
-    assert "<strong>1.50\N{MULTIPLICATION SIGN}</strong>" in html
-    assert "the same, token for token" in html
+def test_without_gradio_the_extra_is_named():
+    code = (
+        "import sys; sys.modules['gradio'] = None; sys.argv = ['ov-specdec', 'demo']; "
+        "from ov_specdec.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pip install 'ov-specdec[demo]'" in done.stderr
 
 
 def test_charts_add_up(pipeline):

@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 import gradio as gr
 
+from ov_specdec.adaptive import MAX_LENGTH
 from ov_specdec.demo import charts, view
 from ov_specdec.demo.comparison import Comparison
 from ov_specdec.demo.desk import Desk, Form
 from ov_specdec.demo.sweep import NUM_STEPS
 from ov_specdec.errors import SpecdecError
-from ov_specdec.policy import MAX_DRAFT_LENGTH
 
 TITLE = "Speculative decoding on OpenVINO"
 INTRODUCTION = f"""# {TITLE}
@@ -83,7 +83,7 @@ def _controls(devices: Sequence[str]) -> list[gr.components.Component]:
             with gr.Row():
                 names = {"draft model": "model", "prompt lookup": "prompt-lookup", "both": "both"}
                 drafter = gr.Dropdown(list(names.items()), value="model", label="Drafter")
-                lengths = ["auto", *range(1, MAX_DRAFT_LENGTH + 1)]
+                lengths = ["auto", *range(1, MAX_LENGTH + 1)]
                 length = gr.Dropdown(lengths, value="auto", label="Draft length")
                 tokens = gr.Slider(1, 512, 128, step=1, label="Max new tokens")
             with gr.Row():

@@ -1,0 +1,49 @@
+"""The HTML of the demo."""
+
+from html import unescape
+
+from ov_specdec.demo import view
+from ov_specdec.demo.comparison import Comparison
+from ov_specdec.generator import Chunk
+from tests.chunks import CHUNKS, followed
+
+
+def test_a_pane_marks_origins_and_escapes_the_text():
+    html = view.pane(followed(), "Speculative")
+    assert '<span class="draft">bc</span>' in html
+    assert '<span class="correction">d</span>' in html
+    assert '<span class="bonus">&lt;f&gt;</span>' in html
+    assert "<f>" not in html
+    assert "<dt>accepted</dt><dd>60%</dd>" in html
+    assert "<dt>tokens per pass</dt><dd>2.0</dd>" in html
+
+
+def test_rounds_show_what_was_rejected_in_front_of_its_correction():
+    html = view.rounds(followed())
+    assert html.count("<li>") == 3
+    assert '<span class="draft">bc</span><del>hi</del><span class="correction">d</span>' in html
+
+
+def test_a_line_break_within_a_round_stays_in_its_line():
+    run = followed([Chunk("a\nb", [1], "plain", [], "length", CHUNKS[-1].stats)])
+    assert "\n" not in view.rounds(run)
+    assert view.NEW_LINE in view.rounds(run)
+
+
+def test_the_legend_explains_every_mark():
+    html = unescape(view.legend())
+    for origin, meaning in view.MEANINGS.items():
+        assert f'<span class="{origin}">token</span> {meaning}' in html
+    assert "<del>" in html
+
+
+def test_there_is_no_verdict_before_the_end():
+    assert view.verdict(Comparison()) == ""
+
+
+def test_the_verdict_gives_ratio_and_note():
+    plain, speculative = followed(), followed()
+    plain.seconds, speculative.seconds = 3.0, 2.0
+    html = view.verdict(Comparison(False, plain, speculative))
+    assert "<strong>1.50\N{MULTIPLICATION SIGN}</strong>" in html
+    assert "the same, token for token" in html
