@@ -8,6 +8,13 @@ MEMORY = 7
 """Measurements of one number that its median goes back."""
 
 
+STALE = 64
+"""Rounds after which a measurement may be forgotten."""
+
+DEAR = 1.2
+"""How much more than the others let expect a number must cost, to be forgotten."""
+
+
 class CostCurve:
     """Costs measured at some numbers n, and from them those at all others. n = 0 costs nothing.
 
@@ -18,6 +25,7 @@ class CostCurve:
 
     def __init__(self) -> None:
         self._measured: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=MEMORY))
+        self._rounds_since: dict[int, int] = {}
         self._points: list[tuple[int, float]] = [(0, 0.0)]
         self.slope = 0.0
         """What one more costs; never negative."""
@@ -28,6 +36,29 @@ class CostCurve:
     def add(self, n: int, cost: float) -> None:
         """A measurement; n is at least 1."""
         self._measured[n].append(cost)
+        self._rounds_since[n] = 0
+        self._draw()
+
+    def end_round(self) -> None:
+        """Let a round pass, and forget numbers that seemed dear long ago.
+
+        What seems dear is not chosen, and so not measured again; it may have been the machine.
+        """
+        for n in list(self._rounds_since):
+            self._rounds_since[n] += 1
+            if self._rounds_since[n] == STALE and len(self._measured) > 1:
+                self._doubt(n)
+
+    def _doubt(self, n: int) -> None:
+        cost, measured = self.at(n), self._measured.pop(n)
+        self._draw()
+        if cost > DEAR * self.at(n):
+            del self._rounds_since[n]
+        else:
+            self._measured[n] = measured
+            self._draw()
+
+    def _draw(self) -> None:
         self._points = [(0, 0.0)]
         for number in sorted(self._measured):
             # More never costs less.

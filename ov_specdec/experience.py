@@ -10,9 +10,11 @@ from ov_specdec.stats import RoundStats
 RECENT = 5
 """Plain rounds that a median goes back."""
 
-FRESH, OLD = 16, 256
-"""Rounds for which the time of plain decoding serves as a measure of others, and after which it is
-taken again."""
+PACES = 8
+"""Rounds that say what a plain round would take at the time."""
+
+OLD = 256
+"""Rounds after which plain decoding is timed again."""
 
 FORGETTING = 0.98
 """What is left of the weight of earlier candidates after a round."""
@@ -109,14 +111,17 @@ class Experience:
     """What rounds cost, and the acceptance of each source.
 
     Costs are in plain rounds, that is relative to a round of plain decoding of about the same time:
-    machines slow down and recover while they work, and the ratios stay. A pass over another number
-    of tokens than the last one takes longer, because OpenVINO prepares for the new size: that is
-    learnt as a cost of its own.
+    machines slow down and recover while they work, and the ratios stay. What such a round would
+    take follows from recent passes of other sizes, whose costs are known. A pass over another
+    number of tokens than the last one takes longer, because OpenVINO prepares for the new size:
+    that is learnt as a cost of its own.
     """
 
     def __init__(self) -> None:
         self._acceptance: dict[tuple[str, float | None], Acceptance] = defaultdict(Acceptance)
         self._plain: deque[float] = deque(maxlen=RECENT)
+        # Tokens in a recent pass, and what a plain round took at the time, as far as it tells.
+        self._paces: deque[tuple[int, float]] = deque(maxlen=PACES)
         self._since_plain = 0
         # Seconds of the last round if its pass had another size than the one before.
         self._changed: float | None = None
@@ -161,6 +166,7 @@ class Experience:
     def learn(self, stats: RoundStats, last_size: int) -> None:
         """Take note of a round; last_size: tokens in the pass of the round before."""
         self.idle = 0 if stats.num_drafted else self.idle + 1
+        self.further_tokens.end_round()
         if stats.num_drafted:
             kind = stats.confidences[0] if stats.source == "prompt-lookup" else None
             self.acceptance(stats.source, kind).learn(stats)
@@ -191,9 +197,12 @@ class Experience:
         if stats.pass_tokens == 1:
             self._plain.append(seconds)
             self._since_plain = 0
-        elif self._plain and self._since_plain <= FRESH:
-            extra = max(seconds / self.plain_seconds - 1.0, 0.0)
-            self.further_tokens.add(stats.pass_tokens - 1, extra)
+        # A size can only be compared with others: against itself it would always cost the same.
+        paces = [pace for size, pace in self._paces if size != stats.pass_tokens]
+        if paces and stats.pass_tokens > 1:
+            pace = median(paces)
+            self.further_tokens.add(stats.pass_tokens - 1, max(seconds / pace - 1.0, 0.0))
             if stats.num_drafted:
-                drafting = stats.draft_seconds / self.plain_seconds
-                self._drafting[stats.source].add(stats.num_drafted, drafting)
+                self._drafting[stats.source].add(stats.num_drafted, stats.draft_seconds / pace)
+        cost = 1.0 + self.further_tokens.at(stats.pass_tokens - 1)
+        self._paces.append((stats.pass_tokens, seconds / cost))

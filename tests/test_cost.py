@@ -1,6 +1,6 @@
 import pytest
 
-from ov_specdec.cost import CostCurve
+from ov_specdec.cost import STALE, CostCurve
 
 
 def curve(*points):
@@ -49,3 +49,22 @@ def test_a_slope_that_begins_below_nothing_is_not_believed():
 def test_old_measurements_are_forgotten():
     fitted = curve(*[(4, 9.0)] * 7, *[(4, 1.0)] * 7)
     assert fitted.at(4) == pytest.approx(1.0)
+
+
+def waiting(fitted, rounds=STALE):
+    for _ in range(rounds):
+        fitted.end_round()
+    return fitted
+
+
+def test_what_seemed_dear_is_forgotten_after_a_time():
+    assert waiting(curve((16, 9.0), (4, 1.0)), STALE - 1).at(16) == pytest.approx(9.0)
+    assert waiting(curve((16, 9.0), (4, 1.0))).at(16) == pytest.approx(4.0)
+
+
+def test_what_is_as_dear_as_others_let_expect_is_kept():
+    assert waiting(curve((16, 3.0), (4, 1.0))).at(16) == pytest.approx(3.0)
+
+
+def test_the_last_number_is_never_forgotten():
+    assert waiting(curve((4, 1.0)), 3 * STALE).at(4) == pytest.approx(1.0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ov_specdec.experience import FRESH, OLD, PRIOR, PRIOR_CHANGE, Acceptance, Experience
+from ov_specdec.experience import OLD, PACES, PRIOR, PRIOR_CHANGE, Acceptance, Experience
 from ov_specdec.stats import RoundStats
 
 
@@ -121,11 +121,18 @@ def test_a_pass_that_was_filled_up_counts_with_its_size():
     assert experience.further_tokens.at(4) == pytest.approx(2.0)
 
 
-def test_times_without_plain_rounds_beside_them_teach_nothing():
-    rounds = [a_round(), a_round(), *[a_round(4, 2, seconds=1.4)] * FRESH]
+def test_times_without_other_sizes_beside_them_teach_nothing():
+    rounds = [a_round(), a_round(), *[a_round(4, 2, seconds=1.4)] * PACES]
     slow = [a_round(4, 2, seconds=5.0)] * 20  # the machine has got busy
     before, after = timed(*rounds), timed(*rounds, *slow)
     assert after.further_tokens.at(4) == before.further_tokens.at(4)
+
+
+def test_a_size_is_measured_against_others_when_plain_rounds_are_long_ago():
+    rounds = [a_round(), a_round(), *[a_round(4, 2, seconds=1.4)] * PACES]
+    # The machine has got half as fast; twelve candidates cost 2.6 plain rounds all the same.
+    slow = [a_round(4, 2, seconds=2.8)] * PACES + [a_round(12, 9, seconds=5.2)] * 3
+    assert timed(*rounds, *slow).further_tokens.at(12) == pytest.approx(1.6)
 
 
 def test_plain_rounds_get_old():
