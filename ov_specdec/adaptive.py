@@ -129,13 +129,13 @@ class AdaptiveLength:
         now, settled = self._plan.length, self._plan.why not in ROUNDS
         if best and speeds[best] > GAIN * speeds[now if settled else 0]:
             expected = f"{speeds[best]:.0f} tokens/s expected, {speeds[0]:.0f} without"
-            self._experience.patience = FIRST_PATIENCE
+            self._experience.habits.patience = FIRST_PATIENCE
             self._change(self._ending_early(best, f"pays: {expected}", speeds[best]))
         elif not settled or (now and best == 0):
             if self._plan.why == TRYING:
-                self._experience.patience *= PATIENCE_GROWTH
+                self._experience.habits.patience *= PATIENCE_GROWTH
             self._change(Plan(0, "does not pay"))
-        elif now == 0 and self._experience.idle >= self._patience(speeds):
+        elif now == 0 and self._experience.habits.idle >= self._patience(speeds):
             self._experience.acceptance(self._source).doubt()
             self._change(Plan(TRIED_LENGTH, TRYING))
         else:
@@ -159,7 +159,7 @@ class AdaptiveLength:
         slower = speeds[0] / speeds[TRIED_LENGTH] - 1.0
         # What a try loses if nothing has changed, in rounds of plain decoding.
         cost = ROUNDS[TRYING] * slower + 2 * self._experience.change
-        return min(self._experience.patience, cost / SPENT_ON_TRIES)
+        return min(self._experience.habits.patience, cost / SPENT_ON_TRIES)
 
     def _change(self, plan: Plan) -> None:
         if plan.length != self._plan.length:

@@ -1,7 +1,7 @@
 """The options of a generation, under the names of transformers.GenerationConfig."""
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -141,6 +141,7 @@ class GenerationOptions:
             heuristic = schedule == "heuristic" or (schedule is None and repeats)
             if heuristic:
                 return HeuristicLength(min_confidence=threshold)
+            experience.turn_to(self._kind)
             return AdaptiveLength(sources, experience, threshold)
         if schedule == "heuristic" and number > 0:
             return HeuristicLength(number, threshold)
@@ -151,6 +152,12 @@ class GenerationOptions:
         words = (token for word in self.bad_words_ids for token in word)
         eos = () if self.eos_token_id is None else as_tuple(self.eos_token_id)
         return {*eos, *(self.logit_bias or {}), *words, *as_tuple(self.suppress_tokens)}
+
+    @property
+    def _kind(self) -> Hashable:
+        """What acceptance depends on beside the models and the text."""
+        chosen = tuple(getattr(self, name) for name in SAMPLING_OPTIONS)
+        return (*chosen, self.assistant_do_sample) if self.samples else None
 
     def _given_sampling_options(self) -> list[str]:
         return [name for name in SAMPLING_OPTIONS if getattr(self, name) is not None]

@@ -1,6 +1,8 @@
 """What rounds have taught about a machine and its models; it outlives a generation."""
 
 from collections import defaultdict, deque
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from statistics import median
 
 from ov_specdec.cost import CostCurve
@@ -107,8 +109,24 @@ def _bin(confidence: float) -> int:
     return min(int(confidence * NUM_BINS), NUM_BINS - 1)
 
 
+@dataclass
+class Habits:
+    """What is known of generations of one kind, greedy ones for example.
+
+    acceptance: by source, and by the confidence of a match of prompt lookup. idle: rounds without
+    candidates since the last one with some. patience: how many of them to wait for, unless trying
+    again is cheaper than that.
+    """
+
+    acceptance: dict[tuple[str, float | None], Acceptance] = field(
+        default_factory=lambda: defaultdict(Acceptance)
+    )
+    idle: int = 0
+    patience: int = FIRST_PATIENCE
+
+
 class Experience:
-    """What rounds cost, and the acceptance of each source.
+    """What rounds cost, and for each kind of generation the acceptance of each source.
 
     Costs are in plain rounds, that is relative to a round of plain decoding of about the same time:
     machines slow down and recover while they work, and the ratios stay. What such a round would
@@ -118,7 +136,8 @@ class Experience:
     """
 
     def __init__(self) -> None:
-        self._acceptance: dict[tuple[str, float | None], Acceptance] = defaultdict(Acceptance)
+        self._habits: dict[Hashable, Habits] = defaultdict(Habits)
+        self.habits = self._habits[None]
         self._plain: deque[float] = deque(maxlen=RECENT)
         # Tokens in a recent pass, and what a plain round took at the time, as far as it tells.
         self._paces: deque[tuple[int, float]] = deque(maxlen=PACES)
@@ -127,13 +146,13 @@ class Experience:
         self._changed: float | None = None
         self._changes: deque[float] = deque(maxlen=RECENT)
         self._sizes: set[int] = set()
-        self.idle = 0
-        """Rounds without candidates since the last one with some."""
-        self.patience = FIRST_PATIENCE
-        """How many of them to wait for, unless trying again is cheaper than that."""
         self.further_tokens = CostCurve()
         """What further tokens add to a pass of the main model."""
         self._drafting: dict[str, CostCurve] = defaultdict(CostCurve)
+
+    def turn_to(self, kind: Hashable) -> None:
+        """Begin a generation of some kind: the more tokens are left to chance, the fewer stand."""
+        self.habits = self._habits[kind]
 
     @property
     def is_timed(self) -> bool:
@@ -161,11 +180,11 @@ class Experience:
 
     def acceptance(self, source: str, confidence: float | None = None) -> Acceptance:
         """That of a source; each kind of match of prompt lookup, by its confidence, has its own."""
-        return self._acceptance[source, confidence]
+        return self.habits.acceptance[source, confidence]
 
     def learn(self, stats: RoundStats, last_size: int) -> None:
         """Take note of a round; last_size: tokens in the pass of the round before."""
-        self.idle = 0 if stats.num_drafted else self.idle + 1
+        self.habits.idle = 0 if stats.num_drafted else self.habits.idle + 1
         self.further_tokens.end_round()
         if stats.num_drafted:
             kind = stats.confidences[0] if stats.source == "prompt-lookup" else None

@@ -125,3 +125,12 @@ def test_the_default_is_adaptive_unless_a_run_must_repeat():
 )
 def test_tokens_are_drawn_where_an_option_asks_for_it(options, samples):
     assert GenerationOptions(**options).samples is samples
+
+
+def test_greedy_and_sampled_generations_learn_apart():
+    experience, habits = Experience(), []
+    for options in ({}, {"temperature": 0.5}, {"temperature": 1.5}, {"max_new_tokens": 9}):
+        GenerationOptions(**options).policy(("model",), experience)
+        habits.append(experience.habits)
+    assert habits[0] is habits[3]
+    assert len({id(each) for each in habits}) == 3

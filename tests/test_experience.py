@@ -141,6 +141,19 @@ def test_plain_rounds_get_old():
     assert timed(*rounds).is_old
 
 
+def test_generations_of_different_kinds_share_costs_but_no_acceptance():
+    experience = timed(*OPENING, *[a_round(4, 4, seconds=3.6)] * 20)
+    cost = experience.further_tokens.at(4)
+    experience.turn_to("hot")
+    assert experience.acceptance("model").by_place(1)[0] == PRIOR
+    for _ in range(20):
+        experience.learn(a_round(4, 0, seconds=3.6), 5)
+    assert experience.acceptance("model").by_place(1)[0] < 0.1
+    assert experience.further_tokens.at(4) == pytest.approx(cost, rel=0.1)
+    experience.turn_to(None)
+    assert experience.acceptance("model").by_place(1)[0] > 0.9
+
+
 def test_each_kind_of_match_has_its_own_acceptance():
     experience = timed(
         *[a_round(4, 4, source="prompt-lookup", confidences=(0.75,) * 4)] * 20,
