@@ -16,6 +16,7 @@ from ov_specdec.demo.stops import Stops
 from ov_specdec.demo.sweep import NUM_STEPS, REPEATS, TEMPERATURES, sweep
 from ov_specdec.errors import SpecdecError
 from ov_specdec.generator import Chunk
+from ov_specdec.stats import GenerationStats, RoundStats
 from tests.chunks import CHUNKS, followed, never, spell
 
 
@@ -241,6 +242,13 @@ def test_charts_add_up(pipeline):
     seconds = charts.time_by_part(last).groupby("method")["seconds"].sum()
     assert seconds["speculative"] == pytest.approx(stats.seconds)
     assert seconds["plain"] == pytest.approx(last.plain.stats.seconds)
+
+
+def test_a_chart_counts_only_what_the_text_kept():
+    rounds = [RoundStats(0, 0, 1, *[0.0] * 4), RoundStats(4, 4, 2, *[0.0] * 4)]
+    ended = Chunk("x", [1], "draft", [], "stop", GenerationStats(3, rounds))
+    table = charts.candidates_by_round(followed([ended]))
+    assert list(table["candidates"]) == [2, 0]
 
 
 def test_charts_of_nothing_are_empty():
