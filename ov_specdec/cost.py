@@ -7,7 +7,6 @@ from statistics import median
 MEMORY = 7
 """Measurements of one number that its median goes back."""
 
-
 STALE = 64
 """Rounds after which a measurement may be forgotten."""
 

@@ -1,6 +1,6 @@
 """The Python interface: a main model, a drafter, and text from both."""
 
-from collections import abc
+from collections.abc import Generator as PythonGenerator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -114,7 +114,7 @@ class SpeculativePipeline:
 
     def stream(
         self, prompt_or_ids: str | Sequence[int], **options: Any
-    ) -> abc.Generator[Chunk, None, None]:
+    ) -> PythonGenerator[Chunk, None, None]:
         """Generate, and yield chunks as they come; the last one has the finish reason and stats.
 
         Prompt and options are checked at once; to close the stream ends the generation. Options:
@@ -123,7 +123,7 @@ class SpeculativePipeline:
         chunks = self._generator.stream(prompt_or_ids, GenerationOptions.from_kwargs(options))
         return self._alone(chunks)
 
-    def _alone(self, chunks: Iterator[Chunk]) -> abc.Generator[Chunk, None, None]:
+    def _alone(self, chunks: Iterator[Chunk]) -> PythonGenerator[Chunk, None, None]:
         """Pass chunks on, while no other generation may use the sessions."""
         if not self._running.acquire(blocking=False):
             raise SessionError(

@@ -14,7 +14,7 @@ PACKAGE = Path(ov_specdec.__file__).parent
 # From the bottom up; a module imports only from layers below its own, or from its own layer if
 # that stands above in docs/architecture.md.
 LAYERS = (
-    {"errors"},
+    {"errors", "palette", "yardstick"},
     {"checks", "stats"},
     {"session", "policy", "cost", "rows"},
     {"distribution", "blocks", "locate", "experience"},

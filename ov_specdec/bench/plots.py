@@ -6,10 +6,9 @@ from typing import Any
 
 from ov_specdec.bench.sweeps import Sweeps
 from ov_specdec.errors import BenchmarkError
+from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
 from ov_specdec.stats import RoundStats
 
-# Okabe and Ito's colours, which people without full colour vision tell apart.
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"
 SIZE = (6.4, 4.0)
 DPI = 150
 

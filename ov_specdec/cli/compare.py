@@ -14,6 +14,7 @@ from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.config import GenerationOptions
 from ov_specdec.generator import GenerationResult
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.yardstick import common_prefix, plain_options
 
 METHODS = ("plain", "speculative")
 
@@ -58,7 +59,7 @@ def run(
 ) -> dict[str, list[GenerationResult]]:
     """Run both methods in turns, once to warm up and then `repeat` times; results by method."""
     options = {
-        "plain": {**generation, "num_assistant_tokens": 0, "num_assistant_tokens_schedule": None},
+        "plain": plain_options(generation),
         "speculative": generation,
     }
     results: dict[str, list[GenerationResult]] = {method: [] for method in METHODS}
@@ -113,10 +114,9 @@ def describe(report: Mapping[str, Any]) -> list[str]:
         lines.append("equal        no: the same distribution, but each draws its own tokens")
     else:
         a, b = (report[method]["token_ids"] for method in METHODS)
-        same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
         lines.append(
-            f"equal        no, they part after {same} tokens: a near-tie can fall either way in "
-            "this precision; --precision exact prevents it"
+            f"equal        no, they part after {common_prefix(a, b)} tokens: a near-tie can fall "
+            "either way in this precision; --precision exact prevents it"
         )
     lines.append(f"ratio        {report['ratio']:.2f} (plain time / speculative time)")
     return lines

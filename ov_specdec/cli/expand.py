@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from ov_specdec.cli.options import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.expansion.build import expand_model
 from ov_specdec.expansion.comparison import TOLERANCES
@@ -23,13 +24,7 @@ from ov_specdec.locate import embedded_folder
 @click.option(
     "--weight-format", type=click.Choice(tuple(TOLERANCES)), default="int8", show_default=True
 )
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    default=Path("models"),
-    show_default=True,
-    help="Folder that the model's folder goes into.",
-)
+@OUTPUT_OPTION
 @click.option(
     "--keep-checkpoint", is_flag=True, help="Keep the checkpoint too, for torch: 4 bytes a weight."
 )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from ov_specdec.cli.options import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.export import WEIGHT_FORMATS, export_model
 from ov_specdec.source import check_pair, open_source
@@ -19,13 +20,7 @@ DEFAULT_DRAFT = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
 @click.option(
     "--weight-format", type=click.Choice(WEIGHT_FORMATS), default="fp16", show_default=True
 )
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    default=Path("models"),
-    show_default=True,
-    help="Folder that the model folders go into.",
-)
+@OUTPUT_OPTION
 @click.option(
     "--trust-remote-code", is_flag=True, help="Run code that a model brings along. Read it first."
 )

@@ -22,6 +22,13 @@ MODEL_OPTIONS = (
     click.option("--main", metavar="DIR", help="Main model: folder or Hub name. [embedded]"),
     click.option("--draft", metavar="DIR", help="Draft model: folder or Hub name. [embedded]"),
 )
+OUTPUT_OPTION = click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("models"),
+    show_default=True,
+    help="Folder that the model folders go into.",
+)
 DEVICE_OPTION = click.option("--device", default="CPU", show_default=True, help="OpenVINO device.")
 COMPILE_OPTIONS = (
     click.option(

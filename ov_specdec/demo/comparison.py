@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from ov_specdec.demo.run import Run
 from ov_specdec.demo.settings import Settings
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.yardstick import common_prefix, plain_options
 
 
 @dataclass
@@ -26,7 +27,7 @@ class Comparison:
     @property
     def note(self) -> str:
         """Whether both texts are the same, and if not, why; empty until that can be said."""
-        if not (self.plain.is_complete and self.speculative.is_complete):
+        if self.ratio is None:
             return ""
         ids, others = self.plain.token_ids, self.speculative.token_ids
         if ids == others:
@@ -36,12 +37,10 @@ class Comparison:
                 "The texts differ, as they should: each is a draw of its own from the same "
                 "distribution."
             )
-        pairs = enumerate(zip(ids, others, strict=False))
-        same = next((i for i, (a, b) in pairs if a != b), min(len(ids), len(others)))
         return (
-            f"The texts part after {same} tokens: two tokens were nearly tied there, and a pass "
-            "over one token rounds otherwise than a pass over several. Start the demo with "
-            "--precision exact, and they are the same."
+            f"The texts part after {common_prefix(ids, others)} tokens: two tokens were nearly "
+            "tied there, and a pass over one token rounds otherwise than a pass over several. "
+            "Start the demo with --precision exact, and they are the same."
         )
 
 
@@ -56,7 +55,7 @@ def compare(
     options = settings.options()
     comparison = Comparison(settings.samples)
     runs = (
-        (comparison.plain, {**options, "num_assistant_tokens": 0}),
+        (comparison.plain, plain_options(options)),
         (comparison.speculative, options),
     )
     for run, chosen in runs:

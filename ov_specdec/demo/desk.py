@@ -85,7 +85,8 @@ class Desk:
         """Points of the sweep as they come."""
         wish = self.stops.watch(visitor)
         points: list[Point] = []
-        yield points, LOADING
+        if not self.shelf.holds(form.choice):
+            yield points, LOADING
         steps = sweep(self.shelf.get(form.choice), form.settings, wish.is_set)
         for number, points in enumerate(steps, start=1):
             yield points, f"{number} of {NUM_STEPS}: temperature {points[-1].temperature}."

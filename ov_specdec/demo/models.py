@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ov_specdec.pipeline import DrafterName, SpeculativePipeline
+from ov_specdec.yardstick import plain_options
 
 WARM_UP = {"max_new_tokens": 48, "ignore_eos": True}
 
@@ -37,14 +38,14 @@ class ModelShelf:
 
     def get(self, choice: Choice) -> SpeculativePipeline:
         """The pipeline, loaded if need be. Raises what `SpeculativePipeline` raises."""
-        if self._held is not None and self._held[0] == choice:
+        if self._held is not None and self.holds(choice):
             return self._held[1]
         # Let go of the old models first: there may not be memory for both.
         self._held = None
         pipeline = self._load(choice)
         # OpenVINO prepares for every new size of pass; that is not what is to be compared.
-        for options in ({"num_assistant_tokens": 0}, {}):
-            pipeline.generate([0], **WARM_UP, **options)
+        for options in (plain_options(WARM_UP), WARM_UP):
+            pipeline.generate([0], **options)
         self._held = choice, pipeline
         return pipeline
 

@@ -12,8 +12,10 @@ from ov_specdec.demo.comparison import Comparison
 from ov_specdec.demo.desk import Desk, Form
 from ov_specdec.demo.sweep import NUM_STEPS
 from ov_specdec.errors import SpecdecError
+from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
 
 TITLE = "Speculative decoding on OpenVINO"
+PLAIN, SPECULATIVE = "Plain decoding", "Speculative decoding"
 INTRODUCTION = f"""# {TITLE}
 A small draft model proposes tokens, and the main model verifies them in one pass. The text is the
 main model's own either way; only the speed differs. The panes run **one after the other**, so that
@@ -31,7 +33,6 @@ STYLE = Path(__file__).with_name("style.css")
 # No fonts from elsewhere: the page works offline.
 SANS, MONO = ("system-ui", "sans-serif"), ("ui-monospace", "Menlo", "Consolas", "monospace")
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#999999"
 COLORS = {
     "candidate": {"accepted": BLUE, "rejected": ORANGE},
     "part": {"drafting": BLUE, "verifying": GREEN, "rest": GREY},
@@ -106,9 +107,9 @@ def _side_by_side(desk: Desk, form: list[gr.components.Component]) -> None:
     with gr.Row():
         # Columns of this width stand one below the other in a narrow window.
         with gr.Column(min_width=NARROW):
-            plain = _html(view.pane(empty.plain, "Plain decoding"), "plain")
+            plain = _html(view.pane(empty.plain, PLAIN), "plain")
         with gr.Column(min_width=NARROW):
-            drafted = _html(view.pane(empty.speculative, "Speculative decoding"), "speculative")
+            drafted = _html(view.pane(empty.speculative, SPECULATIVE), "speculative")
     _html(view.legend(), "legend")
     by_round = gr.Checkbox(label="Round by round, with rejected candidates struck through")
     rounds = _html(view.rounds(empty.speculative), "rounds", visible=False)
@@ -117,14 +118,14 @@ def _side_by_side(desk: Desk, form: list[gr.components.Component]) -> None:
         times = _bars("method", "seconds", "part", "Where the time goes")
 
     def show(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
-        states = desk.compare(_visitor(request), Form(*(values[field] for field in form)))
+        states = desk.compare(_visitor(request), _filled(form, values))
         for comparison, line in _told(states, empty):
             ended = comparison.speculative.is_complete
             yield (
                 line,
                 view.verdict(comparison),
-                view.pane(comparison.plain, "Plain decoding"),
-                view.pane(comparison.speculative, "Speculative decoding"),
+                view.pane(comparison.plain, PLAIN),
+                view.pane(comparison.speculative, SPECULATIVE),
                 view.rounds(comparison.speculative),
                 charts.candidates_by_round(comparison.speculative) if ended else None,
                 charts.time_by_part(comparison) if ended else None,
@@ -165,8 +166,7 @@ def _temperature(desk: Desk, form: list[gr.components.Component]) -> None:
         request: gr.Request,
         progress: gr.Progress = gr.Progress(),  # noqa: B008 - how gradio hands it over
     ) -> Iterator[tuple[Any, ...]]:
-        chosen = Form(*(values[field] for field in form))
-        states = desk.sweep(_visitor(request), chosen)
+        states = desk.sweep(_visitor(request), _filled(form, values))
         for number, (points, line) in enumerate(_told(states, [])):
             progress((number, NUM_STEPS))
             # From an empty table gradio would take numbers for names, and keep to it.
@@ -216,6 +216,10 @@ def _told(states: Iterator[tuple[State, str]], empty: State) -> Iterator[tuple[S
     except SpecdecError as error:
         gr.Warning(str(error))
         yield empty, view.problem(str(error))
+
+
+def _filled(form: list[gr.components.Component], values: Values) -> Form:
+    return Form(*(values[field] for field in form))
 
 
 def _visitor(request: gr.Request) -> str:

@@ -7,6 +7,7 @@ from statistics import median
 from ov_specdec.demo.settings import Settings
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats
+from ov_specdec.yardstick import plain_options
 
 TEMPERATURES = (0.0, 0.3, 0.6, 0.9, 1.2, 1.5)
 REPEATS = 3
@@ -47,7 +48,7 @@ def sweep(
                 seed=None,
             )
             options = {**chosen.options(), "ignore_eos": True}
-            without = {**options, "num_assistant_tokens": 0}
+            without = plain_options(options)
             plain[temperature].append(pipeline.generate(settings.prompt, **without).stats)
             drafted[temperature].append(pipeline.generate(settings.prompt, **options).stats)
             yield [_point(t, plain[t], drafted[t]) for t in TEMPERATURES if drafted[t]]

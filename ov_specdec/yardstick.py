@@ -1,0 +1,16 @@
+"""Plain decoding as the yardstick: how to ask for it, and where two outputs part."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same options of a generation, for plain decoding."""
+    return {**options, "num_assistant_tokens": 0, "num_assistant_tokens_schedule": None}
+
+
+def common_prefix(tokens: Sequence[int], others: Sequence[int]) -> int:
+    """How many tokens two outputs begin with alike."""
+    pairs = enumerate(zip(tokens, others, strict=False))
+    shorter = min(len(tokens), len(others))
+    return next((place for place, (a, b) in pairs if a != b), shorter)
