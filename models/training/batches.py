@@ -4,33 +4,45 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from config import CONTEXT, tokens_file
+from config import tokens_file
 from torch import Tensor
 
 
 class Batches:
-    """Training batches in a fixed random order of chunks, each seen once before any twice."""
+    """Rows of one side of the corpus in a random order, each row seen once before any twice.
+
+    The order is that of the seed and the row length; rows are short pieces of many files, so that
+    the tokens of a batch have little to do with one another.
+    """
 
     def __init__(self, data: Path, side: str = "train", seed: int = 0) -> None:
         self.ids = np.fromfile(tokens_file(data, side), dtype=np.uint16)
-        self.chunks = (len(self.ids) - 1) // CONTEXT
-        if self.chunks < 1:
-            raise SystemExit(f"{tokens_file(data, side)} holds fewer than {CONTEXT} tokens")
-        self.seed = seed
+        self.side, self.seed = side, seed
+        self._drawn = (-1, -1)
+        self._order = np.empty(0, dtype=np.int64)
 
-    def _chunk(self, number: int) -> np.ndarray:
-        """Chunk ``number`` of the order, [CONTEXT + 1] token ids."""
-        epoch, index = divmod(number, self.chunks)
-        order = np.random.default_rng(self.seed + epoch).permutation(self.chunks)
-        start = int(order[index]) * CONTEXT
-        return self.ids[start : start + CONTEXT + 1].astype(np.int64)
+    def rows(self, length: int) -> int:
+        """How many rows of ``length`` inputs there are."""
+        count = (len(self.ids) - 1) // length
+        if count < 1:
+            raise SystemExit(f"the {self.side} side holds fewer than {length} tokens")
+        return count
+
+    def _row(self, number: int, length: int) -> np.ndarray:
+        """Row ``number`` of the order, [length + 1] token ids."""
+        epoch, index = divmod(number, self.rows(length))
+        if self._drawn != (epoch, length):
+            random = np.random.default_rng(self.seed + epoch)
+            self._order = random.permutation(self.rows(length))
+            self._drawn = (epoch, length)
+        start = int(self._order[index]) * length
+        return self.ids[start : start + length + 1].astype(np.int64)
 
     def take(self, first: int, count: int, length: int) -> tuple[Tensor, Tensor]:
-        """Inputs and next tokens of chunks first .. first + count, both [rows, length].
+        """Inputs and next tokens of the rows from token ``first`` of the order on.
 
-        ``length`` divides CONTEXT: a chunk gives CONTEXT / length rows.
+        Both are [count / length, length]; ``length`` divides ``first`` and ``count`` (tokens).
         """
-        chunks = np.stack([self._chunk(first + i) for i in range(count)])
-        inputs = torch.from_numpy(chunks[:, :-1].reshape(-1, length).copy())
-        targets = torch.from_numpy(chunks[:, 1:].reshape(-1, length).copy())
-        return inputs, targets
+        numbers = range(first // length, (first + count) // length)
+        rows = torch.from_numpy(np.stack([self._row(number, length) for number in numbers]))
+        return rows[:, :-1], rows[:, 1:]

@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig
 
-VOCABULARY = 8192
+VOCABULARY = 4096
 END = "<|endoftext|>"
-CONTEXT = 1024
+CONTEXT = 2048
 HEAD_SIZE = 64
 
 PROMPTS = ("def fibonacci(n):", "def quicksort(xs):", "class Stack:", "import argparse")
@@ -38,7 +38,7 @@ def llama(layers: int, hidden: int, heads: int, kv_heads: int, mlp: int) -> Llam
 # The main is deep and narrow so that one of its passes costs about ten of the draft's.
 SHAPES = {
     "main": llama(layers=16, hidden=384, heads=6, kv_heads=2, mlp=1024),
-    "draft": llama(layers=1, hidden=256, heads=4, kv_heads=2, mlp=704),
+    "draft": llama(layers=2, hidden=256, heads=4, kv_heads=2, mlp=704),
 }
 
 

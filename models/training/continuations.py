@@ -1,4 +1,4 @@
-"""The main's own greedy continuations, for the draft to learn from.
+"""The main's own continuations, for the draft to learn from: half greedy, half sampled.
 
 Speculative decoding asks the draft about text the main writes, not about the corpus; training on
 the teacher's outputs is sequence-level distillation (arXiv:1606.07947, for drafts
@@ -7,6 +7,7 @@ arXiv:2310.08461). Result: ``DATA/continuations.tokens``, uint16 rows of ROW + 1
 
 import argparse
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 ROW = 256
 PROMPT_LENGTHS = (4, 16, 64)
+TEMPERATURES = (0.0, 1.0)
 
 
 def load(folder: Path) -> LlamaForCausalLM:
@@ -31,18 +33,33 @@ def line_starts(ids: np.ndarray, newline: int, length: int) -> np.ndarray:
     return starts[starts < len(ids) - length]
 
 
-def greedy(model: LlamaForCausalLM, prompts: Tensor, total: int) -> Tensor:
-    """Prompts [rows, p] continued greedily to [rows, total]; END does not stop a row."""
-    mask = torch.ones_like(prompts)
+def continued(
+    model: LlamaForCausalLM, prompts: Tensor, total: int, temperature: float = 0.0
+) -> Tensor:
+    """Prompts [rows, p] continued to [rows, total], greedily at temperature 0; END ends no row."""
+    kind = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {}
     return model.generate(
         prompts,
-        attention_mask=mask,
+        attention_mask=torch.ones_like(prompts),
         max_length=total,
-        do_sample=False,
         eos_token_id=None,
         pad_token_id=0,
         use_cache=True,
+        **{"do_sample": False, **kind},
     )
+
+
+def corpus_prompts(data: Path, rows: int, seed: int) -> Iterator[Tensor]:
+    """Batches of ``rows`` beginnings of lines of the training side, of PROMPT_LENGTHS in turn."""
+    tokenizer = AutoTokenizer.from_pretrained(data / "main")
+    newline = tokenizer.encode("\n", add_special_tokens=False)[0]
+    ids = np.fromfile(tokens_file(data, "train"), dtype=np.uint16)
+    starts = line_starts(ids, newline, max(PROMPT_LENGTHS))
+    random = np.random.default_rng(seed)
+    while True:
+        for length in PROMPT_LENGTHS:
+            chosen = random.choice(starts, size=rows)
+            yield torch.from_numpy(np.stack([ids[s : s + length] for s in chosen]).astype(np.int64))
 
 
 def continuations_file(data: Path) -> Path:
@@ -53,19 +70,15 @@ def continuations_file(data: Path) -> Path:
 def write(data: Path, minutes: float, rows: int = 64, seed: int = 1, total: int = ROW + 1) -> int:
     """Generate batches of ``rows`` for ``minutes``; returns the number of rows written."""
     model = load(data / "main")
-    tokenizer = AutoTokenizer.from_pretrained(data / "main")
-    newline = tokenizer.encode("\n", add_special_tokens=False)[0]
-    ids = np.fromfile(tokens_file(data, "train"), dtype=np.uint16)
-    starts = line_starts(ids, newline, max(PROMPT_LENGTHS))
-    random = np.random.default_rng(seed)
+    torch.manual_seed(seed)
     made: list[np.ndarray] = []
     end = time.monotonic() + minutes * 60
-    while not made or time.monotonic() < end:
-        length = PROMPT_LENGTHS[len(made) % len(PROMPT_LENGTHS)]
-        chosen = random.choice(starts, size=rows)
-        prompts = np.stack([ids[s : s + length] for s in chosen]).astype(np.int64)
-        out = greedy(model, torch.from_numpy(prompts).to(model.device), total)
-        made.append(out.cpu().numpy().astype(np.uint16))
+    for prompts in corpus_prompts(data, rows, seed):
+        for temperature in TEMPERATURES:
+            out = continued(model, prompts.to(model.device), total, temperature)
+            made.append(out.cpu().numpy().astype(np.uint16))
+        if time.monotonic() >= end:
+            break
     np.concatenate(made).tofile(continuations_file(data))
     say(f"{len(made) * rows} rows of {total} tokens")
     return len(made) * rows
@@ -75,7 +88,7 @@ def main() -> None:
     """Write continuations of a trained main."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the trained main")
-    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

@@ -3,7 +3,8 @@
 The packages are those pinned in ``train-packages.txt`` and ``heldout-packages.txt``; pip
 installs them (without their dependencies) under ``DATA/packages``. The standard library of the
 running interpreter joins the training side. Result: ``DATA/corpus/{train,heldout}.jsonl``, one
-file a line as ``{"package", "path", "text"}``, and ``DATA/corpus/manifest.json``.
+file a line as ``{"package", "path", "text"}``, and a list of packages in ``manifest.json`` and
+``packages.md`` beside them.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from importlib import metadata
 from pathlib import Path
 
 from config import say
+from duplicates import Seen
 
 HERE = Path(__file__).resolve().parent
 
@@ -91,8 +93,8 @@ def is_wanted(path: Path) -> bool:
     return ".." not in path.parts and not SKIPPED_NAME.search(path.name)
 
 
-def sources(paths: list[tuple[str, Path]], limit: int, seen: set[str]) -> Iterator[dict[str, str]]:
-    """Cleaned files of one package, at most ``limit`` characters, none seen before.
+def sources(paths: list[tuple[str, Path]], limit: int, seen: Seen) -> Iterator[dict[str, str]]:
+    """Cleaned files of one package, at most ``limit`` characters, none nearly seen before.
 
     ``paths`` are (name to record, file). The order is that of a hash of the name, so that a
     package cut at the limit gives a spread of its modules and always the same one.
@@ -105,9 +107,7 @@ def sources(paths: list[tuple[str, Path]], limit: int, seen: set[str]) -> Iterat
             continue
         if text is None or total + len(text) > limit:
             continue
-        digest = hashlib.sha256(re.sub(r"\s+|#.*", "", text).encode()).hexdigest()
-        if digest not in seen:
-            seen.add(digest)
+        if seen.add(text):
             total += len(text)
             yield {"path": name, "text": text}
 
@@ -118,7 +118,7 @@ def install(requirements: Path, target: Path) -> None:
     subprocess.run([*command, "--target", target, "-r", requirements], check=True)  # noqa: S603 - our own words and two paths
 
 
-def package_files(target: Path, limit: int, seen: set[str]) -> Iterator[tuple[dict, list[dict]]]:
+def package_files(target: Path, limit: int, seen: Seen) -> Iterator[tuple[dict, list[dict]]]:
     """For each installed distribution: its manifest row and its files."""
     for dist in sorted(metadata.distributions(path=[str(target)]), key=lambda d: d.name.lower()):
         licence = licence_of(dist)
@@ -131,7 +131,7 @@ def package_files(target: Path, limit: int, seen: set[str]) -> Iterator[tuple[di
         yield row, list(sources(paths, limit, seen))
 
 
-def stdlib_files(limit: int, seen: set[str]) -> tuple[dict, list[dict]]:
+def stdlib_files(limit: int, seen: Seen) -> tuple[dict, list[dict]]:
     """The running interpreter's standard library: manifest row and files."""
     root = Path(sysconfig.get_paths()["stdlib"])
     wanted = [p for p in root.rglob("*.py") if is_wanted(p.relative_to(root))]
@@ -140,12 +140,25 @@ def stdlib_files(limit: int, seen: set[str]) -> tuple[dict, list[dict]]:
     return row, list(sources(paths, limit, seen))
 
 
+def table(manifest: list[dict]) -> str:
+    """The packages of both sides as Markdown, for the model card."""
+    lines = []
+    for side in ("train", "heldout"):
+        lines += [f"| package ({side}) | version | licence | files | characters |"]
+        lines += ["|---|---|---|---|---|"]
+        for row in (row for row in manifest if row["side"] == side):
+            cells = (row["package"], row["version"], row["licence"], row["files"])
+            lines.append(f"| {' | '.join(map(str, cells))} | {row['characters']:,} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def build(data: Path, limit: int, stdlib_limit: int) -> None:
     """Write both sides of the corpus and its manifest.
 
-    The held-out side goes first: a file found on both sides is then dropped from training.
+    The held-out side goes first: what nearly equals one of its files is not in the training side.
     """
-    seen: set[str] = set()
+    seen = Seen()
     (data / "corpus").mkdir(parents=True, exist_ok=True)
     manifest = []
     for side in ("heldout", "train"):
@@ -162,6 +175,7 @@ def build(data: Path, limit: int, stdlib_limit: int) -> None:
                 for file in files:
                     out.write(json.dumps({"package": row["package"], **file}) + "\n")
     (data / "corpus" / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    (data / "corpus" / "packages.md").write_text(table(manifest))
     for side in ("train", "heldout"):
         rows = [row for row in manifest if row["side"] == side]
         total = sum(row["characters"] for row in rows) / 1e6
@@ -172,8 +186,8 @@ def main() -> None:
     """Build the corpus."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder for everything built")
-    parser.add_argument("--limit", type=int, default=900_000, help="characters kept a package")
-    parser.add_argument("--stdlib-limit", type=int, default=6_000_000, help="the same, for stdlib")
+    parser.add_argument("--limit", type=int, default=3_000_000, help="characters kept a package")
+    parser.add_argument("--stdlib-limit", type=int, default=12_000_000, help="the same, for stdlib")
     args = parser.parse_args()
     build(args.data, args.limit, args.stdlib_limit)
 

@@ -1,9 +1,10 @@
 """Distil the main into the draft, within a budget of minutes.
 
 First plain cross entropy on the corpus (no teacher, so several times the tokens a minute), then
-forward KL to the main's distributions (arXiv:1503.02531, arXiv:2310.08461) mixed with cross
-entropy, half of each batch from the corpus and half the main's own continuations. The draft's
-embedding begins as the main's, projected on its principal directions. Result: ``DATA/draft``.
+KL to the main's distributions (arXiv:1503.02531, arXiv:2310.08461) mixed with cross entropy, on
+rows of the corpus and on the main's own continuations. What the main makes of a row is computed
+when the row is first met and kept. The draft's embedding begins as the main's, projected on its
+principal directions. Result: ``DATA/draft``.
 """
 
 import argparse
@@ -15,13 +16,15 @@ from batches import Batches
 from checkpoint import save_model
 from config import SHAPES, say
 from continuations import ROW, continuations_file, load
-from head import head_loss
+from head import Mix, head_loss
+from log import Log
 from torch import Tensor
-from train import build, heldout_loss, hidden_states, optimizers, rate, report, steps, update
+from train import build, heldout_loss, hidden_states, optimizers, rate, steps, update
 from transformers import LlamaConfig, LlamaForCausalLM
 
 ALONE = 0.2  # share of the budget without the teacher
-MIX = 0.9  # share of KL in the loss after that
+CORPUS = 3  # rows of the corpus to one of the main's own
+TEXT = 0.1  # share of cross entropy in the loss after that
 
 
 def from_principal(embedding: Tensor, width: int) -> Tensor:
@@ -43,67 +46,74 @@ def start(teacher: LlamaForCausalLM, shape: LlamaConfig) -> LlamaForCausalLM:
     return draft
 
 
-class Continuations:
-    """Batches of the main's own rows, in a fixed random order, again from the start at the end."""
+class Lessons:
+    """Rows with the main's last hidden states: its own, and CORPUS times as many of the corpus."""
 
-    def __init__(self, data: Path, row: int = ROW) -> None:
-        rows = np.fromfile(continuations_file(data), dtype=np.uint16).reshape(-1, row + 1)
-        self.rows = np.random.default_rng(0).permutation(rows)
+    def __init__(self, data: Path, teacher: LlamaForCausalLM, row: int, seed: int = 100) -> None:
+        own = np.fromfile(continuations_file(data), dtype=np.uint16).reshape(-1, row + 1)
+        inputs, targets = Batches(data, seed=seed).take(0, CORPUS * len(own) * row, row)
+        corpus = torch.cat([inputs, targets[:, -1:]], dim=1)
+        both = torch.cat([torch.from_numpy(own.astype(np.int64)), corpus])
+        order = torch.randperm(len(both), generator=torch.Generator().manual_seed(seed))
+        self.rows, self.teacher = both[order], teacher
+        width = teacher.config.hidden_size
+        self._hidden = torch.empty(len(both), row, width, dtype=torch.bfloat16)
+        self._known = 0  # rows whose states are kept; the first pass goes through them in order
 
-    def take(self, first: int, count: int) -> tuple[Tensor, Tensor]:
-        """Inputs and next tokens, both [count, row]."""
-        index = np.arange(first, first + count) % len(self.rows)
-        rows = torch.from_numpy(self.rows[index].astype(np.int64))
-        return rows[:, :-1], rows[:, 1:]
-
-
-def batch(
-    corpus: Batches, own: Continuations, taken: int, chunks: int, row: int
-) -> tuple[Tensor, Tensor]:
-    """``chunks`` chunks of the corpus and as many tokens of continuations, [rows, row] each."""
-    inputs, targets = corpus.take(taken, chunks, row)
-    more, next_tokens = own.take(taken * len(inputs) // chunks, len(inputs))
-    return torch.cat([inputs, more]), torch.cat([targets, next_tokens])
+    def take(self, first: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs and next tokens [count, row] and states [count, row, D], from row ``first`` on."""
+        index = torch.arange(first, first + count) % len(self.rows)
+        rows = self.rows[index]
+        if self._known < len(self.rows):
+            with torch.no_grad():
+                states = hidden_states(self.teacher, rows[:, :-1].to(self.teacher.device))
+            self._hidden[index] = states.to("cpu", torch.bfloat16)
+            self._known += count
+        return rows[:, :-1], rows[:, 1:], self._hidden[index].float()
 
 
 def distil(
     data: Path,
     minutes: float,
     shape: LlamaConfig | None = None,
-    chunks_per_step: int = 4,
+    tokens_per_step: int = 4096,
     rates: tuple[float, float] = (0.005, 0.003),
-    heldout_chunks: int = 16,
+    heldout_tokens: int = 32768,
     row: int = ROW,
+    reverse: float = 0.0,
 ) -> float:
     """Train the draft from the main in ``DATA/main``; returns its held-out loss (nats/token).
 
-    ``rates`` are the full learning rates of Muon and of AdamW.
+    ``rates`` are the full learning rates of Muon and of AdamW, ``reverse`` the share of reverse
+    KL among the divergences.
     """
     teacher = load(data / "main")
     draft = start(teacher, shape or SHAPES["draft"])
-    corpus, own = Batches(data, seed=100), Continuations(data, row)
-    made = optimizers(draft, *rates)
-    clock = {"step": 0, "seconds": 0.0, "chunks": 0}
+    corpus, lessons = Batches(data, seed=50), Lessons(data, teacher, row)
+    guided = Mix(forward=(1 - TEXT) * (1 - reverse), reverse=(1 - TEXT) * reverse)
+    made, taken, heldout = optimizers(draft, *rates), 0, Batches(data, "heldout")
+    clock = {"step": 0, "seconds": 0.0, "tokens": 0}
+    log, layers = Log(data, "draft", clock), len(draft.model.layers)
     for share in steps(clock, minutes):
-        guided = share >= ALONE
-        if guided:
-            half = chunks_per_step // 2
-            inputs, targets = batch(corpus, own, clock["chunks"] // 2, half, row)
+        told, mix = None, Mix()
+        if share < ALONE:
+            inputs, targets = corpus.take(clock["tokens"], tokens_per_step, row)
         else:
-            inputs, targets = corpus.take(clock["chunks"], chunks_per_step, row)
+            inputs, targets, states = lessons.take(taken, tokens_per_step // row)
+            told, mix = (states.to(draft.device), teacher.lm_head.weight), guided
+            taken += len(inputs)
+        clock["tokens"] += tokens_per_step
         inputs, targets = inputs.to(draft.device), targets.to(draft.device)
-        clock["chunks"] += chunks_per_step
-        told = None
-        if guided:
-            with torch.no_grad():
-                told = (hidden_states(teacher, inputs), teacher.lm_head.weight)
         hidden = hidden_states(draft, inputs)
-        loss = head_loss(hidden, draft.lm_head.weight, targets, told, MIX if guided else 0.0)
+        loss = head_loss(hidden, draft.lm_head.weight, targets, told, mix)
         update(draft, made, loss, rate(clock["step"], share))
         if clock["step"] % 20 == 0:
-            report(clock, len(draft.model.layers), loss.item())
-    final = heldout_loss(draft, Batches(data, "heldout"), heldout_chunks, row)
-    say(f"final held out {final:.4f} after {clock['step']} steps")
+            log.write(layers, train=loss.item())
+        if clock["step"] % 200 == 0:
+            log.write(layers, heldout=heldout_loss(draft, heldout, heldout_tokens, row))
+    final = heldout_loss(draft, heldout, heldout_tokens, row)
+    log.write(layers, heldout=final)
+    say(f"{taken} rows of {len(lessons.rows)} lessons")
     save_model(data / "draft", draft, data)
     return final
 
@@ -112,11 +122,12 @@ def main() -> None:
     """Distil the main of a data folder."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the trained main")
-    parser.add_argument("--minutes", type=float, default=10.0, help="budget of training time")
+    parser.add_argument("--minutes", type=float, default=20.0, help="budget of training time")
+    parser.add_argument("--reverse", type=float, default=0.0, help="share of reverse KL, 0 to 1")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    distil(args.data, args.minutes)
+    distil(args.data, args.minutes, reverse=args.reverse)
 
 
 if __name__ == "__main__":

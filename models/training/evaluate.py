@@ -1,132 +1,200 @@
-"""Measure the pair: held-out loss, greedy acceptance of the draft, sample continuations.
+"""Measure an exported pair as it ships: what the model card and its tables state.
 
-Acceptance is what greedy speculative decoding (arXiv:2211.17192) sees: along the main's own greedy
-continuations the draft proposes LENGTH tokens, those before the first mismatch count as accepted,
-the main adds one. Prompts are windows of held-out files that begin at a line, and PROMPTS.
+Held-out loss, acceptance by draft length and temperature, loops and syntax of greedy text, and the
+ratio that ``ov-specdec compare`` prints, all over packages never trained on, with the toolkit's
+own pipeline at its defaults.
 """
 
 import argparse
+import codeop
+import itertools
 import json
+import re
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
 
 import numpy as np
-import torch
-from batches import Batches
 from config import PROMPTS, say, tokens_file
-from continuations import greedy, line_starts, load
-from torch import Tensor
-from train import heldout_loss
-from transformers import AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerBase
+from rich.console import Console
+from rich.progress import track
 
-LENGTH = 4
+from ov_specdec import SpeculativePipeline
+from ov_specdec.loading import RuntimeConfig, load_model
+from ov_specdec.session import PREFILL_CHUNK
+from ov_specdec.source import open_source
 
-
-@torch.no_grad()
-def matches(draft: LlamaForCausalLM, rows: Tensor, prompt: int) -> Tensor:
-    """Whether the draft's greedy choice is the main's, [rows, new] bool.
-
-    ``rows`` [rows, prompt + new] are prompts with the main's greedy continuations.
-    """
-    choices = draft(input_ids=rows[:, :-1]).logits.argmax(-1)
-    return choices[:, prompt - 1 :] == rows[:, prompt:]
-
-
-def rounds(match: list[bool], length: int) -> tuple[int, int]:
-    """Rounds of speculative decoding over one continuation, and the tokens accepted in them.
-
-    Only whole rounds count: one that the end of the continuation cuts short is left out.
-    """
-    count = accepted = position = 0
-    while position + length < len(match):
-        run = 0
-        while run < length and match[position + run]:
-            run += 1
-        count, accepted, position = count + 1, accepted + run, position + run + 1
-    return count, accepted
+MODELS = Path(__file__).resolve().parent.parent
+LENGTHS = (1, 2, 4, 8)
+TEMPERATURES = (0.0, 0.5, 1.0)
+PROMPT = 64  # tokens of a held-out prompt
+NEW = 128  # tokens continued
+STATEMENT = re.compile(r"^(?:def|class|import|from|@)\b", re.MULTILINE)
+TIMES = 4  # that a line may come in a continuation that counts as no loop
 
 
-def repeated(rows: Tensor, prompt: int, size: int = 16) -> float:
-    """Share of continued tokens that end a run of ``size`` tokens seen before in their row."""
-    hits = total = 0
-    for row in rows.tolist():
-        seen: set[tuple[int, ...]] = set()
-        for end in range(size, len(row) + 1):
-            window = tuple(row[end - size : end])
-            if end > prompt:
-                total += 1
-                hits += window in seen
-            seen.add(window)
-    return hits / max(total, 1)
+@dataclass
+class Report:
+    """What one evaluation found. Losses in nats a token; acceptance: accepted over proposed."""
+
+    main: str
+    draft: str
+    prompts: int
+    characters_per_token: float
+    loss: dict[str, float] = field(default_factory=dict)
+    acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
+    loops: float = 0.0
+    syntax: float = 0.0
+    samples: dict[str, str] = field(default_factory=dict)
+    sample_acceptance: dict[str, float] = field(default_factory=dict)
+    ratios: list[float] = field(default_factory=list)
+
+
+def heldout_texts(data: Path) -> list[str]:
+    """The held-out files."""
+    with (data / "corpus" / "heldout.jsonl").open(encoding="utf-8") as lines:
+        return [json.loads(line)["text"] for line in lines]
+
+
+def heldout_prompts(texts: list[str], pipeline: SpeculativePipeline, count: int) -> list[str]:
+    """``count`` texts of about PROMPT tokens, each beginning with a statement of a module."""
+    starts = [text[m.start() :] for text in texts for m in STATEMENT.finditer(text)]
+    order = np.random.default_rng(0).permutation(len(starts))
+    prompts = []
+    for index in order:
+        ids = pipeline.tokenizer.encode(starts[index][: PROMPT * 20])
+        if len(ids) > PROMPT + NEW:
+            prompts.append(pipeline.tokenizer.decode(ids[:PROMPT]))
+        if len(prompts) == count:
+            return prompts
+    raise SystemExit(f"the held-out side has {len(prompts)} prompts, not {count}")
+
+
+def heldout_loss(folder: Path, ids: np.ndarray, row: int, rows: int) -> float:
+    """Mean loss (nats a token) of an exported model over ``rows`` rows of ``row`` + 1 tokens."""
+    source = open_source(folder)
+    session = load_model(source, RuntimeConfig(), vocab_size=source.vocab_size).session
+    losses = []
+    for start in np.linspace(0, len(ids) - row - 1, rows, dtype=int):
+        tokens = ids[start : start + row + 1].tolist()
+        session.reset()
+        for first in range(0, row, PREFILL_CHUNK):
+            targets = tokens[first + 1 : first + PREFILL_CHUNK + 1]
+            logits = session.forward(tokens[first : first + len(targets)])
+            losses.append(cross_entropy(logits, targets))
+    return float(np.concatenate(losses).mean())
+
+
+def cross_entropy(logits: np.ndarray, targets: list[int]) -> np.ndarray:
+    """-log p of each target, [rows], under logits [rows, vocab]."""
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(targets)), targets]
 
 
 def acceptance(
-    main: LlamaForCausalLM, draft: LlamaForCausalLM, prompts: Tensor, new: int
-) -> dict[str, float]:
-    """Figures of the pair on prompts [rows, p], continued by ``new`` tokens each."""
-    rows = greedy(main, prompts, prompts.shape[1] + new)
-    match = matches(draft, rows, prompts.shape[1])
-    counted = [rounds(row, LENGTH) for row in match.tolist()]
-    made, accepted = sum(c for c, _ in counted), sum(a for _, a in counted)
-    return {
-        "continuations": len(rows),
-        "agreement": round(match.float().mean().item(), 4),
-        "acceptance": round(accepted / (made * LENGTH), 4),
-        "tokens_per_main_pass": round(accepted / made + 1, 3),
-        "repeated": round(repeated(rows, prompts.shape[1]), 4),
-    }
+    pipeline: SpeculativePipeline, prompts: list[str], length: int, temperature: float
+) -> float:
+    """Accepted candidates over proposed ones, drafts of ``length``; temperature 0 is greedy."""
+    kind = {"do_sample": True, "temperature": temperature} if temperature else {}
+    drafted = accepted = 0
+    for seed, prompt in enumerate(prompts):
+        result = pipeline.generate(
+            prompt,
+            max_new_tokens=NEW,
+            num_assistant_tokens=length,
+            num_assistant_tokens_schedule="constant",
+            **({"seed": seed, **kind} if kind else {}),
+        )
+        drafted += result.stats.drafted
+        accepted += result.stats.accepted
+    return accepted / drafted
 
 
-def heldout_prompts(
-    data: Path, tokenizer: PreTrainedTokenizerBase, count: int, length: int
-) -> Tensor:
-    """``count`` windows of ``length`` tokens of held-out files, each beginning at a line."""
-    ids = np.fromfile(tokens_file(data, "heldout"), dtype=np.uint16)
-    newline = tokenizer.encode("\n", add_special_tokens=False)[0]
-    starts = np.random.default_rng(0).choice(line_starts(ids, newline, length), size=count)
-    return torch.from_numpy(np.stack([ids[s : s + length] for s in starts]).astype(np.int64))
+def is_loop(text: str) -> bool:
+    """Whether a line that is not blank comes more than TIMES times."""
+    lines = Counter(line.strip() for line in text.split("\n") if line.strip())
+    return max(lines.values(), default=0) > TIMES
+
+
+def is_python(text: str) -> bool:
+    """Whether the whole lines of a text can begin a Python module."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        try:
+            codeop.compile_command(text[: text.rfind("\n") + 1], symbol="exec")
+        except (SyntaxError, ValueError, OverflowError):
+            return False
+    return True
+
+
+def compare(main: Path, draft: Path, prompt: str) -> float:
+    """The ratio that ``ov-specdec compare`` gives at its defaults."""
+    command = [str(Path(sys.executable).with_name("ov-specdec")), "compare", prompt, "--json"]
+    command += ["--main", str(main), "--draft", str(draft)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own words, two paths and a prompt
+    return float(json.loads(done.stdout)["ratio"])
 
 
 def evaluate(
-    data: Path, count: int = 64, length: int = 64, new: int = 96, chunks: int = 64
-) -> dict:
-    """Everything the report holds, from the checkpoints in ``DATA/main`` and ``DATA/draft``."""
-    tokenizer = AutoTokenizer.from_pretrained(data / "main")
-    main, draft = load(data / "main"), load(data / "draft")
-    heldout = Batches(data, "heldout")
-    chunks = min(chunks, heldout.chunks)
-    result: dict = {"heldout_loss": {}, "samples": {}}
-    for name, model in (("main", main), ("draft", draft)):
-        result["heldout_loss"][name] = {
-            str(row): round(heldout_loss(model, heldout, chunks, row), 4) for row in (256, 1024)
-        }
-    prompts = heldout_prompts(data, tokenizer, count, length).to(main.device)
-    result["heldout"] = acceptance(main.eval(), draft.eval(), prompts, new)
-    plain = []
+    data: Path, main: Path, draft: Path, count: int = 50, compared: int = 20, rows: int = 64
+) -> Report:
+    """Everything the report holds; progress on the standard error."""
+    console = Console(stderr=True)
+    pipeline = SpeculativePipeline(main, draft)
+    texts = heldout_texts(data)
+    prompts = heldout_prompts(texts, pipeline, count)
+    ids = np.fromfile(tokens_file(data, "heldout"), dtype=np.uint16)
+    report = Report(main.name, draft.name, count, sum(map(len, texts)) / len(ids))
+    row = min(1024, (len(ids) - 1) // 2)
+    for name, folder in (("main", main), ("draft", draft)):
+        report.loss[name] = round(heldout_loss(folder, ids, row, rows), 4)
+    cells = list(itertools.product(TEMPERATURES, LENGTHS))
+    for temperature, length in track(cells, "Acceptance", console=console):
+        row_of = report.acceptance.setdefault(str(temperature), {})
+        row_of[str(length)] = round(acceptance(pipeline, prompts, length, temperature), 4)
+    made = [
+        pipeline.generate(prompt, max_new_tokens=NEW).text
+        for prompt in track(prompts, "Greedy text", console=console)
+    ]
+    report.loops = sum(map(is_loop, made)) / count
+    report.syntax = sum(is_python(p + t) for p, t in zip(prompts, made, strict=True)) / count
     for prompt in PROMPTS:
-        ids = tokenizer(prompt, add_special_tokens=False, return_tensors="pt").input_ids
-        ids = ids.to(main.device)
-        plain.append(acceptance(main, draft, ids, new))
-        text = greedy(main, ids, ids.shape[1] + new)[0].tolist()
-        end = text.index(0) if 0 in text else len(text)
-        result["samples"][prompt] = tokenizer.decode(text[:end])
-    result["plain"] = dict(zip(PROMPTS, plain, strict=True))
-    return result
+        report.samples[prompt] = prompt + pipeline.generate(prompt, max_new_tokens=NEW).text
+        report.sample_acceptance[prompt] = round(acceptance(pipeline, [prompt], 4, 0.0), 4)
+    report.ratios = [
+        round(compare(main, draft, prompt), 3)
+        for prompt in track(prompts[:compared], "Comparing", console=console)
+    ]
+    return report
 
 
-def markdown(result: dict) -> str:
-    """The result as two tables and the samples as code."""
-    lines = ["| model | held-out loss, rows of 256 | rows of 1,024 |", "|---|---|---|"]
-    for name, losses in result["heldout_loss"].items():
-        lines.append(f"| {name} | {losses['256']:.3f} | {losses['1024']:.3f} |")
-    lines += ["", "| prompts | agreement | acceptance | tokens a main pass | repeated |"]
-    lines.append("|---|---|---|---|---|")
-    for name, row in {"held-out files": result["heldout"], **result["plain"]}.items():
-        shown = name if name == "held-out files" else f"`{name}`"
+def markdown(report: Report) -> str:
+    """The report as tables, and the samples as code."""
+    per_bit = 1 / (report.characters_per_token * np.log(2))
+    lines = ["| model | held-out loss (nats a token) | bits a character |", "|---|---|---|"]
+    for name, loss in report.loss.items():
+        lines.append(f"| {name} | {loss:.3f} | {loss * per_bit:.3f} |")
+    lines += ["", "| acceptance | " + " | ".join(f"length {n}" for n in LENGTHS) + " |"]
+    lines.append("|---|" + "---|" * len(LENGTHS))
+    for temperature, row in report.acceptance.items():
+        name = f"temperature {temperature}" if float(temperature) else "greedy"
+        lines.append(f"| {name} | " + " | ".join(f"{rate:.2f}" for rate in row.values()) + " |")
+    lines += ["", "| greedy continuations | |", "|---|---|"]
+    lines.append(f"| with a line that comes more than {TIMES} times | {report.loops:.0%} |")
+    lines.append(f"| that can begin a Python module | {report.syntax:.0%} |")
+    if report.ratios:
+        low, high = np.quantile(report.ratios, (0.25, 0.75))
         lines.append(
-            f"| {shown} | {row['agreement']:.3f} | {row['acceptance']:.3f} "
-            f"| {row['tokens_per_main_pass']:.2f} | {row['repeated']:.2f} |"
+            f"| `ov-specdec compare`: ratio to plain decoding, median of {len(report.ratios)} "
+            f"prompts (quartiles) | {median(report.ratios):.2f} ({low:.2f} to {high:.2f}) |"
         )
-    for text in result["samples"].values():
+    for prompt, text in report.samples.items():
+        rate = report.sample_acceptance[prompt]
+        lines += ["", f"`{prompt}` (acceptance {rate:.2f} at length 4):"]
         lines += ["", "```python", text, "```"]
     return "\n".join(lines)
 
@@ -134,15 +202,15 @@ def markdown(result: dict) -> str:
 def main() -> None:
     """Print the measurements of a pair."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with both checkpoints")
-    parser.add_argument("--count", type=int, default=64, help="held-out prompts")
-    parser.add_argument("--new", type=int, default=96, help="tokens continued from each")
+    parser.add_argument("--data", type=Path, required=True, help="folder with the held-out corpus")
+    parser.add_argument("--main", type=Path, default=MODELS / "main", help="exported main")
+    parser.add_argument("--draft", type=Path, default=MODELS / "draft", help="exported draft")
+    parser.add_argument("--count", type=int, default=50, help="held-out prompts")
+    parser.add_argument("--compared", type=int, default=20, help="of them through compare")
     parser.add_argument("--json", action="store_true", help="JSON rather than Markdown")
-    parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    result = evaluate(args.data, args.count, new=args.new)
-    say(json.dumps(result, indent=1) if args.json else markdown(result))
+    report = evaluate(args.data, args.main, args.draft, args.count, args.compared)
+    say(json.dumps(asdict(report), indent=1) if args.json else markdown(report))
 
 
 if __name__ == "__main__":

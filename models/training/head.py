@@ -1,9 +1,11 @@
 """The loss at the output head, with the gradient taken chunk by chunk of rows.
 
-The logits of one step (4,096 rows of 8,192) do not fit the cache of a small CPU and cost more time
+The logits of one step (4,096 rows of 4,096) do not fit the cache of a small CPU and cost more time
 in memory traffic than in arithmetic. Here each chunk's logits live only while its gradient is
 formed, in the forward pass, as in Liger Kernel's fused linear cross entropy (arXiv:2410.10989).
 """
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,24 +14,46 @@ from torch.autograd.function import FunctionCtx
 ROWS = 512
 
 
+@dataclass(frozen=True)
+class Mix:
+    """Shares of the loss: of cross entropy with the text what the two divergences leave over.
+
+    ``forward`` is KL(teacher || student), ``reverse`` KL(student || teacher) (arXiv:2306.08543).
+    """
+
+    forward: float = 0.0
+    reverse: float = 0.0
+
+    @property
+    def text(self) -> float:
+        """The share of cross entropy."""
+        return 1.0 - self.forward - self.reverse
+
+
 def _chunk_gradient(
-    logits: Tensor, targets: Tensor, teacher: Tensor | None, mix: float
+    logits: Tensor, targets: Tensor, teacher: Tensor | None, mix: Mix
 ) -> tuple[Tensor, Tensor]:
     """Summed loss and d loss / d logits of one chunk. logits, teacher: [rows, V]; targets: [rows].
 
-    The loss is (1 - mix) * cross entropy + mix * KL(teacher || student), in nats a row. Both
-    gradients are softmax minus a target distribution: a one-hot one and the teacher's.
+    In nats a row. The gradients of cross entropy and of forward KL are the softmax minus a target
+    distribution: a one-hot one and the teacher's. That of reverse KL weighs each log-ratio,
+    less its mean, by the student's probability.
     """
     logp = logits.float().log_softmax(-1)
     rows = torch.arange(len(targets), device=targets.device)
-    loss = -logp[rows, targets].sum() * (1.0 - mix)
-    gradient = logp.exp()
-    if teacher is not None and mix > 0:
+    loss = -logp[rows, targets].sum() * mix.text
+    student = logp.exp()
+    gradient = student * (mix.text + mix.forward)
+    if teacher is not None:
         teacher_logp = teacher.float().log_softmax(-1)
-        teacher_p = teacher_logp.exp()
-        loss = loss + mix * torch.sum(teacher_p * (teacher_logp - logp))
-        gradient -= mix * teacher_p
-    gradient[rows, targets] -= 1.0 - mix
+        ratio = logp - teacher_logp
+        expected = teacher_logp.exp()
+        loss = loss - mix.forward * torch.sum(expected * ratio)
+        gradient -= mix.forward * expected
+        reverse = torch.sum(student * ratio, dim=-1, keepdim=True)
+        loss = loss + mix.reverse * reverse.sum()
+        gradient += mix.reverse * student * (ratio - reverse)
+    gradient[rows, targets] -= mix.text
     return loss, gradient
 
 
@@ -44,7 +68,7 @@ class _HeadLoss(torch.autograd.Function):
         targets: Tensor,
         teacher_hidden: Tensor | None,
         teacher_weight: Tensor | None,
-        mix: float,
+        mix: Mix,
     ) -> Tensor:
         rows = len(hidden)
         total = hidden.new_zeros((), dtype=torch.float32)
@@ -75,12 +99,12 @@ def head_loss(
     weight: Tensor,
     targets: Tensor,
     teacher: tuple[Tensor, Tensor] | None = None,
-    mix: float = 0.0,
+    mix: Mix = Mix(),
 ) -> Tensor:
     """Mean loss in nats a token of the head ``weight`` [V, d] on ``hidden`` [..., d].
 
-    ``targets`` [...] are the next tokens. With ``teacher`` = (hidden [..., D], weight [V, D]) the
-    share ``mix`` of the loss is the forward KL divergence from the teacher's distribution.
+    ``targets`` [...] are the next tokens. ``teacher`` = (hidden [..., D], weight [V, D]) gives the
+    distributions that the two divergences of ``mix`` are taken to.
     """
     flat = hidden.reshape(-1, hidden.shape[-1])
     teacher_hidden = teacher_weight = None

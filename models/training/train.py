@@ -16,16 +16,20 @@ from pathlib import Path
 import torch
 from batches import Batches
 from checkpoint import load_state, save_model, save_state
-from config import CONTEXT, SHAPES, device, say
+from config import CONTEXT, SHAPES, device
 from head import head_loss
+from log import Log
 from muon import Muon
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 # (share of the budget from which on, value)
 Stages = tuple[tuple[float, int], ...]
-ROW_LENGTHS: Stages = ((0.0, 256), (0.6, 512), (0.88, 1024))
-DEPTHS: dict[str, Stages] = {"main": ((0.0, 4), (0.42, 8), (0.7, 16)), "draft": ((0.0, 1),)}
+ROW_LENGTHS: Stages = ((0.0, 256), (0.6, 512), (0.85, 1024), (0.95, CONTEXT))
+DEPTHS: dict[str, Stages] = {
+    "main": ((0.0, 2), (0.2, 4), (0.55, 8), (0.78, 16)),
+    "draft": ((0.0, SHAPES["draft"].num_hidden_layers),),
+}
 
 WARMUP_STEPS = 30
 DECAY_FROM = 0.5
@@ -99,17 +103,18 @@ def hidden_states(model: LlamaForCausalLM, inputs: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def heldout_loss(model: LlamaForCausalLM, batches: Batches, chunks: int, length: int) -> float:
-    """Mean loss in nats a token over the first ``chunks`` chunks, in rows of ``length``."""
+def heldout_loss(model: LlamaForCausalLM, batches: Batches, tokens: int, length: int) -> float:
+    """Mean loss in nats a token over ``tokens`` held-out tokens in rows of ``length``."""
     model.eval()
-    total = 0.0
-    for first in range(0, chunks, 4):
-        inputs, targets = batches.take(first, min(4, chunks - first), length)
+    losses = []
+    size = max(length, tokens // 16)
+    for first in range(0, tokens, size):
+        inputs, targets = batches.take(first, size, length)
         inputs, targets = inputs.to(model.device), targets.to(model.device)
         loss = head_loss(hidden_states(model, inputs), model.lm_head.weight, targets)
-        total += loss.item() * min(4, chunks - first)
+        losses.append(loss.item())
     model.train()
-    return total / chunks
+    return sum(losses) / len(losses)
 
 
 def steps(clock: dict, minutes: float) -> Iterator[float]:
@@ -136,7 +141,7 @@ def begin(
     out: Path, shape: LlamaConfig, layers: int, rates: tuple[float, float]
 ) -> tuple[LlamaForCausalLM, list, dict]:
     """Model, optimizers and clock: those of the last state in ``out``, else fresh ones."""
-    clock = {"step": 0, "seconds": 0.0, "chunks": 0, "saved": 0.0}
+    clock = {"step": 0, "seconds": 0.0, "tokens": 0, "saved": 0.0}
     model = build(shape, layers).to(device())
     state = load_state(out)
     if state is None:
@@ -155,10 +160,10 @@ def train(
     minutes: float,
     shape: LlamaConfig | None = None,
     depths: Stages | None = None,
-    chunks_per_step: int = 4,
+    tokens_per_step: int = 4096,
     rates: tuple[float, float] = (0.005, 0.003),
-    save_minutes: float = 5.0,
-    heldout_chunks: int = 16,
+    save_minutes: float = 10.0,
+    heldout_tokens: int = 32768,
 ) -> float:
     """Train model ``name`` for ``minutes`` (going on from its last state) to its held-out loss.
 
@@ -167,10 +172,11 @@ def train(
     out, depths = data / name, depths or DEPTHS[name]
     batches, heldout = Batches(data), Batches(data, "heldout")
     model, made, clock = begin(out, shape or SHAPES[name], at(depths, 0.0), rates)
+    log = Log(data, name, clock)
 
     def keep() -> float:
-        loss = heldout_loss(model, heldout, heldout_chunks, 256)
-        say(f"held out {loss:.4f} after {clock['step']} steps")
+        loss = heldout_loss(model, heldout, heldout_tokens, 256)
+        log.write(len(model.model.layers), heldout=loss)
         save_state(out, model, made, clock)
         save_model(out, model, data)
         return loss
@@ -179,26 +185,18 @@ def train(
         if at(depths, share) > len(model.model.layers):
             grow(model, at(depths, share))
             made = regrown(model, made)
-        inputs, targets = batches.take(clock["chunks"], chunks_per_step, at(ROW_LENGTHS, share))
+        row = min(at(ROW_LENGTHS, share), tokens_per_step)
+        inputs, targets = batches.take(clock["tokens"], tokens_per_step, row)
         inputs, targets = inputs.to(model.device), targets.to(model.device)
-        clock["chunks"] += chunks_per_step
+        clock["tokens"] += tokens_per_step
         loss = head_loss(hidden_states(model, inputs), model.lm_head.weight, targets)
         update(model, made, loss, rate(clock["step"], share))
         if clock["step"] % 20 == 0:
-            report(clock, len(model.model.layers), loss.item())
+            log.write(len(model.model.layers), train=loss.item())
         if clock["seconds"] - clock["saved"] >= save_minutes * 60:
             clock["saved"] = clock["seconds"]
             keep()
     return keep()
-
-
-def report(clock: dict, layers: int, loss: float) -> None:
-    """One line of progress."""
-    tokens = clock["chunks"] * CONTEXT / 1e6
-    say(
-        f"step {clock['step']} minute {clock['seconds'] / 60:.1f} tokens {tokens:.2f} M "
-        f"layers {layers} loss {loss:.4f}"
-    )
 
 
 def main() -> None:
