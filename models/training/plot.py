@@ -23,7 +23,8 @@ def curves(panel: Axes, log: list[dict[str, Any]]) -> None:
     for kind, label in (("train", "training batch"), ("heldout", "held-out packages")):
         points = [(record["minute"], record[kind]) for record in log if kind in record]
         marker = "o" if kind == "heldout" else ""
-        panel.plot(*zip(*points, strict=True), marker, ls="-", c=COLORS[kind], ms=3, label=label)
+        x, y = zip(*points, strict=True)
+        panel.plot(x, y, marker=marker, c=COLORS[kind], ms=3, label=label)
     for before, record in itertools.pairwise(log):
         if record["layers"] != before["layers"]:
             panel.axvline(record["minute"], color=COLORS["depth"], lw=0.8, ls=":")
