@@ -21,7 +21,7 @@ class Batches:
         self._drawn = (-1, -1)
         self._order = np.empty(0, dtype=np.int64)
 
-    def rows(self, length: int) -> int:
+    def _count(self, length: int) -> int:
         """How many rows of ``length`` inputs there are."""
         count = (len(self.ids) - 1) // length
         if count < 1:
@@ -30,19 +30,23 @@ class Batches:
 
     def _row(self, number: int, length: int) -> np.ndarray:
         """Row ``number`` of the order, [length + 1] token ids."""
-        epoch, index = divmod(number, self.rows(length))
+        epoch, index = divmod(number, self._count(length))
         if self._drawn != (epoch, length):
             random = np.random.default_rng(self.seed + epoch)
-            self._order = random.permutation(self.rows(length))
+            self._order = random.permutation(self._count(length))
             self._drawn = (epoch, length)
         start = int(self._order[index]) * length
         return self.ids[start : start + length + 1].astype(np.int64)
 
-    def take(self, first: int, count: int, length: int) -> tuple[Tensor, Tensor]:
-        """Inputs and next tokens of the rows from token ``first`` of the order on.
+    def rows(self, first: int, count: int, length: int) -> Tensor:
+        """The rows from token ``first`` of the order on, [count / length, length + 1] token ids.
 
-        Both are [count / length, length]; ``length`` divides ``first`` and ``count`` (tokens).
+        ``length`` divides ``first`` and ``count`` (tokens).
         """
         numbers = range(first // length, (first + count) // length)
-        rows = torch.from_numpy(np.stack([self._row(number, length) for number in numbers]))
+        return torch.from_numpy(np.stack([self._row(number, length) for number in numbers]))
+
+    def take(self, first: int, count: int, length: int) -> tuple[Tensor, Tensor]:
+        """The same rows as inputs and next tokens, both [count / length, length]."""
+        rows = self.rows(first, count, length)
         return rows[:, :-1], rows[:, 1:]

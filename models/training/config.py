@@ -1,5 +1,6 @@
 """What the training scripts share: shapes, special token, file names under the data folder."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def say(text: str) -> None:
     """One line on the standard output, at once: the logs of long runs are read while they run."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def arguments(description: str, minutes: float) -> argparse.ArgumentParser:
+    """What every step with a budget of time is told: its data, the budget, the threads."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--data", type=Path, required=True, help="folder with all that was built")
+    parser.add_argument("--minutes", type=float, default=minutes, help="budget of time")
+    parser.add_argument("--threads", type=int, default=2)
+    return parser
 
 
 def device() -> torch.device:

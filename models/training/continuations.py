@@ -5,14 +5,13 @@ the teacher's outputs is sequence-level distillation (arXiv:1606.07947, for draf
 arXiv:2310.08461). Result: ``DATA/continuations.tokens``, uint16 rows of ROW + 1 token ids.
 """
 
-import argparse
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
-from config import device, say, tokens_file
+from config import arguments, device, say, tokens_file
 from torch import Tensor
 from transformers import AutoTokenizer, LlamaForCausalLM
 
@@ -86,11 +85,7 @@ def write(data: Path, minutes: float, rows: int = 64, seed: int = 1, total: int 
 
 def main() -> None:
     """Write continuations of a trained main."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with the trained main")
-    parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
+    args = arguments(__doc__.split("\n")[0], minutes=8.0).parse_args()
     torch.set_num_threads(args.threads)
     write(args.data, args.minutes)
 

@@ -7,14 +7,13 @@ when the row is first met and kept. The draft's embedding begins as the main's, 
 principal directions. Result: ``DATA/draft``.
 """
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 import torch
 from batches import Batches
 from checkpoint import save_model
-from config import SHAPES, say
+from config import SHAPES, arguments, say
 from continuations import ROW, continuations_file, load
 from head import Mix, head_loss
 from log import Log
@@ -51,8 +50,7 @@ class Lessons:
 
     def __init__(self, data: Path, teacher: LlamaForCausalLM, row: int, seed: int = 100) -> None:
         own = np.fromfile(continuations_file(data), dtype=np.uint16).reshape(-1, row + 1)
-        inputs, targets = Batches(data, seed=seed).take(0, CORPUS * len(own) * row, row)
-        corpus = torch.cat([inputs, targets[:, -1:]], dim=1)
+        corpus = Batches(data, seed=seed).rows(0, CORPUS * len(own) * row, row)
         both = torch.cat([torch.from_numpy(own.astype(np.int64)), corpus])
         order = torch.randperm(len(both), generator=torch.Generator().manual_seed(seed))
         self.rows, self.teacher = both[order], teacher
@@ -120,11 +118,8 @@ def distil(
 
 def main() -> None:
     """Distil the main of a data folder."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with the trained main")
-    parser.add_argument("--minutes", type=float, default=20.0, help="budget of training time")
+    parser = arguments(__doc__.split("\n")[0], minutes=20.0)
     parser.add_argument("--reverse", type=float, default=0.0, help="share of reverse KL, 0 to 1")
-    parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     distil(args.data, args.minutes, reverse=args.reverse)

@@ -6,7 +6,6 @@ take Muon, the embedding and the norms AdamW. The depth grows by stacking (arXiv
 shallow model sees several times the tokens a minute. Checkpoints go to ``DATA/{main,draft}``.
 """
 
-import argparse
 import copy
 import itertools
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 import torch
 from batches import Batches
 from checkpoint import load_state, save_model, save_state
-from config import CONTEXT, SHAPES, device
+from config import CONTEXT, SHAPES, arguments, device
 from head import head_loss
 from log import Log
 from muon import Muon
@@ -74,13 +73,18 @@ def grow(model: LlamaForCausalLM, layers: int) -> None:
 
 
 def optimizers(model: LlamaForCausalLM, muon_rate: float, adam_rate: float) -> list:
-    """Muon for the layers' matrices, AdamW for the rest; each group remembers its full rate."""
+    """Muon for the layers' matrices, AdamW for the rest."""
     inner = {id(p): p for p in model.model.layers.parameters() if p.ndim == 2}
     rest = [p for p in model.parameters() if id(p) not in inner]
     made = [
         Muon(inner.values(), lr=muon_rate),
         torch.optim.AdamW(rest, lr=adam_rate, betas=(0.9, 0.95), weight_decay=0.0),
     ]
+    return with_full_rates(made)
+
+
+def with_full_rates(made: list) -> list:
+    """The optimizers, each group remembering its full rate, which ``update`` takes a part of."""
     for group in itertools.chain.from_iterable(o.param_groups for o in made):
         group["full"] = group["lr"]
     return made
@@ -201,13 +205,10 @@ def train(
 
 def main() -> None:
     """Train one model of the pair."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with corpus and tokens")
+    parser = arguments(__doc__.split("\n")[0], minutes=60.0)
     parser.add_argument("--model", choices=sorted(SHAPES), default="main")
-    parser.add_argument("--minutes", type=float, default=60.0, help="budget of training time")
     parser.add_argument("--muon-rate", type=float, default=0.005)
     parser.add_argument("--adam-rate", type=float, default=0.003)
-    parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     train(args.data, args.model, args.minutes, rates=(args.muon_rate, args.adam_rate))

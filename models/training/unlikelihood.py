@@ -8,18 +8,18 @@ holds the model to what it was. In the end the weights are a mean of those befor
 replaces it.
 """
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 import torch
 from batches import Batches
 from checkpoint import save_model
+from config import arguments
 from continuations import continued, corpus_prompts, load
 from head import Mix, head_loss
 from log import Log
 from torch import Tensor
-from train import heldout_loss, hidden_states, steps, update
+from train import heldout_loss, hidden_states, steps, update, with_full_rates
 from transformers import LlamaForCausalLM
 
 RUN = 6  # tokens of a run that comes again
@@ -49,11 +49,11 @@ def unlikelihood(hidden: Tensor, weight: Tensor, chosen: Tensor) -> Tensor:
     return -torch.log1p(-p.clamp(max=1 - 1e-4)).sum() / max(1, len(chosen))
 
 
-def step_loss(model: LlamaForCausalLM, before: LlamaForCausalLM, rows: Tensor, own: int) -> Tensor:
-    """The loss over rows [rows, length + 1]; the first ``own`` of them are the model's own text."""
-    inputs, targets = rows[:, :-1], rows[:, 1:]
-    looping = loops(rows)[:, 1:].to(rows.device)
-    looping[own:] = False
+def step_loss(
+    model: LlamaForCausalLM, before: LlamaForCausalLM, rows: Tensor, looping: Tensor
+) -> Tensor:
+    """The loss over rows [rows, length + 1], of whose tokens some are ``looping`` (same shape)."""
+    inputs, targets, looping = rows[:, :-1], rows[:, 1:], looping[:, 1:]
     with torch.no_grad():
         told = hidden_states(before, inputs)[~looping]
     hidden, weight = hidden_states(model, inputs), model.lm_head.weight
@@ -74,21 +74,22 @@ def teach(
     """Train for ``minutes`` with AdamW; returns the held-out loss (nats/token) afterwards."""
     model, before = load(data / "main"), load(data / "main")
     corpus, prompts = Batches(data, seed=200), corpus_prompts(data, fresh, 2)
-    made = [torch.optim.AdamW(model.parameters(), learning_rate, (0.9, 0.95), weight_decay=0.0)]
-    made[0].param_groups[0]["full"] = learning_rate
+    adam = torch.optim.AdamW(model.parameters(), learning_rate, (0.9, 0.95), weight_decay=0.0)
+    made = with_full_rates([adam])
     clock = {"step": 0, "seconds": 0.0, "tokens": 0}
     log, layers = Log(data, "unlikelihood", clock), len(model.model.layers)
-    own: list[Tensor] = []
+    own: list[tuple[Tensor, Tensor]] = []
     for share in steps(clock, minutes):
         if not own:
             text = continued(model, next(prompts).to(model.device), row + 1)
-            log.write(layers, loops=loops(text).float().mean().item())
-            own = list(text.split(ROWS))
-        inputs, targets = corpus.take(clock["tokens"], ROWS * row, row)
+            marked = loops(text).to(text.device)
+            log.write(layers, loops=marked.float().mean().item())
+            own = list(zip(text.split(ROWS), marked.split(ROWS), strict=True))
+        rows, looping = own.pop()
+        others = corpus.rows(clock["tokens"], ROWS * row, row).to(model.device)
         clock["tokens"] += ROWS * row
-        others = torch.cat([inputs, targets[:, -1:]], dim=1).to(model.device)
-        rows = own.pop()
-        loss = step_loss(model, before, torch.cat([rows, others]), len(rows))
+        fine = torch.zeros_like(others, dtype=torch.bool)
+        loss = step_loss(model, before, torch.cat([rows, others]), torch.cat([looping, fine]))
         update(model, made, loss, 1.0 - share)
         if clock["step"] % 20 == 0:
             log.write(layers, train=loss.item())
@@ -103,11 +104,7 @@ def teach(
 
 def main() -> None:
     """Teach the main of a data folder."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with the trained main")
-    parser.add_argument("--minutes", type=float, default=8.0, help="budget of training time")
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
+    args = arguments(__doc__.split("\n")[0], minutes=8.0).parse_args()
     torch.set_num_threads(args.threads)
     teach(args.data, args.minutes)
 
