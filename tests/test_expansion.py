@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -226,9 +227,9 @@ def test_logits_that_are_no_numbers_are_no_rounding(tiny_pair, monkeypatch):
 
 
 @pytest.fixture
-def fake_export(monkeypatch):
+def fake_export(tiny_pair, monkeypatch):
     def copy(name, output, weight_format):
-        (output / "made").mkdir()
+        shutil.copytree(tiny_pair[0], output / "made")
         return Exported(output / "made", is_new=True)
 
     monkeypatch.setattr(build, "export_model", copy)

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import openvino as ov
+
 from ov_specdec.errors import ExportError
 from ov_specdec.expansion.checkpoint import write_checkpoint
 from ov_specdec.expansion.comparison import LogitsDifference, compare_logits
 from ov_specdec.expansion.ir_weights import read_weights
+from ov_specdec.expansion.scales import restore_scales
 from ov_specdec.expansion.shape import LlamaShape, fit_shape, parse_size
 from ov_specdec.expansion.weights import expand, expanded_epsilon
 from ov_specdec.export import check_optimum, export_model, partial_folder, require_complete
 from ov_specdec.folder import ModelFolder, read_json
-from ov_specdec.locate import locate
+from ov_specdec.locate import IR_FILE, locate
 from ov_specdec.source import read_ir
 
 CONTEXT = 2048
@@ -69,7 +72,8 @@ def expand_model(
     check_optimum()
     with partial_folder(output, folder.name) as partial:
         _check_space(partial, wide)
-        weights = read_weights(read_ir(ModelFolder.read(source)), live)
+        original = read_ir(ModelFolder.read(source))
+        weights = read_weights(original, live)
         parts = _counted(expand(weights, live, wide), wide.layers + 1, on_step)
         write_checkpoint(partial / name, expanded_config(config, live, wide), parts, source)
         on_step(f"Exporting {wide.num_parameters:,} parameters as {weight_format}")
@@ -78,6 +82,7 @@ def expand_model(
             (partial / name).rename(made / CHECKPOINT)
         else:
             shutil.rmtree(partial / name)
+        _restore(made, original)
         on_step("Comparing logits")
         difference = _check_function(source, made, weight_format)
         (made / "README.md").write_text(model_card(live, wide, difference), encoding="utf-8")
@@ -142,6 +147,18 @@ def _counted(parts: Iterable[T], total: int, on_step: Callable[[str], object]) -
     for number, part in enumerate(parts, start=1):
         on_step(f"Writing a checkpoint: part {number} of {total}")
         yield part
+
+
+def _restore(made: Path, original: ov.Model) -> None:
+    """Write the exported IR again if some of its int8 scales are not the original's."""
+    model = read_ir(ModelFolder.read(made))
+    if restore_scales(model, original):
+        again = made / "again" / IR_FILE  # the IR itself is open: weights are read when used
+        again.parent.mkdir()
+        ov.save_model(model, again, compress_to_fp16=False)
+        for path in again.parent.iterdir():
+            path.replace(made / path.name)
+        again.parent.rmdir()
 
 
 def _check_function(source: Path, made: Path, weight_format: str) -> LogitsDifference:
