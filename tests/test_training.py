@@ -63,7 +63,9 @@ def test_the_scripts_train_distil_and_evaluate_a_pair(tmp_path):
     report = result["report"]
     assert set(report["loss"]) == {"main", "draft"}
     assert set(report["acceptance"]) == {"0.0", "0.5", "1.0"}
-    assert all(0 <= rate <= 1 for row in report["acceptance"].values() for rate in row.values())
+    for temperature, proposed in report["acceptance"].items():
+        judged = report["per_token"][temperature]
+        assert all(0 <= rate <= judged[length] <= 1 for length, rate in proposed.items())
     assert len(report["ratios"]) == 1
     assert "| greedy |" in result["text"]
     assert (tmp_path / "draft-int8" / "checkpoint" / "model.safetensors").is_file()

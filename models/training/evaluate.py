@@ -39,7 +39,11 @@ TIMES = 4  # that a line may come in a continuation that counts as no loop
 
 @dataclass
 class Report:
-    """What one evaluation found. Losses in nats a token; acceptance: accepted over proposed."""
+    """What one evaluation found. Losses in nats a token.
+
+    acceptance: accepted candidates over proposed ones, by temperature and draft length; per_token:
+    over those that were judged, up to the first that fell.
+    """
 
     main: str
     draft: str
@@ -47,6 +51,7 @@ class Report:
     characters_per_token: float
     loss: dict[str, float] = field(default_factory=dict)
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
+    per_token: dict[str, dict[str, float]] = field(default_factory=dict)
     loops: float = 0.0
     syntax: float = 0.0
     samples: dict[str, str] = field(default_factory=dict)
@@ -97,21 +102,25 @@ def cross_entropy(logits: np.ndarray, targets: list[int]) -> np.ndarray:
 
 def acceptance(
     pipeline: SpeculativePipeline, prompts: list[str], length: int, temperature: float
-) -> float:
-    """Accepted candidates over proposed ones, drafts of ``length``; temperature 0 is greedy."""
+) -> tuple[float, float]:
+    """Accepted candidates over proposed ones and over judged ones; temperature 0 is greedy.
+
+    Drafts of ``length``. What comes after the first mismatch was proposed, but is not judged.
+    """
     kind = {"do_sample": True, "temperature": temperature} if temperature else {}
-    drafted = accepted = 0
+    drafted = accepted = fallen = 0
     for seed, prompt in enumerate(prompts):
-        result = pipeline.generate(
+        stats = pipeline.generate(
             prompt,
             max_new_tokens=NEW,
             num_assistant_tokens=length,
             num_assistant_tokens_schedule="constant",
             **({"seed": seed, **kind} if kind else {}),
-        )
-        drafted += result.stats.drafted
-        accepted += result.stats.accepted
-    return accepted / drafted
+        ).stats
+        drafted += stats.drafted
+        accepted += stats.accepted
+        fallen += sum(r.num_accepted < r.num_drafted for r in stats.rounds)
+    return round(accepted / drafted, 4), round(accepted / (accepted + fallen), 4)
 
 
 def is_loop(text: str) -> bool:
@@ -154,8 +163,9 @@ def evaluate(
         report.loss[name] = round(heldout_loss(folder, ids, row, rows), 4)
     cells = list(itertools.product(TEMPERATURES, LENGTHS))
     for temperature, length in track(cells, "Acceptance", console=console):
-        row_of = report.acceptance.setdefault(str(temperature), {})
-        row_of[str(length)] = round(acceptance(pipeline, prompts, length, temperature), 4)
+        found = acceptance(pipeline, prompts, length, temperature)
+        for table, rate in zip((report.acceptance, report.per_token), found, strict=True):
+            table.setdefault(str(temperature), {})[str(length)] = rate
     made = [
         pipeline.generate(prompt, max_new_tokens=NEW).text
         for prompt in track(prompts, "Greedy text", console=console)
@@ -164,7 +174,7 @@ def evaluate(
     report.syntax = sum(is_python(p + t) for p, t in zip(prompts, made, strict=True)) / count
     for prompt in PROMPTS:
         report.samples[prompt] = prompt + pipeline.generate(prompt, max_new_tokens=NEW).text
-        report.sample_acceptance[prompt] = round(acceptance(pipeline, [prompt], 4, 0.0), 4)
+        report.sample_acceptance[prompt] = acceptance(pipeline, [prompt], 4, 0.0)[0]
     report.ratios = [
         round(compare(main, draft, prompt), 3)
         for prompt in track(prompts[:compared], "Comparing", console=console)
@@ -178,11 +188,13 @@ def markdown(report: Report) -> str:
     lines = ["| model | held-out loss (nats a token) | bits a character |", "|---|---|---|"]
     for name, loss in report.loss.items():
         lines.append(f"| {name} | {loss:.3f} | {loss * per_bit:.3f} |")
-    lines += ["", "| acceptance | " + " | ".join(f"length {n}" for n in LENGTHS) + " |"]
-    lines.append("|---|" + "---|" * len(LENGTHS))
-    for temperature, row in report.acceptance.items():
-        name = f"temperature {temperature}" if float(temperature) else "greedy"
-        lines.append(f"| {name} | " + " | ".join(f"{rate:.2f}" for rate in row.values()) + " |")
+    tables = {"of those proposed": report.acceptance, "of those judged": report.per_token}
+    for title, table in tables.items():
+        lines += ["", f"| accepted {title} | " + " | ".join(f"length {n}" for n in LENGTHS) + " |"]
+        lines.append("|---|" + "---|" * len(LENGTHS))
+        for temperature, row in table.items():
+            name = f"temperature {temperature}" if float(temperature) else "greedy"
+            lines.append(f"| {name} | " + " | ".join(f"{x:.2f}" for x in row.values()) + " |")
     lines += ["", "| greedy continuations | |", "|---|---|"]
     lines.append(f"| with a line that comes more than {TIMES} times | {report.loops:.0%} |")
     lines.append(f"| that can begin a Python module | {report.syntax:.0%} |")
