@@ -221,7 +221,7 @@ BAD_INPUT = {
     "no tokens": (["--max-new-tokens", "0"], "max_new_tokens=0"),
     "no time": (["--timeout", "0"], "timeout=0"),
     "no context": (["--context", "0"], "context=0"),
-    "too long": (["--context", "1000"], "are more than the model's context of 1024"),
+    "too long": (["--context", "2000"], "are more than the model's context of 2048"),
     "no draft": (["--main", "."], "no draft model for main '.': give --draft"),
     "no folder": (["--main", "nowhere", "--draft", "nowhere"], "'nowhere' is not a folder"),
     "no checkpoint": (["--main-checkpoint", "nowhere"], "checkpoint 'nowhere' holds no config"),

@@ -26,7 +26,7 @@ def run(*arguments):
 
 
 ORIGINAL = embedded_folder("draft")
-"""The smallest trained model at hand, in int8: 1 layer, expanded to 12 wider ones."""
+"""The smallest trained model at hand, in int8: 2 layers, expanded to 12 wider ones."""
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from ov_specdec.source import open_source
 NUM_SAMPLES = 3000
 NEW_TOKENS = 3
 NUM_BINS = 12
-VOCAB_SIZE = 8192
+VOCAB_SIZE = 4096
 PROMPT = "def read("
 
 OPTION_SETS = {

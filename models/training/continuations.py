@@ -85,7 +85,7 @@ def write(data: Path, minutes: float, rows: int = 64, seed: int = 1, total: int 
 
 def main() -> None:
     """Write continuations of a trained main."""
-    args = arguments(__doc__.split("\n")[0], minutes=8.0).parse_args()
+    args = arguments(__doc__.split("\n")[0], minutes=5.0).parse_args()
     torch.set_num_threads(args.threads)
     write(args.data, args.minutes)
 

@@ -22,7 +22,7 @@ from train import build, heldout_loss, hidden_states, optimizers, rate, steps, u
 from transformers import LlamaConfig, LlamaForCausalLM
 
 ALONE = 0.2  # share of the budget without the teacher
-CORPUS = 3  # rows of the corpus to one of the main's own
+CORPUS = 2  # rows of the corpus to one of the main's own
 TEXT = 0.1  # share of cross entropy in the loss after that
 
 

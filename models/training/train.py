@@ -205,7 +205,7 @@ def train(
 
 def main() -> None:
     """Train one model of the pair."""
-    parser = arguments(__doc__.split("\n")[0], minutes=60.0)
+    parser = arguments(__doc__.split("\n")[0], minutes=80.0)
     parser.add_argument("--model", choices=sorted(SHAPES), default="main")
     parser.add_argument("--muon-rate", type=float, default=0.005)
     parser.add_argument("--adam-rate", type=float, default=0.003)

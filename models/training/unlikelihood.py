@@ -104,7 +104,7 @@ def teach(
 
 def main() -> None:
     """Teach the main of a data folder."""
-    args = arguments(__doc__.split("\n")[0], minutes=8.0).parse_args()
+    args = arguments(__doc__.split("\n")[0], minutes=5.0).parse_args()
     torch.set_num_threads(args.threads)
     teach(args.data, args.minutes)
 

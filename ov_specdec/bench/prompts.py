@@ -22,21 +22,21 @@ CODE = (
 
 _LOOPS = (
     (
-        "def __repr__(self):\n",
-        "        return self\n\n    def __contains__(self):\n",
+        "class Vector:\n    def __init__(self, x, y):\n        self.x = x\n        self.y = y\n\n",
+        "    def __eq__(self, other):\n        return self._compare(other)\n\n",
     ),
     (
-        "class Matrix:\n    def __add__(self, other):\n        return self\n\n",
-        "    def __array__(self, other):\n        return self\n\n",
+        "class Server:\n    @property\n",
+        "    def name(self):\n        return self._name\n\n    @property\n",
     ),
     (
-        "if len(sys.argv) != 2:\n    return None\n\n\n",
-        "def _reduce(args):\n    return get(args, **kwargs)\n\n\n",
+        "class Client:\n",
+        "    def get(self, path):\n        return self.request(path)\n\n"
+        "    def post(self, path):\n        return self.request(path)\n\n",
     ),
     (
-        "class Account:\n    def deposit(self, amount):\n        return self.amount\n\n",
-        "    def __contains__(self, start):\n"
-        "        return self.group(self.group(self.group(self.group))\n\n",
+        "class Door:\n",
+        "    def close(self):\n        return self._close()\n\n",
     ),
     (
         'def mean(values):\n    """\n    Parameters\n    ----------\n    x : array_like\n',
