@@ -17,7 +17,7 @@ NUM_SAMPLES = 3000
 NEW_TOKENS = 3
 NUM_BINS = 12
 VOCAB_SIZE = 4096
-PROMPT = "def read("
+PROMPT = "for "  # here the draft is far enough from the main that a wrong rule shows
 
 OPTION_SETS = {
     "temperature 0.7": {"temperature": 0.7},
