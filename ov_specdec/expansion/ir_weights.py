@@ -23,7 +23,7 @@ def read_weights(model: ov.Model, shape: LlamaShape) -> dict[str, Array]:
     int8 weights come out as the floats that they stand for. Raises `ModelError` for an IR that is
     no Llama of this shape, and for weights in another format, such as int4.
     """
-    constants = {op.get_friendly_name(): op for op in model.get_ops() if is_constant(op)}
+    constants = constants_by_name(model)
     # OpenVINO leaves out a multiplication by ones, so a norm without weights has these.
     found = {name: np.ones(shape.hidden, np.float32) for name in norm_names(shape)}
     found.update(_norms(model))
@@ -39,8 +39,12 @@ def read_weights(model: ov.Model, shape: LlamaShape) -> dict[str, Array]:
     return {name: found[name] for name in names}
 
 
-def is_constant(op: ov.Node) -> bool:
-    """Whether an operation holds values rather than computing them."""
+def constants_by_name(model: ov.Model) -> dict[str, ov.Node]:
+    """The operations that hold values, by their friendly names."""
+    return {op.get_friendly_name(): op for op in model.get_ops() if _is_constant(op)}
+
+
+def _is_constant(op: ov.Node) -> bool:
     return bool(op.get_type_name() == "Constant")
 
 
@@ -69,7 +73,7 @@ def _norms(model: ov.Model) -> Iterator[tuple[str, Array]]:
                 _behind_conversion(port.get_source_output().get_node()) for port in op.inputs()
             ]
             yield from (
-                (f"{match[1]}.weight", _floats(x).ravel()) for x in factors if is_constant(x)
+                (f"{match[1]}.weight", _floats(x).ravel()) for x in factors if _is_constant(x)
             )
 
 

@@ -1,13 +1,13 @@
 """The int8 scales of the original, put back where the export of a larger model found others."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.expansion.ir_weights import MATRIX, is_constant
+from ov_specdec.expansion.ir_weights import MATRIX, constants_by_name
 
 PARTS = ("", "/scale", "/zero_point")
 
@@ -30,20 +30,22 @@ def restore_scales(made: ov.Model, original: ov.Model) -> int:
     Quantization lays the 256 steps of int8 over the range of a row. Where rounding left the
     original's row only 255 of them, the same floats get a slightly smaller step the next time.
     """
-    live, restored = dict(_matrices(original)), 0
-    for name, wide in list(_matrices(made)):
+    live, constants = dict(_matrices(constants_by_name(original))), constants_by_name(made)
+    restored = 0
+    for name, wide in _matrices(constants):
         if name not in live:
             continue
         rows = _differing(live[name], wide)
         restored += len(rows)
         if len(rows):
             better = _with_rows(live[name], wide, rows)
-            _replace(made, name, (better.integers, better.scale, better.zero_point))
+            arrays = (better.integers, better.scale, better.zero_point)
+            for part, array in zip(PARTS, arrays, strict=True):
+                _replace(constants[name + part], array)
     return restored
 
 
-def _matrices(model: ov.Model) -> Iterator[tuple[str, Quantized]]:
-    constants = {op.get_friendly_name(): op for op in model.get_ops() if is_constant(op)}
+def _matrices(constants: Mapping[str, ov.Node]) -> Iterator[tuple[str, Quantized]]:
     for name in constants:
         if MATRIX.fullmatch(name) and all(name + part in constants for part in PARTS):
             yield name, Quantized(*(constants[name + part].data for part in PARTS))
@@ -69,9 +71,7 @@ def _with_rows(live: Quantized, wide: Quantized, rows: NDArray[np.intp]) -> Quan
     return better
 
 
-def _replace(model: ov.Model, name: str, arrays: tuple[NDArray[np.generic], ...]) -> None:
-    constants = {op.get_friendly_name(): op for op in model.get_ops() if is_constant(op)}
-    for part, array in zip(PARTS, arrays, strict=True):
-        constant = ov.op.Constant(array)
-        constant.set_friendly_name(name + part)
-        ov.utils.replace_node(constants[name + part], constant)
+def _replace(constant: ov.Node, array: NDArray[np.generic]) -> None:
+    new = ov.op.Constant(array)
+    new.set_friendly_name(constant.get_friendly_name())
+    ov.utils.replace_node(constant, new)
