@@ -39,7 +39,7 @@ losses = [
 ]
 unlikelihood.teach(data, 0.02, heldout_tokens=1024, row=64, fresh=8)
 continuations.write(data, 0.0, rows=4, total=65)
-distil.distil(data, 0.03, shapes[1], 128, heldout_tokens=1024, row=64, reverse=0.5)
+distil.distil(data, 0.03, shapes[1], 128, heldout_tokens=1024, row=64, long=128, reverse=0.5)
 plot.draw(data, data / "loss.svg")
 for name in ("main", "draft"):
     export.export(data / name, data / f"{name}-int8", keep=name == "draft")
@@ -66,8 +66,10 @@ def test_the_scripts_train_distil_and_evaluate_a_pair(tmp_path):
     for temperature, proposed in report["acceptance"].items():
         judged = report["per_token"][temperature]
         assert all(0 <= rate <= judged[length] <= 1 for length, rate in proposed.items())
+    assert set(report["long_prompts"]) == {"0.0", "0.5", "1.0"}
+    assert all(0 <= p <= judged <= 1 for p, judged in report["long_prompts"].values())
     assert len(report["ratios"]) == 1
-    assert "| greedy |" in result["text"]
+    assert result["text"].count("| greedy |") == 3
     assert (tmp_path / "draft-int8" / "checkpoint" / "model.safetensors").is_file()
     assert (tmp_path / "loss.svg").is_file()
 

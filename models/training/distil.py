@@ -1,10 +1,10 @@
 """Distil the main into the draft, within a budget of minutes.
 
-First plain cross entropy on the corpus (no teacher, so several times the tokens a minute), then
-KL to the main's distributions (arXiv:1503.02531, arXiv:2310.08461) mixed with cross entropy, on
-rows of the corpus and on the main's own continuations. What the main makes of a row is computed
-when the row is first met and kept. The draft's embedding begins as the main's, projected on its
-principal directions. Result: ``DATA/draft``.
+First plain cross entropy on the corpus (no teacher, so several times the tokens a minute), then KL
+to the main's distributions (arXiv:1503.02531, arXiv:2310.08461) mixed with cross entropy, on rows
+of the corpus and on the main's own continuations, with a step of cross entropy on longer rows now
+and then. What the main makes of a row is computed when the row is first met and kept. The draft's
+embedding begins as the main's, projected on its principal directions. Result: ``DATA/draft``.
 """
 
 from pathlib import Path
@@ -22,6 +22,8 @@ from train import build, heldout_loss, hidden_states, optimizers, rate, steps, u
 from transformers import LlamaConfig, LlamaForCausalLM
 
 ALONE = 0.2  # share of the budget without the teacher
+LONG = 1024  # tokens of a row without the teacher, so that the draft holds on longer texts too
+EVERY = 4  # of so many later steps, one without the teacher
 CORPUS = 2  # rows of the corpus to one of the main's own
 TEXT = 0.1  # share of cross entropy in the loss after that
 
@@ -78,6 +80,7 @@ def distil(
     rates: tuple[float, float] = (0.005, 0.003),
     heldout_tokens: int = 32768,
     row: int = ROW,
+    long: int = LONG,
     reverse: float = 0.0,
 ) -> float:
     """Train the draft from the main in ``DATA/main``; returns its held-out loss (nats/token).
@@ -89,13 +92,15 @@ def distil(
     draft = start(teacher, shape or SHAPES["draft"])
     corpus, lessons = Batches(data, seed=50), Lessons(data, teacher, row)
     guided = Mix(forward=(1 - TEXT) * (1 - reverse), reverse=(1 - TEXT) * reverse)
-    made, taken, heldout = optimizers(draft, *rates), 0, Batches(data, "heldout")
+    made, heldout = optimizers(draft, *rates), Batches(data, "heldout")
+    read = taken = 0  # tokens of the corpus, rows of lessons
     clock = {"step": 0, "seconds": 0.0, "tokens": 0}
     log, layers = Log(data, "draft", clock), len(draft.model.layers)
     for share in steps(clock, minutes):
         told, mix = None, Mix()
-        if share < ALONE:
-            inputs, targets = corpus.take(clock["tokens"], tokens_per_step, row)
+        if share < ALONE or clock["step"] % EVERY == 0:
+            inputs, targets = corpus.take(read, tokens_per_step, long)
+            read += tokens_per_step
         else:
             inputs, targets, states = lessons.take(taken, tokens_per_step // row)
             told, mix = (states.to(draft.device), teacher.lm_head.weight), guided
@@ -118,7 +123,7 @@ def distil(
 
 def main() -> None:
     """Distil the main of a data folder."""
-    parser = arguments(__doc__.split("\n")[0], minutes=20.0)
+    parser = arguments(__doc__.split("\n")[0], minutes=33.0)
     parser.add_argument("--reverse", type=float, default=0.0, help="share of reverse KL, 0 to 1")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

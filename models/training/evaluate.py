@@ -31,7 +31,7 @@ from ov_specdec.source import open_source
 MODELS = Path(__file__).resolve().parent.parent
 LENGTHS = (1, 2, 4, 8)
 TEMPERATURES = (0.0, 0.5, 1.0)
-PROMPT = 64  # tokens of a held-out prompt
+PROMPT, LONG_PROMPT = 64, 896  # tokens of a held-out prompt
 NEW = 128  # tokens continued
 STATEMENT = re.compile(r"^(?:def|class|import|from|@)\b", re.MULTILINE)
 TIMES = 4  # that a line may come in a continuation that counts as no loop
@@ -42,7 +42,8 @@ class Report:
     """What one evaluation found. Losses in nats a token.
 
     acceptance: accepted candidates over proposed ones, by temperature and draft length; per_token:
-    over those that were judged, up to the first that fell.
+    over those that were judged, up to the first that fell; long_prompts: both, by temperature, at
+    length 4 after LONG_PROMPT tokens.
     """
 
     main: str
@@ -52,6 +53,7 @@ class Report:
     loss: dict[str, float] = field(default_factory=dict)
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
     per_token: dict[str, dict[str, float]] = field(default_factory=dict)
+    long_prompts: dict[str, tuple[float, float]] = field(default_factory=dict)
     loops: float = 0.0
     syntax: float = 0.0
     samples: dict[str, str] = field(default_factory=dict)
@@ -65,15 +67,17 @@ def heldout_texts(data: Path) -> list[str]:
         return [json.loads(line)["text"] for line in lines]
 
 
-def heldout_prompts(texts: list[str], pipeline: SpeculativePipeline, count: int) -> list[str]:
-    """``count`` texts of about PROMPT tokens, each beginning with a statement of a module."""
+def heldout_prompts(
+    texts: list[str], pipeline: SpeculativePipeline, count: int, length: int = PROMPT
+) -> list[str]:
+    """``count`` texts of about ``length`` tokens, each beginning with a statement of a module."""
     starts = [text[m.start() :] for text in texts for m in STATEMENT.finditer(text)]
     order = np.random.default_rng(0).permutation(len(starts))
     prompts = []
     for index in order:
-        ids = pipeline.tokenizer.encode(starts[index][: PROMPT * 20])
-        if len(ids) > PROMPT + NEW:
-            prompts.append(pipeline.tokenizer.decode(ids[:PROMPT]))
+        ids = pipeline.tokenizer.encode(starts[index][: length * 20])
+        if len(ids) > length + NEW:
+            prompts.append(pipeline.tokenizer.decode(ids[:length]))
         if len(prompts) == count:
             return prompts
     raise SystemExit(f"the held-out side has {len(prompts)} prompts, not {count}")
@@ -107,7 +111,7 @@ def acceptance(
 
     Drafts of ``length``. What comes after the first mismatch was proposed, but is not judged.
     """
-    kind = {"do_sample": True, "temperature": temperature} if temperature else {}
+    options = {"do_sample": True, "temperature": temperature} if temperature else {}
     drafted = accepted = fallen = 0
     for seed, prompt in enumerate(prompts):
         stats = pipeline.generate(
@@ -115,7 +119,7 @@ def acceptance(
             max_new_tokens=NEW,
             num_assistant_tokens=length,
             num_assistant_tokens_schedule="constant",
-            **({"seed": seed, **kind} if kind else {}),
+            **({"seed": seed, **options} if options else {}),
         ).stats
         drafted += stats.drafted
         accepted += stats.accepted
@@ -166,6 +170,9 @@ def evaluate(
         found = acceptance(pipeline, prompts, length, temperature)
         for table, rate in zip((report.acceptance, report.per_token), found, strict=True):
             table.setdefault(str(temperature), {})[str(length)] = rate
+    long = heldout_prompts(texts, pipeline, count, LONG_PROMPT)
+    for temperature in track(TEMPERATURES, "Long prompts", console=console):
+        report.long_prompts[str(temperature)] = acceptance(pipeline, long, 4, temperature)
     made = [
         pipeline.generate(prompt, max_new_tokens=NEW).text
         for prompt in track(prompts, "Greedy text", console=console)
@@ -182,6 +189,11 @@ def evaluate(
     return report
 
 
+def kind(temperature: str) -> str:
+    """How a table names a temperature."""
+    return f"temperature {temperature}" if float(temperature) else "greedy"
+
+
 def markdown(report: Report) -> str:
     """The report as tables, and the samples as code."""
     per_bit = 1 / (report.characters_per_token * np.log(2))
@@ -193,8 +205,12 @@ def markdown(report: Report) -> str:
         lines += ["", f"| accepted {title} | " + " | ".join(f"length {n}" for n in LENGTHS) + " |"]
         lines.append("|---|" + "---|" * len(LENGTHS))
         for temperature, row in table.items():
-            name = f"temperature {temperature}" if float(temperature) else "greedy"
-            lines.append(f"| {name} | " + " | ".join(f"{x:.2f}" for x in row.values()) + " |")
+            rates = " | ".join(f"{x:.2f}" for x in row.values())
+            lines.append(f"| {kind(temperature)} | {rates} |")
+    lines += ["", f"| accepted after {LONG_PROMPT} tokens, length 4 | of those proposed | judged |"]
+    lines.append("|---|---|---|")
+    for temperature, (proposed, judged) in report.long_prompts.items():
+        lines.append(f"| {kind(temperature)} | {proposed:.2f} | {judged:.2f} |")
     lines += ["", "| greedy continuations | |", "|---|---|"]
     lines.append(f"| with a line that comes more than {TIMES} times | {report.loops:.0%} |")
     lines.append(f"| that can begin a Python module | {report.syntax:.0%} |")
