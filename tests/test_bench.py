@@ -59,10 +59,11 @@ def test_quick_measures_every_method_of_its_plan(quick):
     assert by_method["plain"]["ratio to plain"] == 1.0
     assert by_method["plain"]["acceptance"] is None
     assert 0 < by_method["constant-4"]["acceptance"] < 1
-    # The same models with the same length: what is read from the peer's record is the same too.
+    # The same models with the same length: what is read from the peer's record is the same too. Its
+    # last round may draft a candidate more, where only the main's own token has room.
     for figure in ("acceptance", "tokens/main pass"):
         ours, theirs = (by_method[name][figure] for name in ("constant-4", "genai-draft-4"))
-        assert theirs == pytest.approx(ours, rel=0.02)
+        assert theirs == pytest.approx(ours, rel=0.03)
 
 
 def test_quick_writes_tables_in_every_format(quick):
