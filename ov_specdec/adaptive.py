@@ -145,9 +145,10 @@ class AdaptiveLength:
         """A plan for `length` candidates at most; speed: tokens per second to expect of it."""
         experience = self._experience
         verifying, drafting = experience.further_tokens, experience.drafting(self._source)
-        spared = verifying.at(length) - verifying.at(1)
-        if length < 2 or spared <= experience.change:
-            return Plan(length, why)  # the pass keeps its size, so to end early spares little
+        # A shorter pass has another size, and so has the next one of full length.
+        spared = verifying.at(length) - verifying.at(1) - 2 * experience.change
+        if length < 2 or spared <= 0:
+            return Plan(length, why)  # then the pass keeps its size, and to end early spares little
         acceptance = experience.acceptance(self._source)
         cost = (spared / (length - 1) + drafting.slope) * experience.plain_seconds
         # The next candidate yields a token if all so far stand, and it does.

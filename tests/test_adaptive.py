@@ -213,6 +213,14 @@ def test_drafts_end_early_where_that_spares_something():
     assert plan.ends_after([0.05])
 
 
+def test_drafts_do_not_end_early_where_two_changes_of_size_cost_more():
+    policy = adaptive()
+    run(policy, 40, lambda n: n, drafting=0.05, verifying=0.08)  # spares less than 2 * CHANGE
+    plan = policy.plan("model")
+    assert plan.length > 1 + CHANGE / 0.08
+    assert not plan.ends_after([0.05])
+
+
 def test_a_match_is_taken_unless_the_model_promises_more():
     experience = Experience()
     policy = AdaptiveLength(("prompt-lookup", "model"), experience)
