@@ -2,7 +2,6 @@
 
 from importlib.metadata import version
 
-from ov_specdec.config import GenerationOptions
 from ov_specdec.errors import (
     DeviceError,
     ExportError,
@@ -13,7 +12,8 @@ from ov_specdec.errors import (
     SpecdecError,
     TokenizerMismatchError,
 )
-from ov_specdec.generator import Chunk, GenerationResult, Origin
+from ov_specdec.generation import Chunk, GenerationResult, Origin
+from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats, RoundStats
 

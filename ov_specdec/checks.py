@@ -1,7 +1,7 @@
 """Checks of option values, with messages that name the option, the value and what is allowed."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 
 from ov_specdec.errors import OptionError
@@ -11,6 +11,26 @@ def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Refuse a value that is not one of `choices`."""
     if value not in choices:
         raise OptionError(f"{name}={value!r} is not one of {', '.join(choices)}")
+
+
+def require_bool(name: str, value: object) -> None:
+    """Refuse a value that is not True or False."""
+    if not isinstance(value, bool):
+        raise OptionError(f"{name}={value!r} must be True or False")
+
+
+def require_text(name: str, value: object) -> None:
+    """Refuse a value that is not a text."""
+    if not isinstance(value, str):
+        raise OptionError(f"{name}={value!r} must be a text")
+
+
+def require_texts(name: str, value: object) -> None:
+    """Refuse a value that does not map texts to texts."""
+    if not isinstance(value, Mapping) or not all(
+        isinstance(text, str) for pair in value.items() for text in pair
+    ):
+        raise OptionError(f"{name}={value!r} must map names to values, all of them texts")
 
 
 def require_int(name: str, value: object, *, low: int, high: int | None = None) -> None:

@@ -37,7 +37,7 @@ class BenchmarkError(SpecdecError):
     """A method of the benchmark that cannot run on this machine or with these models."""
 
 
-def reason(error: RuntimeError) -> str:
+def openvino_message(error: RuntimeError) -> str:
     """The line of an OpenVINO exception that says what is wrong; the rest is source locations."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

@@ -1,30 +1,37 @@
 """The Python interface: a main model, a drafter, and text from both."""
 
-from collections.abc import Generator as PythonGenerator
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Generator, Mapping
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
-from threading import Lock
-from typing import Any, Literal, get_args
+from threading import Event, Lock
+from types import TracebackType
+from typing import get_args
 
-from ov_specdec.checks import require_choice
-from ov_specdec.config import GenerationOptions
-from ov_specdec.devices import Precision
-from ov_specdec.drafters import Cascade, Drafter, ModelDrafter, PromptLookup
+from ov_specdec.checks import require_choice, require_text, require_texts
 from ov_specdec.errors import OptionError, SessionError
-from ov_specdec.generator import Chunk, GenerationResult, Generator, collect
-from ov_specdec.guard import GuardReport
-from ov_specdec.loading import KvBackend, LoadedModel, RuntimeConfig, load_models
-from ov_specdec.locate import embedded_folder, locate
-from ov_specdec.profile import find_profile
-from ov_specdec.rules import Rule
-from ov_specdec.source import ModelSource, check_pair, open_source
+from ov_specdec.generation import (
+    Chunk,
+    GenerationResult,
+    GenerationStream,
+    Prompt,
+    TextGenerator,
+    collect,
+)
+from ov_specdec.loading.compile import KvBackend, LoadedModel, RuntimeConfig, load_models
+from ov_specdec.loading.devices import Precision
+from ov_specdec.loading.locate import embedded_folder, locate
+from ov_specdec.loading.profile import find_profile
+from ov_specdec.loading.source import ModelSource, check_pair, open_source
+from ov_specdec.options import GenerationKwargs, GenerationOptions
+from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterFactory, DrafterName
 from ov_specdec.stats import Stopwatch
+from ov_specdec.text.guard import GuardReport
 
-WITH_DRAFT = ("model", "both")
-WITH_LOOKUP = ("prompt-lookup", "both")
-DrafterName = Literal["model", "prompt-lookup", "both", "none"]
+if sys.version_info >= (3, 11):
+    from typing import Unpack
+else:
+    from typing_extensions import Unpack
 
 
 class SpeculativePipeline:
@@ -44,7 +51,8 @@ class SpeculativePipeline:
     stateful KV cache keeps hidden before it is trimmed; 0 trims at every rollback.
 
     Raises `OptionError`, `ModelError`, `DeviceError`, and `TokenizerMismatchError` where draft and
-    main do not share a tokenizer. One generation runs at a time.
+    main do not share a tokenizer. One generation runs at a time. `close`, or the end of a `with`
+    block, frees the models.
     """
 
     def __init__(
@@ -65,15 +73,18 @@ class SpeculativePipeline:
         profile: str | Path = "auto",
     ) -> None:
         watch = Stopwatch()
-        _check_drafter(drafter, main, draft, draft_device)
+        _check_drafter(drafter, main, draft, draft_device, draft_properties)
+        if not isinstance(profile, str | Path):
+            raise OptionError(f"profile={profile!r} must be 'auto', 'none' or a file")
         config = RuntimeConfig(
             device, kv, precision, properties, max_hidden_tokens, num_threads, cache_dir
         )
         draft_config = replace(
             config,
-            device=draft_device or device,
+            device=device if draft_device is None else draft_device,
             properties={**(properties or {}), **(draft_properties or {})},
         )
+        may_tune = _may_tune(profile, config, draft_config)
 
         main_source = open_source(embedded_folder("main") if main is None else locate(main))
         draft_source: ModelSource | None = None
@@ -84,46 +95,81 @@ class SpeculativePipeline:
             self.guard_report.require()
 
         self.profile: Path | None = None
-        if draft_source is not None and _may_tune(profile, config, draft_config):
-            found = find_profile(profile, main_source.folder, draft_source.folder, device)
+        if draft_source is not None and may_tune:
+            found = find_profile(profile, main_source.folder, draft_source.folder, device, kv)
             if found is not None:
                 self.profile, tuned = found
                 config = replace(config, properties=tuned.main_properties)
                 draft_config = replace(draft_config, properties=tuned.draft_properties)
-        vocab_size = main_source.vocab_size
         self.drafter: DrafterName = drafter
         models = [(main_source, config)]
         if draft_source is not None:
             models.append((draft_source, draft_config))
-        self.main, *drafts = load_models(models, vocab_size=vocab_size)
-        self.draft: LoadedModel | None = drafts[0] if drafts else None
+        vocab_size = main_source.vocab_size
+        # Main first, then the draft where there is one; empty once the pipeline is closed.
+        self._models = load_models(models, vocab_size=vocab_size)
         self.tokenizer = main_source.tokenizer
-        self._generator = Generator(
+        self._generator: TextGenerator | None = TextGenerator(
             self.main.session,
             self.tokenizer,
             vocab_size,
             main_source.eos_token_ids,
-            self._make_drafter,
+            DrafterFactory(drafter, self.draft.session if self.draft else None),
         )
         self._running = Lock()
+        self._cancelled = Event()
         self.load_seconds = watch.total()
 
-    def generate(self, prompt_or_ids: str | Sequence[int], **options: Any) -> GenerationResult:
-        """Generate to the end. Options: see `GenerationOptions`."""
-        return collect(self.stream(prompt_or_ids, **options))
+    @property
+    def main(self) -> LoadedModel:
+        """The main model. Raises `SessionError` once the pipeline is closed."""
+        if not self._models:
+            raise SessionError("this pipeline is closed: make a new one")
+        return self._models[0]
 
-    def stream(
-        self, prompt_or_ids: str | Sequence[int], **options: Any
-    ) -> PythonGenerator[Chunk, None, None]:
+    @property
+    def draft(self) -> LoadedModel | None:
+        """The draft model, where the drafter has one."""
+        return self._models[1] if len(self._models) > 1 else None
+
+    def generate(self, prompt: Prompt, **options: Unpack[GenerationKwargs]) -> GenerationResult:
+        """Generate to the end. Options: see `GenerationOptions`."""
+        with self.stream(prompt, **options) as chunks:
+            return collect(chunks)
+
+    def stream(self, prompt: Prompt, **options: Unpack[GenerationKwargs]) -> GenerationStream:
         """Generate, and yield chunks as they come; the last one has the finish reason and stats.
 
-        Prompt and options are checked at once; to close the stream ends the generation. Options:
-        see `GenerationOptions`.
+        Prompt and options are checked at once. `cancel` and `close` of what is returned end the
+        generation. Options: see `GenerationOptions`.
         """
-        chunks = self._generator.stream(prompt_or_ids, GenerationOptions.from_kwargs(options))
-        return self._alone(chunks)
+        checked = GenerationOptions.from_kwargs(options)
+        if self._generator is None:
+            raise SessionError("this pipeline is closed: make a new one")
+        cancelled = Event()
+        chunks = self._generator.stream(prompt, checked, cancelled)
+        return GenerationStream(self._alone(chunks, cancelled), cancelled)
 
-    def _alone(self, chunks: Iterator[Chunk]) -> PythonGenerator[Chunk, None, None]:
+    def close(self) -> None:
+        """Free the models. A generation that is running ends within one pass."""
+        self._cancelled.set()
+        self._generator = None
+        self._models = []
+
+    def __enter__(self) -> "SpeculativePipeline":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _alone(
+        self, chunks: Generator[Chunk, None, None], cancelled: Event
+    ) -> Generator[Chunk, None, None]:
         """Pass chunks on, while no other generation may use the sessions."""
         if not self._running.acquire(blocking=False):
             raise SessionError(
@@ -131,39 +177,12 @@ class SpeculativePipeline:
                 "a second pipeline"
             )
         try:
+            self._cancelled = cancelled
+            if self._generator is None:
+                cancelled.set()
             yield from chunks
         finally:
             self._running.release()
-
-    def _make_drafter(self, options: GenerationOptions, rule: Rule) -> Drafter | None:
-        if options.num_assistant_tokens == 0:
-            return None
-        self._check_use(options)
-        drafters: list[Drafter] = []
-        if self.drafter in WITH_LOOKUP:
-            limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
-            drafters.append(PromptLookup(*limits))
-        if self.draft is not None:
-            drafters.append(ModelDrafter(self.draft.session, rule))
-        return reduce(Cascade, drafters) if drafters else None
-
-    def _check_use(self, options: GenerationOptions) -> None:
-        """Refuse options that this pipeline's drafter has no use for."""
-        needs = {
-            "prompt_lookup_num_tokens": WITH_LOOKUP,
-            "max_matching_ngram_size": WITH_LOOKUP,
-            "assistant_confidence_threshold": WITH_DRAFT,
-        }
-        for name, drafters in needs.items():
-            if getattr(options, name) and self.drafter not in drafters:
-                raise OptionError(
-                    f"{name} needs drafter={' or '.join(map(repr, drafters))}, not {self.drafter!r}"
-                )
-        if self.drafter == "none" and options.num_assistant_tokens != "auto":
-            raise OptionError(
-                f"num_assistant_tokens={options.num_assistant_tokens} needs a drafter: "
-                "this pipeline was made with drafter='none'"
-            )
 
 
 def _may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> bool:
@@ -180,15 +199,31 @@ def _may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) ->
 
 
 def _check_drafter(
-    drafter: str, main: str | Path | None, draft: str | Path | None, draft_device: str | None
+    drafter: str,
+    main: str | Path | None,
+    draft: str | Path | None,
+    draft_device: str | None,
+    draft_properties: Mapping[str, str] | None,
 ) -> None:
     """Refuse drafters that do not exist, lack their model, or have no use for the one given."""
     require_choice("drafter", drafter, get_args(DrafterName))
+    if draft_device is not None:
+        require_text("draft_device", draft_device)
+    if draft_properties is not None:
+        require_texts("draft_properties", draft_properties)
+    for name, model in (("main", main), ("draft", draft)):
+        if model is not None and not isinstance(model, str | Path):
+            raise OptionError(f"{name}={model!r} must be a folder or a name on the Hub")
     if drafter in WITH_DRAFT and main is not None and draft is None:
         raise OptionError(
-            f"no draft model for main '{main}': give draft=FOLDER, or choose drafter="
-            "'prompt-lookup' or 'none'"
+            f"no draft model for main='{main}': give draft=FOLDER, or choose drafter="
+            "'prompt-lookup' or drafter='none'"
         )
-    for name, value in (("draft", draft), ("draft_device", draft_device)):
-        if drafter not in WITH_DRAFT and value is not None:
+    given = (
+        ("draft", draft),
+        ("draft_device", draft_device),
+        ("draft_properties", draft_properties),
+    )
+    for name, value in given:
+        if drafter not in WITH_DRAFT and value:
             raise OptionError(f"{name}='{value}' has no use with drafter={drafter!r}: leave it out")

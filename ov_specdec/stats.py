@@ -3,7 +3,10 @@
 import itertools
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
+
+FinishReason = Literal["stop", "length", "cancelled"]
+"""What ended an output: an end-of-sequence token or a stop string, the token budget, a user."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +17,8 @@ class RoundStats:
     text ended in the middle of them.
     seconds: the whole round, with what the three parts leave out.
     pass_tokens: tokens that the main model was fed. source: where the candidates came from.
-    planned, why: the draft length that the policy chose, and its reason. confidences: see `Draft`.
+    planned, reason: the draft length that the policy chose, and why. confidences, match_confidence:
+    see `Proposal`.
     """
 
     num_drafted: int
@@ -27,8 +31,9 @@ class RoundStats:
     pass_tokens: int = 0
     source: str = ""
     planned: int = 0
-    why: str = ""
+    reason: str = ""
     confidences: tuple[float, ...] = ()
+    match_confidence: float | None = None
 
 
 @dataclass
@@ -107,10 +112,10 @@ class GenerationStats:
     @property
     def draft_lengths(self) -> list[dict[str, Any]]:
         """The lengths that the policy chose, and why, with the rounds that each was kept."""
-        runs = itertools.groupby(self.rounds, lambda r: (r.planned, r.source, r.why))
+        runs = itertools.groupby(self.rounds, lambda r: (r.planned, r.source, r.reason))
         return [
-            {"rounds": len(list(run)), "planned": planned, "source": source, "why": why}
-            for (planned, source, why), run in runs
+            {"rounds": len(list(run)), "planned": planned, "source": source, "reason": reason}
+            for (planned, source, reason), run in runs
         ]
 
     def as_dict(self) -> dict[str, Any]:

@@ -6,29 +6,29 @@ from typing import TypeVar
 
 import numpy as np
 
-from ov_specdec.dice import Dice
-from ov_specdec.distribution import Distribution
+from ov_specdec.sampling.distribution import Distribution
+from ov_specdec.sampling.random_source import RandomSource
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 
 
-def law(run: Callable[[Dice], Outcome]) -> dict[Outcome, float]:
+def law(run: Callable[[RandomSource], Outcome]) -> dict[Outcome, float]:
     """The probability of every outcome of `run`, which is called once for each way it can go.
 
-    run: takes all of its chance from the dice it is given, and begins afresh at each call.
+    run: takes all of its chance from the random it is given, and begins afresh at each call.
     """
     probabilities: defaultdict[Outcome, float] = defaultdict(float)
     pending: list[tuple[int, ...]] = [()]
     while pending:
-        dice = _ReplayDice(pending.pop())
-        outcome = run(dice)
-        probabilities[outcome] += dice.probability
-        pending += dice.alternatives
+        random = _ReplaySource(pending.pop())
+        outcome = run(random)
+        probabilities[outcome] += random.probability
+        pending += random.alternatives
     return dict(probabilities)
 
 
-class _ReplayDice:
-    """Repeats the decisions of a prefix, then takes the first one possible. Implements `Dice`.
+class _ReplaySource:
+    """Repeats the decisions of a prefix, then takes the first possible one: a `RandomSource`.
 
     probability: of all that was decided. alternatives: prefixes that lead to the other decisions
     that were possible after the end of its own.

@@ -11,8 +11,8 @@ import click
 import numpy as np
 
 from ov_specdec import GenerationOptions, SpeculativePipeline, engine
-from ov_specdec.policy import ConstantLength
-from ov_specdec.sampling import Rules, make_rules, make_warp
+from ov_specdec.sampling.from_options import Samplers, make_samplers, make_warper
+from ov_specdec.speculation.draft_length import ConstantLength
 from tests.prompts import PROMPTS
 
 SETTINGS = {
@@ -35,10 +35,10 @@ LARGE_VOCABULARY = 150_000
 
 
 class TimedRule:
-    """A rule that adds up the seconds spent in it."""
+    """A sampler that adds up the seconds spent in it."""
 
-    def __init__(self, rule, clock):
-        self._rule = rule
+    def __init__(self, sampler, clock):
+        self._rule = sampler
         self._clock = clock
 
     def _timed(self, method, *arguments):
@@ -64,8 +64,8 @@ def share_of_round(pipeline: SpeculativePipeline, options: dict) -> float:
             **options, seed=seed, ignore_eos=True, max_new_tokens=64, num_assistant_tokens=4
         )
         ids = generator.encode(prompt, chosen)
-        rules = make_rules(chosen, prompt_length=len(ids), eos_token_ids=frozenset())
-        timed = Rules(TimedRule(rules.main, clock), TimedRule(rules.draft, clock))
+        rules = make_samplers(chosen, prompt_length=len(ids), eos_token_ids=frozenset())
+        timed = Samplers(TimedRule(rules.main, clock), TimedRule(rules.draft, clock))
         text = engine.Text(ids.copy(), len(ids) + 64)
         drafter = pipeline._make_drafter(chosen, timed.draft)
         rounds = engine.speculate(generator.main, drafter, ConstantLength(4), timed.main, text)
@@ -80,12 +80,12 @@ def share_of_round(pipeline: SpeculativePipeline, options: dict) -> float:
 
 def milliseconds_per_row(options: dict, spread: float) -> float:
     """Median time of warping one row of LARGE_VOCABULARY normal logits."""
-    warp = make_warp(GenerationOptions(**options))
+    warper = make_warper(GenerationOptions(**options))
     rows = np.random.default_rng(0).normal(0, spread, (20, LARGE_VOCABULARY)).astype(np.float32)
     times = []
     for row in np.concatenate([rows] * 3):
         start = perf_counter()
-        warp(row)
+        warper(row)
         times.append(perf_counter() - start)
     return 1000 * median(times)
 

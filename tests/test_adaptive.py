@@ -5,9 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from ov_specdec.adaptive import MAX_LENGTH, AdaptiveLength
-from ov_specdec.experience import OLD, Experience
-from ov_specdec.policy import ConstantLength
+from ov_specdec.speculation.acceptance import DraftHistory
+from ov_specdec.speculation.adaptive import MAX_LENGTH, AdaptiveLength
+from ov_specdec.speculation.cost_model import OLD, CostModel
+from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.stats import RoundStats
 
 PLAIN = 1.0
@@ -21,17 +22,17 @@ def prefill(policy):
     policy.update(RoundStats(0, 0, 1, 0.0, 30 * PLAIN, 0.0, 30 * PLAIN, pass_tokens=100))
 
 
-def a_round(policy, stood, drafting=0.1, verifying=0.1, noise=1.0, last_size=0):
-    """One round of a simulated machine, whose draft sees `stood(n)` of n candidates stand."""
+def a_round(policy, accepted, drafting=0.1, verifying=0.1, noise=1.0, last_size=0):
+    """One round of a simulated machine, whose draft sees `accepted(n)` of n candidates stand."""
     plan = policy.plan("model")
-    num_stood = stood(plan.length)
+    num_accepted = accepted(plan.length)
     size = policy.pass_size(plan.length + 1)
     draft_seconds = noise * plan.length * drafting
     seconds = noise * (PLAIN + (size - 1) * verifying + (CHANGE if size != last_size else 0.0))
     stats = RoundStats(
         plan.length,
-        num_stood,
-        num_stood + 1,
+        num_accepted,
+        num_accepted + 1,
         draft_seconds,
         seconds,
         0.0,
@@ -39,7 +40,7 @@ def a_round(policy, stood, drafting=0.1, verifying=0.1, noise=1.0, last_size=0):
         size,
         "model",
         plan.length,
-        plan.why,
+        plan.reason,
     )
     policy.update(stats)
     return stats
@@ -53,14 +54,14 @@ def simulate(policy, acceptance, extra, num_tokens, *, seed=0, noise=0.05):
     """
     generator = np.random.default_rng(seed)
 
-    def stood(length):
+    def accepted(length):
         return next((i for i in range(length) if generator.random() >= acceptance), length)
 
     tokens, seconds, last_size = 1, 0.0, 100
     prefill(policy)
     while tokens < num_tokens:
         slower = generator.normal(1.0, noise) * (3.0 if generator.random() < 0.05 else 1.0)
-        stats = a_round(policy, stood, extra / 2, extra / 2, slower, last_size)
+        stats = a_round(policy, accepted, extra / 2, extra / 2, slower, last_size)
         last_size = stats.pass_tokens
         tokens += stats.num_generated
         seconds += stats.seconds
@@ -68,14 +69,14 @@ def simulate(policy, acceptance, extra, num_tokens, *, seed=0, noise=0.05):
 
 
 def adaptive():
-    return AdaptiveLength(("model",), Experience())
+    return AdaptiveLength(("model",), CostModel(), DraftHistory())
 
 
 def experienced(acceptance, extra):
     """The policy of a second generation."""
-    experience = Experience()
-    simulate(AdaptiveLength(("model",), experience), acceptance, extra, 256, seed=99)
-    return AdaptiveLength(("model",), experience)
+    learned = (CostModel(), DraftHistory())
+    simulate(AdaptiveLength(("model",), *learned), acceptance, extra, 256, seed=99)
+    return AdaptiveLength(("model",), *learned)
 
 
 def mean_speed(make_policy, acceptance, extra, num_tokens, *, runs=20):
@@ -110,12 +111,12 @@ def test_it_comes_near_the_best_constant_length(acceptance, share, extra):
     assert mean_speed(adaptive, acceptance, extra, 1000) >= share * best
 
 
-def run(policy, num_rounds, stood, **costs):
+def run(policy, num_rounds, accepted, **costs):
     """Rounds without noise; their statistics."""
     prefill(policy)
     rounds, last_size = [], 100
     for _ in range(num_rounds):
-        rounds.append(a_round(policy, stood, last_size=last_size, **costs))
+        rounds.append(a_round(policy, accepted, last_size=last_size, **costs))
         last_size = rounds[-1].pass_tokens
     return rounds
 
@@ -123,38 +124,38 @@ def run(policy, num_rounds, stood, **costs):
 def test_it_times_plain_decoding_then_a_draft_and_says_so():
     rounds = run(adaptive(), 8, lambda n: n)
     assert [r.planned for r in rounds[:7]] == [0, 0, 0, 4, 4, 4, 4]
-    assert [r.why for r in rounds[2:4]] == ["times plain decoding", "first try"]
-    assert rounds[7].why.startswith("pays: ")
+    assert [r.reason for r in rounds[2:4]] == ["times plain decoding", "first try"]
+    assert rounds[7].reason.startswith("pays: ")
 
 
 def test_it_switches_off_where_a_candidate_costs_more_than_it_yields():
     rounds = run(adaptive(), 40, lambda n: min(n, 1), drafting=0.5, verifying=0.5)
     assert rounds[-1].planned == 0
-    assert rounds[-1].why == "does not pay"
+    assert rounds[-1].reason == "does not pay"
 
 
 def test_it_drafts_at_once_in_a_later_generation():
-    experience = Experience()
-    run(AdaptiveLength(("model",), experience), 40, lambda n: n)
-    assert AdaptiveLength(("model",), experience).plan("model").length == MAX_LENGTH
+    learned = (CostModel(), DraftHistory())
+    run(AdaptiveLength(("model",), *learned), 40, lambda n: n)
+    assert AdaptiveLength(("model",), *learned).plan("model").length == MAX_LENGTH
 
 
 def test_it_comes_back_when_the_draft_gets_good():
-    experience = Experience()
-    run(AdaptiveLength(("model",), experience), 200, lambda n: 0)
-    rounds = run(AdaptiveLength(("model",), experience), 300, lambda n: n)
+    learned = (CostModel(), DraftHistory())
+    run(AdaptiveLength(("model",), *learned), 200, lambda n: 0)
+    rounds = run(AdaptiveLength(("model",), *learned), 300, lambda n: n)
     tried = next(i for i, r in enumerate(rounds) if r.planned)
-    assert rounds[tried].why == "tries again"
+    assert rounds[tried].reason == "tries again"
     assert rounds[tried + 3].planned >= 4
 
 
 def test_the_rounds_of_short_generations_add_up_to_the_next_try():
-    experience = Experience()
-    run(AdaptiveLength(("model",), experience), 20, lambda n: 0)
+    learned = (CostModel(), DraftHistory())
+    run(AdaptiveLength(("model",), *learned), 20, lambda n: 0)
     reasons = set()
     for _ in range(5):
-        rounds = run(AdaptiveLength(("model",), experience), 20, lambda n: n)
-        reasons |= {r.why for r in rounds}
+        rounds = run(AdaptiveLength(("model",), *learned), 20, lambda n: n)
+        reasons |= {r.reason for r in rounds}
     assert "tries again" in reasons
     assert rounds[-1].planned >= 4
 
@@ -174,7 +175,7 @@ def test_tries_take_little_of_the_time():
 
 def test_it_times_plain_decoding_again_after_a_long_time():
     rounds = run(adaptive(), OLD + 40, lambda n: n)
-    again = [i for i, r in enumerate(rounds) if r.why == "times plain decoding"]
+    again = [i for i, r in enumerate(rounds) if r.reason == "times plain decoding"]
     assert len(again) == 6
     assert OLD < again[3] <= OLD + 16
 
@@ -222,21 +223,21 @@ def test_drafts_do_not_end_early_where_two_changes_of_size_cost_more():
 
 
 def test_a_match_is_taken_unless_the_model_promises_more():
-    experience = Experience()
-    policy = AdaptiveLength(("prompt-lookup", "model"), experience)
+    history = DraftHistory()
+    policy = AdaptiveLength(("prompt-lookup", "model"), CostModel(), history)
     run(policy, 30, lambda n: min(n, 2))
     for _ in range(30):
         stats = RoundStats(4, 4, 5, 0.0, 1.0, 0.0, 1.0, 5, "prompt-lookup", confidences=(0.75,) * 4)
-        experience.acceptance("prompt-lookup", 0.75).learn(stats)
+        history.acceptance("prompt-lookup", 0.75).learn(stats)
         stats = RoundStats(4, 0, 1, 0.0, 1.0, 0.0, 1.0, 5, "prompt-lookup", confidences=(0.5,) * 4)
-        experience.acceptance("prompt-lookup", 0.5).learn(stats)
+        history.acceptance("prompt-lookup", 0.5).learn(stats)
     assert policy.plan("prompt-lookup", 0.75).length > 4
     poor = policy.plan("prompt-lookup", 0.5)
-    assert (poor.length, poor.why) == (0, "the draft model promises more than the match")
+    assert (poor.length, poor.reason) == (0, "the model drafter promises more than the match")
 
 
 def test_without_candidates_it_keeps_asking():
-    policy = AdaptiveLength(("prompt-lookup",), Experience())
+    policy = AdaptiveLength(("prompt-lookup",), CostModel(), DraftHistory())
     prefill(policy)
     for _ in range(20):  # no match
         policy.update(RoundStats(0, 0, 1, 0.0, PLAIN, 0.0, PLAIN, 1, "prompt-lookup"))

@@ -18,7 +18,7 @@ from ov_specdec.bench.plan import QUICK
 from ov_specdec.bench.prompts import QUOTING, encode_prompts, read_prompts
 from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import BenchmarkError, OptionError
-from ov_specdec.locate import embedded_folder
+from ov_specdec.loading.locate import embedded_folder
 
 CHECKPOINT = Path(__file__).parent.parent / "models" / "draft" / "checkpoint"
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "ov-specdec")

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.blocks import BlockPool, BlockTable
+from ov_specdec.cache.blocks import BlockPool, BlockTable
 from ov_specdec.errors import SessionError
 
 

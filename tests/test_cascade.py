@@ -1,12 +1,12 @@
 """Prompt lookup first, the draft model where nothing matches."""
 
-from ov_specdec.drafters import Cascade, ModelDrafter, PromptLookup
-from ov_specdec.engine import Text, decode, speculate
-from ov_specdec.policy import ConstantLength, Plan
-from ov_specdec.rules import GreedyRule
+from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.speculation.draft_length import ConstantLength, Plan
+from ov_specdec.speculation.drafters import Cascade, ModelDrafter, PromptLookup
+from ov_specdec.speculation.engine import SequenceState, decode, speculate
 from tests.fakes import ScriptedSession, counting, mixing
 
-GREEDY = GreedyRule()
+GREEDY = GreedySampler()
 
 
 def make(next_token=counting):
@@ -21,14 +21,14 @@ def constant(source, confidence=None):
 def test_a_match_comes_first():
     drafter, draft = make()
     proposed = drafter.propose([7, 8, 9, 7], constant)
-    assert (proposed.tokens, proposed.source) == ([8, 9], "prompt-lookup")
+    assert (proposed.draft.tokens, proposed.source) == ([8, 9], "prompt-lookup")
     assert draft.passes == []
 
 
 def test_without_a_match_the_model_drafts():
     drafter, _ = make()
     proposed = drafter.propose([7, 8, 9], constant)
-    assert (proposed.tokens, proposed.source) == ([10, 11], "model")
+    assert (proposed.draft.tokens, proposed.source) == ([10, 11], "model")
 
 
 def test_a_match_that_the_policy_turns_down_leaves_the_round_to_the_model():
@@ -44,9 +44,9 @@ def test_output_is_that_of_plain_decoding_whoever_drafts():
     def next_token(tokens):  # repeats itself in places, so that both drafters have their turns
         return mixing(3)(tokens[-4:]) % 7
 
-    plain = Text([1, 2, 3], 80)
+    plain = SequenceState([1, 2, 3], 80)
     list(decode(ScriptedSession(next_token), GREEDY, plain))
-    main, text = ScriptedSession(next_token), Text([1, 2, 3], 80)
+    main, text = ScriptedSession(next_token), SequenceState([1, 2, 3], 80)
     drafter, draft = make(next_token)
     sources = set()
     for round_ in speculate(main, drafter, ConstantLength(3), GREEDY, text):

@@ -15,7 +15,7 @@ from ov_specdec.demo.settings import Settings
 from ov_specdec.demo.stops import Stops
 from ov_specdec.demo.sweep import NUM_STEPS, REPEATS, TEMPERATURES, sweep
 from ov_specdec.errors import SpecdecError
-from ov_specdec.generator import Chunk
+from ov_specdec.generation import Chunk
 from ov_specdec.stats import GenerationStats, RoundStats
 from tests.chunks import CHUNKS, followed, never, spell
 

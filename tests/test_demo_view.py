@@ -4,7 +4,7 @@ from html import unescape
 
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison
-from ov_specdec.generator import Chunk
+from ov_specdec.generation import Chunk
 from tests.chunks import CHUNKS, followed
 
 

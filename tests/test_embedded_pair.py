@@ -3,8 +3,8 @@
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.locate import embedded_folder
-from ov_specdec.source import check_pair, open_source
+from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.loading.source import check_pair, open_source
 from tests.prompts import PROMPTS
 
 NEW_TOKENS = 128

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.drafters import ModelDrafter, PromptLookup
-from ov_specdec.engine import Round, Text, decode, speculate
-from ov_specdec.policy import ConstantLength, HeuristicLength, Plan
-from ov_specdec.rules import GreedyRule
+from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.speculation.draft_length import ConstantLength, HeuristicLength, Plan
+from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
+from ov_specdec.speculation.engine import Round, SequenceState, decode, speculate
 from tests.fakes import ScriptedSession, counting, mixing, wrong_at
 
-GREEDY = GreedyRule()
+GREEDY = GreedySampler()
 PROMPT = [3, 1, 4]
 
 
@@ -34,7 +34,7 @@ class Filling:
 
 
 def plain(next_token, prompt=PROMPT, max_length=40, eos=()):
-    text = Text(list(prompt), max_length, frozenset(eos))
+    text = SequenceState(list(prompt), max_length, frozenset(eos))
     rounds = list(decode(ScriptedSession(next_token), GREEDY, text))
     return text, rounds
 
@@ -42,7 +42,7 @@ def plain(next_token, prompt=PROMPT, max_length=40, eos=()):
 def speculative(main_next, draft_next, length, prompt=PROMPT, max_length=40, eos=()):
     """Run the loop, checking after each round that both caches hold the text and nothing else."""
     main, draft = ScriptedSession(main_next), ScriptedSession(draft_next)
-    text = Text(list(prompt), max_length, frozenset(eos))
+    text = SequenceState(list(prompt), max_length, frozenset(eos))
     rounds: list[Round] = []
     for round_ in speculate(
         main, ModelDrafter(draft, GREEDY), ConstantLength(length), GREEDY, text
@@ -55,7 +55,7 @@ def speculative(main_next, draft_next, length, prompt=PROMPT, max_length=40, eos
 
 def test_plain_decoding_feeds_the_prompt_once_and_then_token_by_token():
     session = ScriptedSession(counting)
-    text = Text([5, 6], 6)
+    text = SequenceState([5, 6], 6)
     rounds = list(decode(session, GREEDY, text))
     assert text.tokens == [5, 6, 7, 8, 9, 10]
     assert session.passes == [2, 1, 1, 1]
@@ -148,7 +148,7 @@ def test_rounds_record_what_happened():
 
 def test_a_draft_with_a_short_context_stops_drafting_at_its_end():
     draft = ScriptedSession(counting, max_length=6)
-    text = Text([1, 2, 3], 20)
+    text = SequenceState([1, 2, 3], 20)
     rounds = list(
         speculate(
             ScriptedSession(counting), ModelDrafter(draft, GREEDY), ConstantLength(4), GREEDY, text
@@ -161,7 +161,7 @@ def test_a_draft_with_a_short_context_stops_drafting_at_its_end():
 
 def test_a_pass_is_filled_up_as_the_policy_wants_and_leaves_no_trace():
     expected, _ = plain(mixing(1))
-    main, text = ScriptedSession(mixing(1)), Text(list(PROMPT), 40)
+    main, text = ScriptedSession(mixing(1)), SequenceState(list(PROMPT), 40)
     drafter = ModelDrafter(ScriptedSession(wrong_at(mixing(1), {6, 9})), GREEDY)
     for round_ in speculate(main, drafter, Filling(2, 5), GREEDY, text):
         assert main.cache == text.tokens[:-1]
@@ -171,7 +171,7 @@ def test_a_pass_is_filled_up_as_the_policy_wants_and_leaves_no_trace():
 
 
 def test_a_pass_is_not_filled_up_beyond_the_context():
-    main, text = ScriptedSession(counting, max_length=12), Text([5, 6], 12)
+    main, text = ScriptedSession(counting, max_length=12), SequenceState([5, 6], 12)
     drafter = ModelDrafter(ScriptedSession(counting), GREEDY)
     list(speculate(main, drafter, Filling(1, 8), GREEDY, text))
     assert text.tokens == list(range(5, 17))
@@ -180,12 +180,12 @@ def test_a_pass_is_not_filled_up_beyond_the_context():
 def test_a_draft_ends_after_a_candidate_that_its_model_doubts():
     session = ScriptedSession(counting)  # one-hot logits: e / (e + 49) = 5 % each
     drafter = ModelDrafter(session, GREEDY)
-    draft = drafter.propose([1, 2], lambda source: Plan(6, "constant", min_confidence=0.06))
-    assert draft.tokens == [3]
-    assert draft.confidences == pytest.approx((0.0525,), abs=1e-3)
+    proposal = drafter.propose([1, 2], lambda source: Plan(6, "constant", min_confidence=0.06))
+    assert proposal.draft.tokens == [3]
+    assert proposal.confidences == pytest.approx((0.0525,), abs=1e-3)
     session.reset()
-    draft = drafter.propose([1, 2], lambda source: Plan(6, "constant", min_confidence=0.05))
-    assert draft.tokens == [3, 4, 5, 6, 7, 8]
+    proposal = drafter.propose([1, 2], lambda source: Plan(6, "constant", min_confidence=0.05))
+    assert proposal.draft.tokens == [3, 4, 5, 6, 7, 8]
 
 
 @given(
@@ -210,6 +210,6 @@ def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, sta
             ConstantLength(0),
             Filling(start, start + 3),
         ):
-            text = Text(list(prompt), max_length, frozenset(eos))
+            text = SequenceState(list(prompt), max_length, frozenset(eos))
             list(speculate(ScriptedSession(main_next), make_drafter(), policy, GREEDY, text))
             assert text == expected

@@ -10,9 +10,9 @@ import pytest
 
 from ov_specdec.expansion.ir_weights import read_weights
 from ov_specdec.expansion.shape import LlamaShape
-from ov_specdec.folder import ModelFolder, read_json
-from ov_specdec.locate import embedded_folder
-from ov_specdec.source import read_ir
+from ov_specdec.loading.folder import ModelFolder, read_json
+from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.loading.source import read_ir
 
 
 def run(*arguments):

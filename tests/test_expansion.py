@@ -19,10 +19,10 @@ from ov_specdec.expansion.comparison import LogitsDifference, compare_logits
 from ov_specdec.expansion.ir_weights import read_weights
 from ov_specdec.expansion.shape import LlamaShape, fit_shape, parse_size
 from ov_specdec.expansion.weights import expand, tensor_names
-from ov_specdec.export import Exported
-from ov_specdec.folder import ModelFolder, read_json
-from ov_specdec.locate import embedded_folder
-from ov_specdec.source import read_ir
+from ov_specdec.loading.export import Exported
+from ov_specdec.loading.folder import ModelFolder, read_json
+from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.loading.source import read_ir
 
 LIVE = LlamaShape(
     hidden=24, intermediate=40, layers=2, heads=4, kv_heads=2, head_dim=8, vocab=50, tied=False
@@ -275,7 +275,7 @@ def test_a_disk_that_fills_up_on_the_way_is_named(tiny_pair, tmp_path, monkeypat
 
 
 def test_without_optimum_the_extra_is_named(tiny_pair, tmp_path, monkeypatch):
-    monkeypatch.setattr("ov_specdec.export.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("ov_specdec.loading.export.importlib.util.find_spec", lambda name: None)
     with pytest.raises(ExportError, match=r"pip install 'ov-specdec\[export\]'"):
         expand_model(tiny_pair[0], "1M", tmp_path, "int8", print)
     assert list(tmp_path.iterdir()) == []

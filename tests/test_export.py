@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ov_specdec import ExportError, SpeculativePipeline
-from ov_specdec import export as export_module
-from ov_specdec.export import export_model
-from ov_specdec.locate import embedded_folder
+from ov_specdec.loading import export as export_module
+from ov_specdec.loading.export import export_model
+from ov_specdec.loading.locate import embedded_folder
 from tests.tiny import save_checkpoint
 
 

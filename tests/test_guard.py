@@ -5,8 +5,8 @@ import json
 import pytest
 
 from ov_specdec import TokenizerMismatchError
-from ov_specdec.guard import compare_tokenizers
-from ov_specdec.tokenizer import load_tokenizer
+from ov_specdec.text.guard import compare_tokenizers
+from ov_specdec.text.tokenizer import load_tokenizer
 from tests.tiny import save_tokenizer
 
 

@@ -6,12 +6,12 @@ import pytest
 from openvino import opset13 as ops
 
 from ov_specdec import DeviceError, ModelError, SpeculativePipeline
-from ov_specdec import loading as loading_module
-from ov_specdec.devices import Device, find_device, list_devices, precision_properties
-from ov_specdec.folder import ModelFolder
-from ov_specdec.loading import RuntimeConfig, load_model
-from ov_specdec.source import open_source, read_ir
-from ov_specdec.stateful import sequence_axes
+from ov_specdec.loading import compile as loading_module
+from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.devices import Device, find_device, list_devices, precision_properties
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.graph import sequence_axes
+from ov_specdec.loading.source import open_source, read_ir
 from tests.tiny import save_stateless_ir
 
 
@@ -46,7 +46,7 @@ def test_an_ir_without_states_is_refused(tmp_path):
 
 def test_auto_takes_the_paged_cache_where_it_can(tiny_pair):
     loaded = load_model(open_source(tiny_pair[0]), RuntimeConfig(), vocab_size=290)
-    assert (loaded.kv, loaded.why) == ("paged", "rollback is free")
+    assert (loaded.kv, loaded.reason) == ("paged", "rollback is free")
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def no_paged(monkeypatch):
 def test_auto_falls_back_to_the_stateful_cache_and_says_why(tiny_pair, no_paged):
     pipeline = SpeculativePipeline(*tiny_pair, kv="auto")
     assert pipeline.main.kv == "stateful"
-    assert "no attention found" in pipeline.main.why
+    assert "no attention found" in pipeline.main.reason
     assert pipeline.generate("def", max_new_tokens=8).token_ids
 
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from ov_specdec.drafters import ModelDrafter
-from ov_specdec.engine import Text, speculate
-from ov_specdec.policy import ConstantLength
-from ov_specdec.rules import GreedyRule
+from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.speculation.draft_length import ConstantLength
+from ov_specdec.speculation.drafters import ModelDrafter
+from ov_specdec.speculation.engine import SequenceState, speculate
 from tests.toy import ToySession
 
-GREEDY = GreedyRule()
+GREEDY = GreedySampler()
 VOCAB_SIZE = 12
 
 
@@ -53,7 +53,7 @@ def test_engine_follows_the_papers_algorithm(gamma, noise):
     for seed in range(10):
         main, draft = ToyModel(seed, 0.0), ToyModel(seed, noise)
         expected, accepted = oracle(main, draft, [1, 2, 3], gamma, 60)
-        text = Text([1, 2, 3], 60)
+        text = SequenceState([1, 2, 3], 60)
         drafter = ModelDrafter(ToySession(draft), GREEDY)
         rounds = list(speculate(ToySession(main), drafter, ConstantLength(gamma), GREEDY, text))
         assert text.tokens == expected

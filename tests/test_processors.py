@@ -7,18 +7,18 @@ import pytest
 import torch
 from transformers.generation import logits_process as reference
 
-from ov_specdec.processors import (
+from ov_specdec.cache.session import Logits
+from ov_specdec.sampling.processors import (
     BadWords,
     FrequencyPenalty,
     LogitBias,
+    LogitsProcessor,
     MinNewTokens,
     NoRepeatNgram,
     PresencePenalty,
-    Processor,
     RepetitionPenalty,
     SuppressTokens,
 )
-from ov_specdec.session import Logits
 
 VOCAB = 12
 PROMPT_LENGTH = 5
@@ -47,7 +47,7 @@ def by_transformers(
 
 
 def assert_same(
-    processor: Processor,
+    processor: LogitsProcessor,
     expected: reference.LogitsProcessor,
     seed: int,
     history: Sequence[int] | None = None,
@@ -131,7 +131,7 @@ def test_no_repeat_ngram_size_in_a_short_text(size: int, history: list[int]) -> 
     assert_same(NoRepeatNgram(size), reference.NoRepeatNGramLogitsProcessor(size), 0, history)
 
 
-ALL: list[Processor] = [
+ALL: list[LogitsProcessor] = [
     RepetitionPenalty(1.3),
     PresencePenalty(0.5, 2),
     FrequencyPenalty(0.5, 2),
@@ -144,7 +144,7 @@ ALL: list[Processor] = [
 
 
 @pytest.mark.parametrize("processor", ALL, ids=lambda processor: type(processor).__name__)
-def test_the_row_that_was_given_is_left_as_it_was(processor: Processor) -> None:
+def test_the_row_that_was_given_is_left_as_it_was(processor: LogitsProcessor) -> None:
     row = np.linspace(-3, 3, VOCAB, dtype=np.float32)
     row.setflags(write=False)
     tokens = [1, 2, 1, 6, 1]
@@ -154,7 +154,7 @@ def test_the_row_that_was_given_is_left_as_it_was(processor: Processor) -> None:
 
 
 @pytest.mark.parametrize("processor", ALL, ids=lambda processor: type(processor).__name__)
-def test_a_history_that_is_an_array_gives_the_same(processor: Processor) -> None:
+def test_a_history_that_is_an_array_gives_the_same(processor: LogitsProcessor) -> None:
     row = random_row(3)
     tokens = [1, 2, 1, 6, 1]
     array: Sequence[int] = np.array(tokens)  # type: ignore[assignment]

@@ -2,14 +2,21 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.devices import describe_machine
 from ov_specdec.errors import OptionError
-from ov_specdec.folder import ModelFolder
-from ov_specdec.profile import Profile, default_path, find_profile, fingerprint, read_profile
+from ov_specdec.loading.devices import describe_machine
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.profile import (
+    Profile,
+    default_path,
+    find_profile,
+    fingerprint,
+    read_profile,
+)
 
 MAIN_PROPERTIES = {"KV_CACHE_PRECISION": "f32"}
 DRAFT_PROPERTIES = {"INFERENCE_NUM_THREADS": "1"}
@@ -28,7 +35,7 @@ def folders(tiny_pair):
 
 @pytest.fixture
 def profile(folders):
-    pair = fingerprint(*folders, describe_machine("CPU"))
+    pair = fingerprint(*folders, describe_machine("CPU"), "auto")
     return Profile(pair, MAIN_PROPERTIES, DRAFT_PROPERTIES, {"ratio": 1.5})
 
 
@@ -39,25 +46,26 @@ def test_a_profile_survives_being_written(profile, tmp_path):
 
 def test_another_machine_or_model_has_another_fingerprint(folders, tiny_pair, tmp_path):
     main, draft = folders
-    here = fingerprint(main, draft, "this machine")
-    assert fingerprint(main, draft, "that machine") != here
-    assert fingerprint(draft, main, "this machine") != here
+    here = fingerprint(main, draft, "this machine", "auto")
+    assert fingerprint(main, draft, "that machine", "auto") != here
+    assert fingerprint(draft, main, "this machine", "auto") != here
+    assert fingerprint(main, draft, "this machine", "stateful") != here
     moved = ModelFolder.read(shutil.copytree(tiny_pair[0], tmp_path / "moved"))
-    assert fingerprint(moved, draft, "this machine") == here
+    assert fingerprint(moved, draft, "this machine", "auto") == here
 
 
 def test_auto_finds_what_was_written_for_the_pair(folders, profile):
-    assert find_profile("auto", *folders, "CPU") is None
+    assert find_profile("auto", *folders, "CPU", "auto") is None
     profile.write(default_path(profile.pair))
-    assert find_profile("auto", *folders, "CPU") == (default_path(profile.pair), profile)
-    assert find_profile("none", *folders, "CPU") is None
+    assert find_profile("auto", *folders, "CPU", "auto") == (default_path(profile.pair), profile)
+    assert find_profile("none", *folders, "CPU", "auto") is None
 
 
 def test_a_profile_of_another_pair_is_refused(folders, profile, tmp_path):
     path = tmp_path / "other.json"
     Profile("another", {}, {}, {}).write(path)
     with pytest.raises(OptionError, match="another pair of models"):
-        find_profile(path, *folders, "CPU")
+        find_profile(path, *folders, "CPU", "auto")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", json.dumps({"version": 0}), '{"version": 1}'])
@@ -68,6 +76,32 @@ def test_a_broken_profile_is_refused(content, tmp_path):
         read_profile(path)
     with pytest.raises(OptionError, match="cannot be read"):
         read_profile(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize("content", ["", json.dumps({"version": 0})])
+def test_a_broken_profile_that_nobody_asked_for_is_passed_over(tiny_pair, profile, content):
+    path = default_path(profile.pair)
+    profile.write(path)
+    path.write_text(content)
+    with pytest.warns(RuntimeWarning, match="run ov-specdec tune again; going on without it"):
+        pipeline = SpeculativePipeline(*tiny_pair)
+    assert pipeline.profile is None
+    assert pipeline.generate("def", max_new_tokens=4).token_ids
+
+
+def test_a_user_without_a_home_has_no_profile(tiny_pair, monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    assert default_path("pair") is None
+    assert SpeculativePipeline(*tiny_pair).profile is None
+
+
+def test_a_profile_is_for_one_kv_backend(tiny_pair, profile):
+    profile.write(default_path(profile.pair))
+    assert SpeculativePipeline(*tiny_pair, kv="stateful").profile is None
 
 
 def test_a_pipeline_takes_its_profile_up_and_says_so(tiny_pair, profile):

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.drafters import PromptLookup
-from ov_specdec.policy import Plan
+from ov_specdec.speculation.draft_length import Plan
+from ov_specdec.speculation.drafters import PromptLookup
 
 
 def propose(drafter, tokens, limit):
@@ -23,37 +23,37 @@ def search(tokens, limit, max_size):
 
 
 def test_proposes_what_followed_last_time():
-    assert propose(PromptLookup(), [1, 2, 3, 4, 5, 1, 2], 3).tokens == [3, 4, 5]
+    assert propose(PromptLookup(), [1, 2, 3, 4, 5, 1, 2], 3).draft.tokens == [3, 4, 5]
 
 
 def test_prefers_the_longest_match_to_the_most_recent():
-    assert propose(PromptLookup(), [1, 2, 3, 9, 2, 7, 1, 2], 1).tokens == [3]
+    assert propose(PromptLookup(), [1, 2, 3, 9, 2, 7, 1, 2], 1).draft.tokens == [3]
 
 
 def test_prefers_the_most_recent_of_equal_matches():
-    assert propose(PromptLookup(), [1, 2, 3, 1, 2, 4, 1, 2], 1).tokens == [4]
+    assert propose(PromptLookup(), [1, 2, 3, 1, 2, 4, 1, 2], 1).draft.tokens == [4]
 
 
 def test_goes_on_into_its_own_copy_where_the_text_repeats():
-    assert propose(PromptLookup(), [7, 1, 2, 1, 2], 5).tokens == [1, 2, 1, 2, 1]
+    assert propose(PromptLookup(), [7, 1, 2, 1, 2], 5).draft.tokens == [1, 2, 1, 2, 1]
 
 
 def test_has_no_idea_without_a_match():
-    assert propose(PromptLookup(), [1, 2, 3], 5).tokens == []
-    assert propose(PromptLookup(), [1], 5).tokens == []
+    assert propose(PromptLookup(), [1, 2, 3], 5).draft.tokens == []
+    assert propose(PromptLookup(), [1], 5).draft.tokens == []
 
 
 def test_respects_its_own_limits():
-    assert propose(PromptLookup(max_candidates=1), [1, 2, 3, 1], 5).tokens == [2]
+    assert propose(PromptLookup(max_candidates=1), [1, 2, 3, 1], 5).draft.tokens == [2]
     # Bigrams would find [9]; unigrams find the most recent 2.
-    assert propose(PromptLookup(1), [1, 2, 9, 5, 2, 8, 1, 2], 1).tokens == [8]
+    assert propose(PromptLookup(1), [1, 2, 9, 5, 2, 8, 1, 2], 1).draft.tokens == [8]
 
 
 def test_forgets_the_last_text():
     drafter = PromptLookup()
     propose(drafter, [1, 2, 3], 5)
     drafter.reset()
-    assert propose(drafter, [9, 1], 5).tokens == []
+    assert propose(drafter, [9, 1], 5).draft.tokens == []
 
 
 @given(
@@ -67,7 +67,7 @@ def test_the_index_finds_what_a_search_finds_however_the_text_grew(tokens, steps
     length = 0
     for step in steps:
         length = min(len(tokens), length + step)
-        assert propose(drafter, tokens[:length], limit).tokens == search(
+        assert propose(drafter, tokens[:length], limit).draft.tokens == search(
             tokens[:length], limit, max_size
         )
 
@@ -87,6 +87,6 @@ def test_tells_the_policy_how_confident_it_is_before_it_drafts():
         asked.append((source, confidence))
         return Plan(0, "does not pay")
 
-    draft = PromptLookup().propose([1, 2, 1], planner)
-    assert (draft.tokens, draft.why) == ([], "does not pay")
+    proposal = PromptLookup().propose([1, 2, 1], planner)
+    assert (proposal.draft.tokens, proposal.plan.reason) == ([], "does not pay")
     assert asked == [("prompt-lookup", 1 / 2)]

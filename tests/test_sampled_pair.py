@@ -4,20 +4,21 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from ov_specdec import GenerationOptions, verify
-from ov_specdec.drafters import ModelDrafter
-from ov_specdec.engine import Text, speculate
-from ov_specdec.loading import RuntimeConfig, load_model
-from ov_specdec.locate import embedded_folder
-from ov_specdec.policy import ConstantLength
-from ov_specdec.sampling import make_rules
-from ov_specdec.source import open_source
+from ov_specdec import GenerationOptions
+from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.loading.source import open_source
+from ov_specdec.sampling.from_options import make_samplers
+from ov_specdec.speculation import verification
+from ov_specdec.speculation.draft_length import ConstantLength
+from ov_specdec.speculation.drafters import ModelDrafter
+from ov_specdec.speculation.engine import SequenceState, speculate
 
 NUM_SAMPLES = 3000
 NEW_TOKENS = 3
 NUM_BINS = 12
 VOCAB_SIZE = 4096
-PROMPT = "for "  # here the draft is far enough from the main that a wrong rule shows
+PROMPT = "for "  # here the draft is far enough from the main that a wrong sampler shows
 
 OPTION_SETS = {
     "temperature 0.7": {"temperature": 0.7},
@@ -95,8 +96,8 @@ def samples(pair, options, seed):
     seeds = np.random.default_rng(seed).integers(0, 2**32, NUM_SAMPLES)
     for own_seed in seeds:
         chosen = GenerationOptions(**options, seed=int(own_seed))
-        rules = make_rules(chosen, prompt_length=len(prompt), eos_token_ids=frozenset())
-        text = Text(list(prompt), len(prompt) + NEW_TOKENS)
+        rules = make_samplers(chosen, prompt_length=len(prompt), eos_token_ids=frozenset())
+        text = SequenceState(list(prompt), len(prompt) + NEW_TOKENS)
         drafter = ModelDrafter(draft, rules.draft)
         list(speculate(main, drafter, ConstantLength(2), rules.main, text))
         yield text.tokens, rules.main
@@ -126,12 +127,12 @@ def p_value(pair, options, seed):
     excess = np.zeros(NUM_BINS)
     covariance = np.zeros((NUM_BINS, NUM_BINS))
     known = {}
-    for tokens, rule in samples(pair, options, seed):
+    for tokens, sampler in samples(pair, options, seed):
         for place in range(len(prompt) + 1, len(tokens)):
             history = tuple(tokens[:place])
             if history not in known:
                 main.reset()
-                known[history] = binned(rule.distribution(history, main.forward(history)[-1]))
+                known[history] = binned(sampler.distribution(history, main.forward(history)[-1]))
             bin_of, masses = known[history]
             if bin_of[tokens[place]] < 0:
                 return 0.0  # the main model can never choose it
@@ -159,5 +160,5 @@ def test_samples_follow_the_main_models_distribution(pair, name):
     ids=["ratio inverted", "any possible token"],
 )
 def test_the_test_notices_a_broken_acceptance_rule(pair, monkeypatch, broken):
-    monkeypatch.setattr(verify, "acceptance", broken)
+    monkeypatch.setattr(verification, "acceptance_probability", broken)
     assert p_value(pair, OPTION_SETS["temperature 1"], seed=0) < 1e-6

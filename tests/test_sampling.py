@@ -4,17 +4,19 @@ import numpy as np
 import pytest
 
 from ov_specdec import GenerationOptions, LogitsError, OptionError, SpeculativePipeline
-from ov_specdec.processors import BadWords, LogitBias, MinNewTokens, RepetitionPenalty
-from ov_specdec.rules import GreedyRule, SamplingRule
-from ov_specdec.sampling import make_rules
-from ov_specdec.warp import Warp
+from ov_specdec.sampling.from_options import make_samplers
+from ov_specdec.sampling.processors import BadWords, LogitBias, MinNewTokens, RepetitionPenalty
+from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
+from ov_specdec.sampling.warpers import LogitsWarper
 
 PROMPT = "def area("
 OPTIONS = {"max_new_tokens": 40, "ignore_eos": True}
 
 
-def rules(**options):
-    return make_rules(GenerationOptions(**options), prompt_length=3, eos_token_ids=frozenset([0]))
+def samplers(**options):
+    return make_samplers(
+        GenerationOptions(**options), prompt_length=3, eos_token_ids=frozenset([0])
+    )
 
 
 def no_odd_tokens(tokens, logits):
@@ -129,16 +131,16 @@ def test_candidates_of_a_sampled_run_are_accepted_and_rejected(
 
 
 def test_options_become_rules():
-    assert rules().main == rules().draft == GreedyRule()
-    assert rules(temperature=0.5, top_k=3).main.warp == Warp(temperature=0.5, top_k=3)
-    sampled = rules(do_sample=True)
+    assert samplers().main == samplers().draft == GreedySampler()
+    assert samplers(temperature=0.5, top_k=3).main.warper == LogitsWarper(temperature=0.5, top_k=3)
+    sampled = samplers(do_sample=True)
     assert sampled.draft is sampled.main
-    assert isinstance(rules(do_sample=True, assistant_do_sample=False).draft, GreedyRule)
-    assert isinstance(rules(top_p=0.5).main, SamplingRule)
+    assert isinstance(samplers(do_sample=True, assistant_do_sample=False).draft, GreedySampler)
+    assert isinstance(samplers(top_p=0.5).main, RandomSampler)
 
 
 def test_processors_come_in_the_order_of_transformers():
-    chain = rules(
+    chain = samplers(
         min_new_tokens=2, bad_words_ids=[[1]], repetition_penalty=2.0, logit_bias={1: 1.0}
     ).main.processors
     kinds = [type(processor) for processor in chain]

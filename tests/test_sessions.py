@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ov_specdec import SessionError
-from ov_specdec.loading import RuntimeConfig, load_model
-from ov_specdec.session import PREFILL_CHUNK, Session, catch_up
-from ov_specdec.source import open_source
+from ov_specdec.cache.session import PREFILL_CHUNK, Session, catch_up
+from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.source import open_source
 
 VOCAB_SIZE = 290
 CLOSE = {"rtol": 0, "atol": 1e-4}

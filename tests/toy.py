@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ov_specdec.session import Logits, check_rollback, check_room, count_rows
+from ov_specdec.cache.session import Logits, check_rollback, check_room, count_rows
 
 Model = Callable[[Sequence[int]], Logits]
 """From all tokens so far to the logits [vocab] of the next one."""

@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.progress import track
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.loading import RuntimeConfig, load_model
-from ov_specdec.session import PREFILL_CHUNK
-from ov_specdec.source import open_source
+from ov_specdec.cache.session import PREFILL_CHUNK
+from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.source import open_source
 
 MODELS = Path(__file__).resolve().parent.parent
 LENGTHS = (1, 2, 4, 8)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ov_specdec.bench.setup import Setup
-from ov_specdec.devices import list_devices
+from ov_specdec.loading.devices import list_devices
 
 PACKAGES = (
     "ov-specdec",

@@ -13,7 +13,7 @@ import openvino as ov
 from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import BenchmarkError
-from ov_specdec.locate import IR_FILE
+from ov_specdec.loading.locate import IR_FILE
 
 REMEDY = "pip install 'ov-specdec[bench]'"
 MAX_NGRAM_SIZE = 3

@@ -10,7 +10,7 @@ from ov_specdec.bench.measurement import Runner
 from ov_specdec.bench.own import own
 from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import OptionError
-from ov_specdec.policy import MAX_DRAFT_LENGTH
+from ov_specdec.options import MAX_DRAFT_LENGTH
 
 Framework = Literal["ov-specdec", "openvino.genai", "transformers"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.setup import Setup
-from ov_specdec.generator import Chunk, collect
-from ov_specdec.loading import KvBackend
+from ov_specdec.generation import Chunk, collect
+from ov_specdec.loading.compile import KvBackend
 from ov_specdec.pipeline import SpeculativePipeline
 
 DRAFTERS_WITH_A_MODEL = ("model", "both")

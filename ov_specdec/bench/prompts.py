@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ov_specdec.errors import OptionError
-from ov_specdec.tokenizer import Tokenizer
+from ov_specdec.text.tokenizer import Tokenizer
 
 CODE = (
     'def fibonacci(n):\n    """',

@@ -7,7 +7,7 @@ from typing import Any
 
 import openvino as ov
 
-from ov_specdec.devices import Precision, find_device, precision_properties
+from ov_specdec.loading.devices import Precision, find_device, precision_properties
 
 
 @dataclass(frozen=True)

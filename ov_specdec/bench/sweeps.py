@@ -10,8 +10,8 @@ from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.own import measure
 from ov_specdec.bench.plan import Plan
 from ov_specdec.bench.setup import Setup
+from ov_specdec.cache.session import Session, catch_up
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.session import Session, catch_up
 from ov_specdec.stats import RoundStats
 
 PASS_REPEATS = 7

@@ -21,9 +21,9 @@ from ov_specdec.bench.worker import load_request
 from ov_specdec.cli.bench_options import Request, bench_options
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import BenchmarkError, OptionError
-from ov_specdec.folder import ModelFolder
+from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.stats import RoundStats
-from ov_specdec.tokenizer import load_tokenizer
+from ov_specdec.text.tokenizer import load_tokenizer
 
 TIMELINE_ROUNDS = 25
 """Rounds in the time line: more could not be told apart."""

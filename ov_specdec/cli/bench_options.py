@@ -21,7 +21,7 @@ from ov_specdec.cli.options import (
     with_options,
 )
 from ov_specdec.errors import OptionError
-from ov_specdec.locate import embedded_folder, locate
+from ov_specdec.loading.locate import embedded_folder, locate
 
 BENCH_OPTIONS = (
     click.option("--quick", is_flag=True, help="A few methods on two prompts: to see it work."),

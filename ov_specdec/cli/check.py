@@ -5,8 +5,8 @@ import sys
 import click
 
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.locate import locate
-from ov_specdec.source import check_pair, open_source
+from ov_specdec.loading.locate import locate
+from ov_specdec.loading.source import check_pair, open_source
 
 INCOMPATIBLE = 1
 

@@ -14,8 +14,8 @@ from ov_specdec.cli.options import (
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.demo.desk import Desk
 from ov_specdec.demo.models import Choice, ModelShelf
-from ov_specdec.devices import list_devices
 from ov_specdec.errors import OptionError
+from ov_specdec.loading.devices import list_devices
 
 
 @click.command()

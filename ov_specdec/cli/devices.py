@@ -3,7 +3,7 @@
 import click
 
 from ov_specdec.cli.terminal import with_errors
-from ov_specdec.devices import list_devices
+from ov_specdec.loading.devices import list_devices
 
 
 @click.command()

@@ -8,7 +8,7 @@ from ov_specdec.cli.options import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.expansion.build import expand_model
 from ov_specdec.expansion.comparison import TOLERANCES
-from ov_specdec.locate import embedded_folder
+from ov_specdec.loading.locate import embedded_folder
 
 
 @click.command()

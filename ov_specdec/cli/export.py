@@ -6,8 +6,8 @@ import click
 
 from ov_specdec.cli.options import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.export import WEIGHT_FORMATS, export_model
-from ov_specdec.source import check_pair, open_source
+from ov_specdec.loading.export import WEIGHT_FORMATS, export_model
+from ov_specdec.loading.source import check_pair, open_source
 
 DEFAULT_MAIN = "meta-llama/Llama-2-7b-chat-hf"
 DEFAULT_DRAFT = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"

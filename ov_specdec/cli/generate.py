@@ -7,7 +7,7 @@ import click
 
 from ov_specdec.cli.options import make_pipeline, shared_options
 from ov_specdec.cli.terminal import fail, print_json, with_errors
-from ov_specdec.generator import GenerationResult, collect
+from ov_specdec.generation import GenerationResult, collect
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats
 
@@ -58,14 +58,14 @@ def as_dict(result: GenerationResult) -> dict[str, Any]:
 
 def describe_lengths(stats: GenerationStats) -> str:
     """The draft lengths in the order in which they were chosen, and the last reason."""
-    runs = [run for run in stats.draft_lengths if run["why"] not in ("prefill", "")]
+    runs = [run for run in stats.draft_lengths if run["reason"] not in ("prefill", "")]
     if not runs:
         return "0"
     lengths = [run["planned"] for run in runs]
     changes = [n for i, n in enumerate(lengths) if i == 0 or n != lengths[i - 1]]
     shown = [str(n) for n in changes[-MAX_SHOWN:]]
     dots = ["..."] if len(changes) > MAX_SHOWN else []
-    return f"{', '.join(dots + shown)} ({runs[-1]['why']})"
+    return f"{', '.join(dots + shown)} ({runs[-1]['reason']})"
 
 
 def summary(result: GenerationResult, models: SpeculativePipeline) -> str:
@@ -79,7 +79,7 @@ def summary(result: GenerationResult, models: SpeculativePipeline) -> str:
         f"drafting {stats.draft_seconds:.2f} s, verifying {stats.verify_seconds:.2f} s, "
         f"rollback {stats.rollback_seconds:.2f} s",
         f"draft length {describe_lengths(stats)}",
-        f"KV cache {models.main.kv} ({models.main.why}), loaded in {models.load_seconds:.2f} s",
+        f"KV cache {models.main.kv} ({models.main.reason}), loaded in {models.load_seconds:.2f} s",
     ]
     if models.profile is not None:
         parts.append(f"profile {models.profile}")

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import click
 
-from ov_specdec.config import GenerationOptions, Schedule
+from ov_specdec.options import GenerationOptions, Schedule
 
 
 def _ids(text: str) -> tuple[int, ...]:

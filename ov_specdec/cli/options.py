@@ -12,11 +12,12 @@ import click
 
 from ov_specdec.cli.generation_options import GENERATION_OPTIONS
 from ov_specdec.cli.terminal import console
-from ov_specdec.config import GenerationOptions
-from ov_specdec.devices import Precision
 from ov_specdec.errors import OptionError
-from ov_specdec.loading import KvBackend
-from ov_specdec.pipeline import DrafterName, SpeculativePipeline
+from ov_specdec.loading.compile import KvBackend
+from ov_specdec.loading.devices import Precision
+from ov_specdec.options import GenerationOptions
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.speculation.drafters.factory import DrafterName
 
 MODEL_OPTIONS = (
     click.option("--main", metavar="DIR", help="Main model: folder or Hub name. [embedded]"),

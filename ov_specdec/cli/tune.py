@@ -7,8 +7,9 @@ import click
 
 from ov_specdec.checks import require_number
 from ov_specdec.cli.terminal import console, print_json, with_errors
-from ov_specdec.locate import embedded_folder, locate
-from ov_specdec.profile import default_path
+from ov_specdec.errors import OptionError
+from ov_specdec.loading.locate import embedded_folder, locate
+from ov_specdec.loading.profile import default_path
 from ov_specdec.tuning import Refused, Trial, Tuner, Tuning
 from ov_specdec.tuning.passes import SIZES
 
@@ -51,6 +52,8 @@ def tune(
         )
         tuning = Tuner(*folders, device, seconds=seconds, note=note).run()
     path = default_path(tuning.profile.pair) if output is None else Path(output)
+    if path is None:
+        raise OptionError("there is no home folder for the profile: give --output FILE")
     tuning.profile.write(path)
     if as_json:
         print_json(tuning.profile.as_dict())

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from ov_specdec.baseline import common_prefix, plain_options
 from ov_specdec.demo.run import Run
 from ov_specdec.demo.settings import Settings
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.yardstick import common_prefix, plain_options
 
 
 @dataclass
@@ -60,7 +60,7 @@ def compare(
     )
     for run, chosen in runs:
         if should_stop():
-            run.outcome = "stopped"
+            run.outcome = "cancelled"
         else:
             chunks = pipeline.stream(settings.prompt, **chosen)
             for _ in run.follow(chunks, pipeline.tokenizer.decode, should_stop):

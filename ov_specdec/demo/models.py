@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ov_specdec.pipeline import DrafterName, SpeculativePipeline
-from ov_specdec.yardstick import plain_options
+from ov_specdec.baseline import plain_options
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.speculation.drafters.factory import DrafterName
 
 WARM_UP = {"max_new_tokens": 48, "ignore_eos": True}
 

@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 
 import gradio as gr
 
-from ov_specdec.adaptive import MAX_LENGTH
 from ov_specdec.demo import charts, view
 from ov_specdec.demo.comparison import Comparison
 from ov_specdec.demo.desk import Desk, Form
 from ov_specdec.demo.sweep import NUM_STEPS
 from ov_specdec.errors import SpecdecError
 from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
+from ov_specdec.speculation.adaptive import MAX_LENGTH
 
 TITLE = "Speculative decoding on OpenVINO"
 PLAIN, SPECULATIVE = "Plain decoding", "Speculative decoding"

@@ -1,15 +1,15 @@
 """One generation as it goes on: its text by origin, and what it has taken so far."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Literal
 
-from ov_specdec.generator import Chunk, Origin
+from ov_specdec.generation import Chunk, GenerationStream, Origin
 from ov_specdec.stats import GenerationStats
 
-Outcome = Literal["waiting", "running", "stop", "length", "stopped"]
+Outcome = Literal["waiting", "running", "stop", "length", "cancelled"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Run:
 
     def follow(
         self,
-        chunks: Generator[Chunk, None, None],
+        chunks: GenerationStream,
         decode: Callable[[list[int]], str],
         should_stop: Callable[[], bool],
     ) -> Iterator[None]:
@@ -88,7 +88,7 @@ class Run:
                 yield
                 if chunk.finish_reason is not None:
                     return
-        self.outcome = "stopped"
+        self.outcome = "cancelled"
 
     def _take(self, chunk: Chunk, decode: Callable[[list[int]], str]) -> None:
         rejected = decode(chunk.rejected_ids) if chunk.rejected_ids else ""

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from statistics import median
 
+from ov_specdec.baseline import plain_options
 from ov_specdec.demo.settings import Settings
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats
-from ov_specdec.yardstick import plain_options
 
 TEMPERATURES = (0.0, 0.3, 0.6, 0.9, 1.2, 1.5)
 REPEATS = 3

@@ -19,7 +19,7 @@ OUTCOMES = {
     "running": "running",
     "stop": "finished: end of text",
     "length": "finished: token limit",
-    "stopped": "stopped",
+    "cancelled": "stopped",
 }
 
 

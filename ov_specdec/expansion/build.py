@@ -15,10 +15,11 @@ from ov_specdec.expansion.ir_weights import read_weights
 from ov_specdec.expansion.scales import restore_scales
 from ov_specdec.expansion.shape import LlamaShape, fit_shape, parse_size
 from ov_specdec.expansion.weights import expand, expanded_epsilon
-from ov_specdec.export import check_optimum, export_model, partial_folder, require_complete
-from ov_specdec.folder import ModelFolder, read_json
-from ov_specdec.locate import IR_FILE, locate
-from ov_specdec.source import read_ir
+from ov_specdec.files import read_json
+from ov_specdec.loading.export import check_optimum, export_model, partial_folder, require_complete
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.locate import IR_FILE, locate
+from ov_specdec.loading.source import read_ir
 
 CONTEXT = 2048
 """Tokens that the expanded model takes, if it took fewer before: room to measure long contexts."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ov_specdec.errors import ExportError
 from ov_specdec.expansion.weights import Array
-from ov_specdec.locate import IR_FILE
+from ov_specdec.loading.locate import IR_FILE
 
 INDEX = "model.safetensors.index.json"
 # Written anew, or about the IR that the tokenizer lies beside.

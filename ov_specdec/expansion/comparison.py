@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ov_specdec.loading import RuntimeConfig, load_model
-from ov_specdec.session import Logits
-from ov_specdec.source import open_source
+from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.source import open_source
+from ov_specdec.logits import Logits
 
 PROMPTS = (
     'def fibonacci(n):\n    """Return the n-th Fibonacci number."""\n    a, b = 0, 1\n',

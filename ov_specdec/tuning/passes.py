@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from ov_specdec.session import Session, catch_up
+from ov_specdec.cache.session import Session, catch_up
 
 SIZES = (1, 2, 4, 8, 16)
 """Tokens of the passes that are timed."""

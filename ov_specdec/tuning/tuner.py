@@ -10,16 +10,16 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
-from ov_specdec.devices import PRECISION_PROPERTIES, computes_in, describe_machine
-from ov_specdec.drafters import ModelDrafter
-from ov_specdec.engine import Text, decode, speculate
-from ov_specdec.experience import Acceptance
-from ov_specdec.loading import RuntimeConfig, load_model
-from ov_specdec.policy import ConstantLength
-from ov_specdec.profile import Profile, fingerprint
-from ov_specdec.rules import GreedyRule
-from ov_specdec.session import Session, catch_up
-from ov_specdec.source import check_pair, open_source
+from ov_specdec.cache.session import Session, catch_up
+from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.devices import PRECISION_PROPERTIES, computes_in, describe_machine
+from ov_specdec.loading.profile import Profile, fingerprint
+from ov_specdec.loading.source import check_pair, open_source
+from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.speculation.acceptance import AcceptanceStats
+from ov_specdec.speculation.draft_length import ConstantLength
+from ov_specdec.speculation.drafters import ModelDrafter
+from ov_specdec.speculation.engine import SequenceState, decode, speculate
 from ov_specdec.tuning.passes import SIZES, PassCosts, measure_passes
 from ov_specdec.tuning.search import (
     CHOICES,
@@ -117,7 +117,9 @@ class Tuner:
         self._vocab_size = sources[0].vocab_size
         self._prompts = [sources[0].tokenizer.encode(prompt) for prompt in PROMPTS]
         self._machine = describe_machine(device)
-        self._pair = fingerprint(sources[0].folder, sources[1].folder, self._machine)
+        self._pair = fingerprint(
+            sources[0].folder, sources[1].folder, self._machine, RuntimeConfig.kv
+        )
 
     def run(self) -> Tuning:
         """Measure everything. `DeviceError` if the device refuses even its defaults."""
@@ -182,8 +184,8 @@ class Tuner:
         session = self._load("main", PRECISION_PROPERTIES["exact"])
         texts = []
         for prompt in self._prompts:
-            text = Text(prompt.copy(), min(len(prompt) + NUM_TOKENS, session.max_length))
-            deque(decode(session, GreedyRule(), text), maxlen=0)
+            text = SequenceState(prompt.copy(), min(len(prompt) + NUM_TOKENS, session.max_length))
+            deque(decode(session, GreedySampler(), text), maxlen=0)
             texts.append(text.tokens)
         return texts
 
@@ -204,12 +206,12 @@ class Tuner:
 
     def _measure_acceptance(self) -> list[float]:
         """Acceptance by place in the draft, over the sample prompts."""
-        acceptance = Acceptance()
+        acceptance = AcceptanceStats()
         main, draft = self._load("main", {}), self._load("draft", {})
         for prompt in self._prompts:
-            text = Text(prompt.copy(), min(len(prompt) + NUM_TOKENS, main.max_length))
-            drafter, policy = ModelDrafter(draft, GreedyRule()), ConstantLength(DRAFT_LENGTH)
-            for round_ in speculate(main, drafter, policy, GreedyRule(), text):
+            text = SequenceState(prompt.copy(), min(len(prompt) + NUM_TOKENS, main.max_length))
+            drafter, policy = ModelDrafter(draft, GreedySampler()), ConstantLength(DRAFT_LENGTH)
+            for round_ in speculate(main, drafter, policy, GreedySampler(), text):
                 acceptance.learn(round_.stats)
         return acceptance.by_place(max(SIZES) - 1)
 

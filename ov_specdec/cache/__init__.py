@@ -1,0 +1,1 @@
+"""KV caches: a compiled model together with the cache of one sequence."""

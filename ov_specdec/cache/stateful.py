@@ -1,0 +1,101 @@
+"""Session on the KV states of an IR as exported: rollback hides entries, and trims late."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from ov_specdec.cache.session import ROWS, check_rollback, check_room, count_rows
+from ov_specdec.logits import Logits
+
+MAX_HIDDEN = 128
+"""Stale cache entries that are kept, hidden, before they are trimmed for real."""
+
+
+class StatefulSession:
+    """A compiled stateful model, used for one sequence. Implements `Session`.
+
+    Trimming the KV states through `query_state()` copies them whole, which can cost as much as a
+    forward pass. So `rollback` only hides what is stale from attention (mask 0; positions go on
+    counting what is visible), and the states are trimmed once more than `max_hidden` entries are
+    stale. `max_hidden=0` trims at every rollback.
+    """
+
+    def __init__(
+        self,
+        compiled: ov.CompiledModel,
+        axes: dict[str, int],
+        *,
+        max_length: int,
+        vocab_size: int,
+        max_hidden: int = MAX_HIDDEN,
+    ) -> None:
+        self._request = compiled.create_infer_request()
+        self._axes = axes
+        self._inputs = {port.any_name for port in compiled.inputs}
+        self._max_length = max_length
+        self._vocab_size = vocab_size
+        self._max_hidden = max_hidden
+        self._length = 0
+        # One entry per token in the KV states, in order: 1 visible, 0 stale.
+        self._mask: NDArray[np.int64] = np.zeros(0, np.int64)
+
+    @property
+    def length(self) -> int:
+        """Number of visible tokens in the cache."""
+        return self._length
+
+    @property
+    def max_length(self) -> int:
+        """Number of tokens that the cache can hold."""
+        return self._max_length
+
+    def forward(self, tokens: Sequence[int], num_rows: int | None = None) -> Logits:
+        """Append `tokens`; logits [num_rows, vocab], a view that the next pass overwrites."""
+        num_tokens = len(tokens)
+        check_room(self._length, num_tokens, self._max_length)
+        rows = count_rows(num_tokens, num_rows)
+        mask = np.concatenate([self._mask, np.ones(num_tokens, np.int64)])
+        feed = {
+            "input_ids": np.array([tokens], np.int64),
+            "attention_mask": mask[None],
+            "position_ids": np.arange(self._length, self._length + num_tokens)[None],
+            "beam_idx": np.zeros(1, np.int32),
+            ROWS: np.arange(num_tokens - rows, num_tokens),
+        }
+        self._request.infer(
+            {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
+        )
+        self._mask = mask
+        self._length += num_tokens
+        logits: Logits = self._request.get_tensor("logits").data
+        return logits[0, -rows:, : self._vocab_size]
+
+    def rollback(self, length: int) -> None:
+        """Forget all but the first `length` tokens: hide the rest, trim when much is hidden."""
+        check_rollback(self._length, length)
+        if length == self._length:
+            return
+        if length == 0:
+            self.reset()
+            return
+        visible = np.flatnonzero(self._mask)
+        self._mask[visible[length:]] = 0
+        self._length = length
+        if len(self._mask) - length > self._max_hidden:
+            self._trim()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._request.reset_state()
+        self._mask = np.zeros(0, np.int64)
+        self._length = 0
+
+    def _trim(self) -> None:
+        """Drop the hidden entries from the KV states."""
+        visible = np.flatnonzero(self._mask)
+        for state in self._request.query_state():
+            kept = np.take(state.state.data, visible, axis=self._axes[state.name])
+            state.state = ov.Tensor(kept)
+        self._mask = np.ones(len(visible), np.int64)

@@ -1,8 +1,0 @@
-"""Where candidates come from. One loop serves every drafter; a new drafter is a new file here."""
-
-from ov_specdec.drafters.base import Drafter
-from ov_specdec.drafters.cascade import Cascade
-from ov_specdec.drafters.model import ModelDrafter
-from ov_specdec.drafters.prompt_lookup import PromptLookup
-
-__all__ = ["Cascade", "Drafter", "ModelDrafter", "PromptLookup"]

@@ -1,0 +1,22 @@
+"""The JSON files of a model folder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ov_specdec.errors import ModelError
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; `ModelError` if it is missing or broken."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ModelError(f"{path} is missing: export the model again") from error
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error.strerror}): check the file") from error
+    except ValueError as error:
+        raise ModelError(f"{path} is not valid JSON ({error}): export the model again") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{path} holds no JSON object: export the model again")
+    return content

@@ -1,0 +1,191 @@
+"""From a model as read to a session: KV backend, properties, compilation."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+import openvino as ov
+
+from ov_specdec.cache.paged import PagedModel, PagedSession
+from ov_specdec.cache.session import Session
+from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulSession
+from ov_specdec.checks import require_choice, require_int, require_text, require_texts
+from ov_specdec.errors import DeviceError, ModelError, OptionError, openvino_message
+from ov_specdec.loading.devices import Device, Precision, find_device, precision_properties
+from ov_specdec.loading.graph import hides_by_mask, select_rows, sequence_axes, to_paged
+from ov_specdec.loading.source import ModelSource, read_ir
+
+Backend = Literal["paged", "stateful"]
+KvBackend = Literal["auto", "paged", "stateful"]
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """How a model is to be compiled: OpenVINO device, KV backend, precision, extra properties.
+
+    max_hidden_tokens: see `StatefulSession`; None takes its default. num_threads: CPU threads of
+    the model; None takes as many as OpenVINO finds right. cache_dir: folder where OpenVINO keeps
+    the compiled model for the next time; None: nowhere.
+    """
+
+    device: str = "CPU"
+    kv: KvBackend = "auto"
+    precision: Precision = "default"
+    properties: Mapping[str, str] | None = None
+    max_hidden_tokens: int | None = None
+    num_threads: int | None = None
+    cache_dir: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        require_text("device", self.device)
+        if self.properties is not None:
+            require_texts("properties", self.properties)
+        require_choice("kv", self.kv, get_args(KvBackend))
+        require_choice("precision", self.precision, get_args(Precision))
+        if self.max_hidden_tokens is not None:
+            require_int("max_hidden_tokens", self.max_hidden_tokens, low=0)
+            if self.kv == "paged":
+                raise OptionError(
+                    f"max_hidden_tokens={self.max_hidden_tokens} has no effect with kv='paged': "
+                    "leave out one of the two"
+                )
+        if self.num_threads is not None:
+            require_int("num_threads", self.num_threads, low=1)
+        if self.cache_dir is not None and not isinstance(self.cache_dir, str | Path):
+            raise OptionError(f"cache_dir={self.cache_dir!r} must be a folder")
+
+    def properties_for(self, device: Device) -> dict[str, str]:
+        """OpenVINO properties; those given by name win over the others."""
+        properties = precision_properties(device, self.precision)
+        if self.num_threads is not None:
+            properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)
+        if self.cache_dir is not None:
+            properties["CACHE_DIR"] = str(self.cache_dir)
+        return {**properties, **(self.properties or {})}
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A session, the KV backend it runs on, and the reason for that one."""
+
+    session: Session
+    kv: Backend
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A model that is ready to be compiled, and what its session will need."""
+
+    core: ov.Core
+    source: ModelSource
+    config: RuntimeConfig
+    device: Device
+    kv: Backend
+    reason: str
+    model: ov.Model
+    axes: dict[str, int]
+    max_hidden: int
+
+    @property
+    def may_fall_back(self) -> bool:
+        """Whether there is another KV backend to try."""
+        return self.kv == "paged" and self.config.kv == "auto"
+
+    def compile(self) -> ov.CompiledModel | DeviceError:
+        """The compiled model, or the error for what the device does not offer."""
+        properties = self.config.properties_for(self.device)
+        try:
+            return self.core.compile_model(self.model, self.device.name, properties)
+        except RuntimeError as error:
+            settings = ", ".join(f"{key}={value}" for key, value in properties.items())
+            return DeviceError(
+                f"{self.source.folder.path} does not compile for {self.device.name} with "
+                f"{settings or 'defaults'} ({openvino_message(error)}): check the properties, or "
+                "try another kv or precision"
+            )
+
+
+def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -> LoadedModel:
+    """Compile one model. See `load_models`."""
+    return load_models([(source, config)], vocab_size=vocab_size)[0]
+
+
+def load_models(
+    models: Sequence[tuple[ModelSource, RuntimeConfig]], *, vocab_size: int
+) -> list[LoadedModel]:
+    """Compile models side by side, each on the device and KV backend that its config asks for.
+
+    Logits beyond `vocab_size` columns are cut off. The sources' IR may be changed on the way.
+    Raises `DeviceError` for what a device does not offer, `ModelError` for a model whose KV cache
+    cannot be rolled back.
+    """
+    prepared = [_prepare(source, config, config.kv) for source, config in models]
+    # Nothing but compilation, which lets go of Python's lock: a thread that changes a graph under
+    # that lock and one that compiles can wait for each other for ever.
+    with ThreadPoolExecutor() as pool:
+        compiled = list(pool.map(_Prepared.compile, prepared))
+    return [_open(*pair, vocab_size) for pair in zip(prepared, compiled, strict=True)]
+
+
+def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prepared:
+    core = ov.Core()
+    device = find_device(core, config.device)
+    axes = sequence_axes(source.model)
+    max_hidden = MAX_HIDDEN if config.max_hidden_tokens is None else config.max_hidden_tokens
+    # In a sliding window, hidden entries would take the places of visible ones.
+    if source.folder.sliding_window or not hides_by_mask(source.model):
+        max_hidden = 0
+    backend, reason, model = _choose_backend(source, device, kv)
+    select_rows(model, axis=0 if backend == "paged" else 1)
+    return _Prepared(core, source, config, device, backend, reason, model, axes, max_hidden)
+
+
+def _open(
+    prepared: _Prepared, compiled: ov.CompiledModel | DeviceError, vocab_size: int
+) -> LoadedModel:
+    """A session on a compiled model; on another KV backend where it did not compile for the first.
+
+    Raises the `DeviceError` where there is no other.
+    """
+    if isinstance(compiled, DeviceError):
+        if not prepared.may_fall_back:
+            raise compiled
+        fresh = replace(prepared.source, model=read_ir(prepared.source.folder))
+        other = _prepare(fresh, prepared.config, "stateful")
+        return _open(replace(other, reason=str(compiled)), other.compile(), vocab_size)
+    max_length = prepared.source.folder.context_length
+    if prepared.kv == "paged":
+        paged = PagedModel(compiled, max_length=max_length, vocab_size=vocab_size)
+        return LoadedModel(PagedSession(paged), prepared.kv, prepared.reason)
+    session = StatefulSession(
+        compiled,
+        prepared.axes,
+        max_length=max_length,
+        vocab_size=vocab_size,
+        max_hidden=prepared.max_hidden,
+    )
+    return LoadedModel(session, prepared.kv, prepared.reason)
+
+
+def _choose_backend(
+    source: ModelSource, device: Device, kv: KvBackend
+) -> tuple[Backend, str, ov.Model]:
+    """The backend, the reason for it, and the model in the form that it takes."""
+    if kv == "stateful":
+        return "stateful", "as asked for", source.model
+    if not device.takes_paged:
+        reason = f"a paged KV cache runs on CPU only, not on {device.name}"
+        if kv == "paged":
+            raise DeviceError(f"{reason}: use kv='stateful'")
+        return "stateful", reason, source.model
+    try:
+        to_paged(source.model)
+    except ModelError as error:
+        if kv == "paged":
+            raise
+        # The attempt may have left the model half changed.
+        return "stateful", str(error), read_ir(source.folder)
+    return "paged", "as asked for" if kv == "paged" else "rollback is free", source.model

@@ -1,0 +1,74 @@
+"""What the configuration files of an exported model say about it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ov_specdec.errors import ModelError
+from ov_specdec.files import read_json
+from ov_specdec.loading.locate import IR_FILE
+
+CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
+DEFAULT_CONTEXT = 4096
+"""For models that state no context length, such as those with ALiBi positions."""
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """An exported model on disk.
+
+    context_length: tokens that the model was made for, prompt and output together.
+    sliding_window: tokens that a layer attends to, where that is fewer than the context.
+    eos_token_ids: tokens that end a text.
+    """
+
+    path: Path
+    context_length: int
+    sliding_window: int | None
+    eos_token_ids: frozenset[int]
+
+    @property
+    def ir(self) -> Path:
+        """The IR's XML file."""
+        return self.path / IR_FILE
+
+    @classmethod
+    def read(cls, path: Path) -> "ModelFolder":
+        """Read config.json and generation_config.json."""
+        config = read_json(path / "config.json")
+        # Multimodal checkpoints keep the language model's settings one level down.
+        config = {**config, **(config.get("text_config") or {})}
+        generation = path / "generation_config.json"
+        defaults = read_json(generation) if generation.is_file() else {}
+        eos = defaults.get("eos_token_id", config.get("eos_token_id"))
+        key = next((key for key in CONTEXT_KEYS if config.get(key)), None)
+        context = DEFAULT_CONTEXT if key is None else _as_length(path, key, config[key])
+        return cls(path, context, _sliding_window(path, config, context), _as_token_ids(path, eos))
+
+
+def _as_token_ids(path: Path, value: object) -> frozenset[int]:
+    """The set of ids that a configuration writes as nothing, one id or a list."""
+    ids = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
+        raise ModelError(
+            f"the configuration in {path} gives eos_token_id as {value!r}, which is no token id: "
+            "correct it, or export the model again"
+        )
+    return frozenset(ids)
+
+
+def _as_length(path: Path, name: str, value: object) -> int:
+    """A number of tokens as a configuration gives it; `ModelError` if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ModelError(
+            f"{path}/config.json gives {name} as {value!r}, which is no number of tokens: correct "
+            "it, or export the model again"
+        )
+    return value
+
+
+def _sliding_window(path: Path, config: dict[str, Any], context: int) -> int | None:
+    if not config.get("sliding_window") or config.get("use_sliding_window") is False:
+        return None
+    window = _as_length(path, "sliding_window", config["sliding_window"])
+    return window if window < context else None

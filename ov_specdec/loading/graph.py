@@ -1,0 +1,95 @@
+"""What is read off a decoder's graph and changed in it before it is compiled."""
+
+import openvino as ov
+from openvino import opset13 as ops
+
+from ov_specdec.cache.session import ROWS
+from ov_specdec.errors import ModelError, openvino_message
+
+PASSED = ("Convert", "Add", "Subtract", "Multiply", "Divide", "Tanh")
+"""What may stand between the last matrix product and the logits: bias, scaling, capping."""
+
+
+def to_paged(model: ov.Model) -> None:
+    """Turn a stateful IR into a paged one, in place: its KV states become cache inputs.
+
+    Tokens are flattened to one axis, and `past_lens`, `block_indices` and their like say where in
+    the caches each sequence lies. Raises `ModelError` if OpenVINO cannot do it.
+    """
+    try:
+        # A private name: OpenVINO has no public one for it yet.
+        from openvino._offline_transformations import paged_attention_transformation
+    except ImportError as error:
+        raise ModelError(
+            f"OpenVINO {ov.__version__} lacks paged_attention_transformation: "
+            "use kv='stateful', or openvino 2026.4"
+        ) from error
+    try:
+        paged_attention_transformation(model)
+    except RuntimeError as error:
+        raise ModelError(
+            f"this model cannot take a paged KV cache ({openvino_message(error)}): "
+            "use kv='stateful'"
+        ) from error
+
+
+def sequence_axes(model: ov.Model) -> dict[str, int]:
+    """The token axis of each KV state of a stateful model, by the name of the state.
+
+    A KV state is dynamic in its batch axis (0) and in its token axis. Raises `ModelError`, naming
+    the state, for one that has no token axis: linear attention and convolutions fold all tokens
+    into a state of fixed size, which cannot be rolled back.
+    """
+    axes = {}
+    for variable in model.get_variables():
+        name, shape = variable.info.variable_id, variable.info.data_shape
+        dynamic = [axis for axis in range(1, len(shape)) if shape[axis].is_dynamic]
+        if len(dynamic) != 1:
+            raise ModelError(
+                f"state '{name}' of shape {shape} has no single token axis, so it cannot be "
+                "trimmed: models with linear attention or convolution states are not supported"
+            )
+        axes[name] = dynamic[0]
+    return axes
+
+
+def hides_by_mask(model: ov.Model) -> bool:
+    """Whether an entry of the KV cache that the attention mask hides leaves no trace.
+
+    It does where positions are an input, and where they are counted from the mask by a cumulative
+    sum (OPT, BLOOM). Where they are counted otherwise, as ALiBi by index in MPT, a hidden entry
+    still shifts those after it.
+    """
+    inputs = {name for port in model.inputs for name in port.names}
+    if "position_ids" in inputs:
+        return True
+    return any(node.get_type_name() == "CumSum" for node in model.get_ops())
+
+
+def select_rows(model: ov.Model, axis: int) -> bool:
+    """Have a decoder compute logits only for the rows that its new input `ROWS` names.
+
+    The last layer is expensive, and most rows of a prompt are not needed.
+
+    axis: of the tokens in the last hidden state: 1 in an exported IR, 0 in a paged one. The model
+    is changed in place. Returns False, and leaves it as it is, where its last layer is not a matrix
+    product of the hidden state, so that all rows have to be computed.
+    """
+    product = _last_product(model)
+    if product is None:
+        return False
+    rows = ops.parameter([-1], ov.Type.i64, name=ROWS)
+    rows.output(0).set_names({ROWS})
+    gathered = ops.gather(product.input_value(0), rows, ops.constant(axis, ov.Type.i64))
+    product.input(0).replace_source_output(gathered.output(0))
+    model.add_parameters([rows])
+    model.validate_nodes_and_infer_types()
+    return True
+
+
+def _last_product(model: ov.Model) -> ov.Node | None:
+    """The matrix product that the logits come from."""
+    node = model.output("logits").get_node().input_value(0).get_node()
+    while node.get_type_name() in PASSED:
+        node = node.input_value(0).get_node()
+    return node if node.get_type_name() == "MatMul" else None

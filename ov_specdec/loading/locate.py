@@ -1,0 +1,65 @@
+"""Where a model lies: in the embedded pair, in a local folder, or on the Hugging Face Hub."""
+
+import re
+from pathlib import Path
+
+from ov_specdec.errors import ModelError
+
+IR_FILE = "openvino_model.xml"
+
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_FILES = ["*.xml", "*.bin", "*.json", "*.jinja"]
+
+
+def embedded_folder(role: str) -> Path:
+    """The folder of the embedded `main` or `draft`.
+
+    An installed package carries the pair inside itself; in a checkout it lies in `models/`.
+    """
+    package = Path(__file__).parent.parent
+    for folder in (package / "models" / role, package.parent / "models" / role):
+        if (folder / IR_FILE).is_file():
+            return folder
+    raise ModelError(f"the embedded {role} model is missing from {package}: reinstall ov-specdec")
+
+
+def locate(name: str | Path) -> Path:
+    """The folder that holds the IR called `name`: a local folder, or else a Hub repository.
+
+    A Hub repository (`owner/name`) is downloaded once, into the Hub's own cache.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / IR_FILE).is_file():
+            raise ModelError(
+                f"'{name}' holds no {IR_FILE}: export the model first, "
+                f"for example: ov-specdec export --main {name}"
+            )
+        return folder
+    if folder.exists() or not HUB_NAME.fullmatch(str(name)):
+        raise ModelError(f"'{name}' is not a folder: give the folder that holds {IR_FILE}")
+    return _download(str(name))
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=HUB_FILES))
+    except LocalEntryNotFoundError as error:
+        raise ModelError(
+            f"'{name}' is neither a local folder nor, without a network, in the Hub's cache: "
+            "give a folder, or connect"
+        ) from error
+    except HfHubHTTPError as error:
+        raise ModelError(
+            f"the Hub does not hand out '{name}' ({str(error).splitlines()[0]}): check the name, "
+            "and for a gated model log in with: hf auth login"
+        ) from error
+    if not (folder / IR_FILE).is_file():
+        raise ModelError(
+            f"'{name}' on the Hub is not an OpenVINO model: export it first, "
+            f"for example: ov-specdec export --main {name}"
+        )
+    return folder

@@ -1,0 +1,119 @@
+"""Settings that were measured to be best for a pair of models on a machine, kept in a file."""
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ov_specdec.checks import require_texts
+from ov_specdec.errors import OptionError
+from ov_specdec.loading.devices import describe_machine
+from ov_specdec.loading.folder import ModelFolder
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Profile:
+    """OpenVINO properties of both models, for one pair on one machine.
+
+    pair: what tells this pair and machine from others (see `fingerprint`). report: the figures
+    behind the choice, for a person.
+    """
+
+    pair: str
+    main_properties: Mapping[str, str]
+    draft_properties: Mapping[str, str]
+    report: Mapping[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The profile for JSON."""
+        return {"version": VERSION, **asdict(self)}
+
+    def write(self, path: Path) -> None:
+        """Write the profile as JSON; folders are made as needed."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(self.as_dict(), indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise OptionError(f"the profile '{path}' cannot be written: {error}") from error
+
+
+def read_profile(path: Path) -> Profile:
+    """The profile in a file; `OptionError` if it cannot be read or has another format."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.pop("version") != VERSION:
+            raise OptionError(f"the profile '{path}' has another format: run ov-specdec tune again")
+        profile = Profile(**content)
+        require_texts("main_properties", profile.main_properties)
+        require_texts("draft_properties", profile.draft_properties)
+        return profile
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, OptionError):
+            raise
+        raise OptionError(
+            f"the profile '{path}' cannot be read ({error}): run ov-specdec tune again"
+        ) from error
+
+
+def fingerprint(main: ModelFolder, draft: ModelFolder, machine: str, kv: str) -> str:
+    """A digest of both IRs, the machine (device, cores, OpenVINO version) and the KV backend."""
+    digest = hashlib.sha256(f"{machine}\n{kv}".encode())
+    for folder in (main, draft):
+        weights = folder.ir.with_suffix(".bin")
+        digest.update(folder.ir.read_bytes())
+        # The graph tells models apart; of the weights, the size has to do.
+        digest.update(str(weights.stat().st_size if weights.is_file() else 0).encode())
+    return digest.hexdigest()[:16]
+
+
+def find_profile(
+    profile: str | Path, main: ModelFolder, draft: ModelFolder, device: str, kv: str
+) -> tuple[Path, Profile] | None:
+    """The profile that a pair is to be run with, and its file.
+
+    profile: "auto" takes the one that `ov-specdec tune` wrote, if there is one that can be read,
+    with a warning otherwise; "none" takes none; or a file. `OptionError` if that cannot be read, or
+    is for another pair, machine or KV backend.
+    """
+    if profile == "none":
+        return None
+    pair = fingerprint(main, draft, describe_machine(device), kv)
+    if profile == "auto":
+        return _find_written(pair)
+    found = read_profile(Path(profile))
+    if found.pair != pair:
+        raise OptionError(
+            f"the profile '{profile}' was made for another pair of models, machine, KV backend or "
+            "version of OpenVINO: run ov-specdec tune again"
+        )
+    return Path(profile), found
+
+
+def default_path(pair: str) -> Path | None:
+    """Where the profile of a pair lies: in the user's cache folder; None for a user without one."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    if not cache:
+        try:
+            cache = str(Path.home() / ".cache")
+        except RuntimeError:  # no home, as in some containers
+            return None
+    return Path(cache) / "ov-specdec" / "profiles" / f"{pair}.json"
+
+
+def _find_written(pair: str) -> tuple[Path, Profile] | None:
+    """The profile that `ov-specdec tune` wrote into the user's cache folder."""
+    path = default_path(pair)
+    if path is None or not path.is_file():
+        return None
+    try:
+        return path, read_profile(path)
+    except OptionError as error:
+        # Nobody has asked for this file by name, so it is no reason to stop.
+        warnings.warn(f"{error}; going on without it", RuntimeWarning, stacklevel=2)
+        return None

@@ -1,0 +1,77 @@
+"""A model as read from its folder, before it is compiled; and whether two of them fit."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import openvino as ov
+
+from ov_specdec.errors import ModelError, openvino_message
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.text.guard import GuardReport, compare_tokenizers
+from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
+
+KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model read from its folder: configuration, tokenizer and IR."""
+
+    folder: ModelFolder
+    tokenizer: Tokenizer
+    model: ov.Model
+
+    @property
+    def logits_width(self) -> int:
+        """Columns of the model's logits; often padded beyond the tokenizer's size."""
+        width: int = self.model.output("logits").partial_shape[-1].get_length()
+        return width
+
+    @property
+    def vocab_size(self) -> int:
+        """Columns of the logits that have a token; the others are padding."""
+        return min(self.logits_width, self.tokenizer.vocab_size)
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """Tokens that end a text: the generation configuration's, or else the tokenizer's."""
+        fallback = self.tokenizer.eos_token_id
+        return self.folder.eos_token_ids or frozenset([] if fallback is None else [fallback])
+
+
+def open_source(path: Path) -> ModelSource:
+    """Read a model folder. `ModelError` says what is missing from it."""
+    folder = ModelFolder.read(path)
+    return ModelSource(folder, load_tokenizer(path), read_ir(folder))
+
+
+def read_ir(folder: ModelFolder) -> ov.Model:
+    """Read a decoder's IR. `ModelError` if it is no stateful decoder over token ids."""
+    try:
+        model = ov.Core().read_model(folder.ir)
+    except RuntimeError as error:
+        raise ModelError(
+            f"{folder.ir} cannot be read ({openvino_message(error)}): export the model again"
+        ) from error
+    inputs = {name for port in model.inputs for name in port.names}
+    if "input_ids" not in inputs or not model.get_variables():
+        raise ModelError(
+            f"{folder.ir} is not a stateful decoder: export it with ov-specdec export, or with "
+            "optimum-cli export openvino --task text-generation-with-past"
+        )
+    if unknown := [port.any_name for port in model.inputs if not port.names & KNOWN_INPUTS]:
+        raise ModelError(
+            f"{folder.ir} wants an input '{unknown[0]}', which a text decoder does not get: "
+            "only models of the task text-generation-with-past can be used"
+        )
+    return model
+
+
+def check_pair(main: ModelSource, draft: ModelSource) -> GuardReport:
+    """The tokenizer guard's report on two models."""
+    return compare_tokenizers(
+        main.tokenizer,
+        draft.tokenizer,
+        main_width=main.logits_width,
+        draft_width=draft.logits_width,
+    )

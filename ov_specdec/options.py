@@ -1,0 +1,273 @@
+"""The options of a generation, under the names of transformers.GenerationConfig."""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict, get_args
+
+from ov_specdec.checks import require_bool, require_choice, require_int, require_number
+from ov_specdec.errors import OptionError
+
+Schedule = Literal["adaptive", "heuristic", "constant"]
+
+MAX_DRAFT_LENGTH = 256
+"""Longest draft of any schedule; all of it is verified in one pass."""
+
+SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
+"""Options that mean something only where tokens are drawn."""
+
+
+@dataclass(frozen=True)
+class GenerationOptions:
+    """Options of `generate` and `stream`. Checked when made; `OptionError` names what is wrong.
+
+    Length and end of the output:
+
+    max_new_tokens: most tokens to generate; fewer where the model's context ends.
+    min_new_tokens: tokens before which no end-of-sequence token may come.
+    eos_token_id: ids that end the text; None takes the model's own.
+    ignore_eos: go on after an end-of-sequence token.
+    stop_strings: texts that end the output; the output stops short of them.
+
+    Sampling. Defaults are the identity: a model's generation_config.json changes nothing here.
+
+    do_sample: draw tokens instead of taking the most likely; None: if one of the next five is set,
+        and temperature is not 0.
+    temperature: logits are divided by it; 0 is greedy decoding, whatever the next four say.
+    top_k: keep the k most likely tokens; 0 keeps all.
+    top_p: 0 to 1; keep the fewest most likely tokens whose mass reaches it.
+    min_p: 0 to 1; drop tokens less likely than this part of the most likely one.
+    typical_p: above 0, up to 1; keep the tokens of most typical surprise whose mass reaches it.
+    seed: makes a run repeat on the same machine with the same settings; greedy ones do anyway.
+
+    Logits processors; they apply to greedy decoding too:
+
+    repetition_penalty: above 0; divides the logits of tokens in prompt and output, 1 changes none.
+    presence_penalty, frequency_penalty: -2 to 2; subtracted from the logits of tokens in the
+        output once, and once per occurrence, as in the OpenAI API.
+    logit_bias: by token id, added to its logit; -inf forbids the token.
+    bad_words_ids: sequences of ids that must not be generated.
+    suppress_tokens: ids that must not be generated.
+    no_repeat_ngram_size: length of n-grams that must not occur twice; 0 allows all.
+    logits_processor: functions of your own, from the tokens so far (prompt and output) and one row
+        of logits [vocab] to a row of logits; they may keep no state.
+
+    Speculation:
+
+    num_assistant_tokens: candidates per round; 0 is plain decoding; "auto" leaves it to a schedule.
+    num_assistant_tokens_schedule: "adaptive" takes the length that yields most tokens per second,
+        as measured while decoding, and none where speculation does not pay; "heuristic" adds two
+        after a round in which all candidates were accepted, else takes one off; "constant" keeps
+        the number. None takes "constant" for a number and "adaptive" for "auto", but "heuristic"
+        for "auto" when sampling with a seed: what follows the clock cannot repeat.
+    assistant_confidence_threshold: 0 to 1; a draft ends after a candidate that the draft model
+        gives less probability. "adaptive" also ends it where the next candidate would not pay.
+    assistant_do_sample: whether a draft model draws its candidates where the main model draws its
+        tokens, or takes the most likely ones. The output has the same distribution either way.
+    prompt_lookup_num_tokens: most candidates per match of prompt lookup; None: no limit of its
+        own.
+    max_matching_ngram_size: longest n-gram that prompt lookup looks for; None takes 3.
+
+    apply_chat_template: put a prompt text into the model's chat template, where it has one.
+    """
+
+    max_new_tokens: int = 128
+    min_new_tokens: int = 0
+    eos_token_id: int | Sequence[int] | None = None
+    ignore_eos: bool = False
+    stop_strings: str | Sequence[str] = ()
+    do_sample: bool | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    seed: int | None = None
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] | None = None
+    bad_words_ids: Sequence[Sequence[int]] = ()
+    suppress_tokens: Sequence[int] = ()
+    no_repeat_ngram_size: int = 0
+    logits_processor: Sequence[Callable[..., Any]] = ()
+    num_assistant_tokens: int | Literal["auto"] = "auto"
+    num_assistant_tokens_schedule: Schedule | None = None
+    assistant_confidence_threshold: float = 0.0
+    assistant_do_sample: bool = True
+    prompt_lookup_num_tokens: int | None = None
+    max_matching_ngram_size: int | None = None
+    apply_chat_template: bool = True
+
+    def __post_init__(self) -> None:
+        self._check_ends()
+        self._check_sampling()
+        self._check_processors()
+        self._check_speculation()
+
+    @classmethod
+    def from_kwargs(cls, options: Mapping[str, Any]) -> "GenerationOptions":
+        """Options by name; `OptionError` for a name that does not exist."""
+        known = [field.name for field in fields(cls)]
+        for name in options:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
+                raise OptionError(f"unknown option '{name}': {hint}")
+        return cls(**options)
+
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are drawn."""
+        if self.do_sample is None:
+            return self.temperature != 0 and bool(self._given_sampling_options())
+        return self.do_sample
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """stop_strings as a tuple."""
+        return as_tuple(self.stop_strings)
+
+    @property
+    def eos_token_ids(self) -> frozenset[int] | None:
+        """eos_token_id as a set; None where the model's own apply."""
+        if self.ignore_eos:
+            return frozenset()
+        return None if self.eos_token_id is None else frozenset(as_tuple(self.eos_token_id))
+
+    def token_ids(self) -> set[int]:
+        """Every token id that an option names."""
+        words = (token for word in self.bad_words_ids for token in word)
+        eos = () if self.eos_token_id is None else as_tuple(self.eos_token_id)
+        return {*eos, *(self.logit_bias or {}), *words, *as_tuple(self.suppress_tokens)}
+
+    def _given_sampling_options(self) -> list[str]:
+        return [name for name in SAMPLING_OPTIONS if getattr(self, name) is not None]
+
+    def _check_ends(self) -> None:
+        require_int("max_new_tokens", self.max_new_tokens, low=1)
+        require_int("min_new_tokens", self.min_new_tokens, low=0, high=self.max_new_tokens)
+        require_bool("ignore_eos", self.ignore_eos)
+        for token in () if self.eos_token_id is None else as_tuple(self.eos_token_id):
+            require_int("eos_token_id", token, low=0)
+        if self.ignore_eos and self.eos_token_id is not None:
+            raise OptionError(
+                f"eos_token_id={self.eos_token_id!r} has no effect with ignore_eos=True: leave out "
+                "one of the two"
+            )
+        for stop in self.stops:
+            if not isinstance(stop, str) or not stop:
+                raise OptionError(f"stop_strings={self.stop_strings!r} must be texts, none empty")
+
+    def _check_sampling(self) -> None:
+        if self.do_sample is not None:
+            require_bool("do_sample", self.do_sample)
+        if self.do_sample and self.temperature == 0:
+            raise OptionError(
+                "temperature=0 is greedy decoding, so it contradicts do_sample=True: leave out one "
+                "of the two"
+            )
+        if self.do_sample is False and (given := self._given_sampling_options()):
+            raise OptionError(
+                f"{given[0]}={getattr(self, given[0])!r} has no effect with do_sample=False: "
+                "leave out one of the two"
+            )
+        ranges: dict[str, dict[str, float]] = {
+            "temperature": {"low": 0.0},
+            "top_p": {"low": 0.0, "high": 1.0},
+            "min_p": {"low": 0.0, "high": 1.0},
+            "typical_p": {"above": 0.0, "high": 1.0},
+        }
+        for name, allowed in ranges.items():
+            if getattr(self, name) is not None:
+                require_number(name, getattr(self, name), **allowed)
+        for name in ("top_k", "seed"):
+            if getattr(self, name) is not None:
+                require_int(name, getattr(self, name), low=0)
+
+    def _check_processors(self) -> None:
+        require_number("repetition_penalty", self.repetition_penalty, above=0.0)
+        require_number("presence_penalty", self.presence_penalty, low=-2.0, high=2.0)
+        require_number("frequency_penalty", self.frequency_penalty, low=-2.0, high=2.0)
+        require_int("no_repeat_ngram_size", self.no_repeat_ngram_size, low=0)
+        if self.logit_bias is not None and not isinstance(self.logit_bias, Mapping):
+            raise OptionError(f"logit_bias={self.logit_bias!r} must map token ids to biases")
+        for token, bias in (self.logit_bias or {}).items():
+            require_int("logit_bias", token, low=0)
+            if bias != float("-inf"):
+                require_number(f"logit_bias[{token}]", bias)
+        for token in as_tuple(self.suppress_tokens):
+            require_int("suppress_tokens", token, low=0)
+        for word in as_tuple(self.bad_words_ids):
+            if not isinstance(word, Sequence) or isinstance(word, str) or not word:
+                raise OptionError(f"bad_words_ids={word!r} must be sequences of ids, none empty")
+            for token in word:
+                require_int("bad_words_ids", token, low=0)
+        if not isinstance(self.logits_processor, Sequence):
+            raise OptionError(
+                f"logits_processor={self.logits_processor!r} must be a list of functions"
+            )
+        for function in self.logits_processor:
+            if not callable(function):
+                raise OptionError(f"logits_processor={function!r} must be functions")
+
+    def _check_speculation(self) -> None:
+        require_bool("assistant_do_sample", self.assistant_do_sample)
+        require_bool("apply_chat_template", self.apply_chat_template)
+        number, schedule = self.num_assistant_tokens, self.num_assistant_tokens_schedule
+        if number != "auto":
+            require_int("num_assistant_tokens", number, low=0, high=MAX_DRAFT_LENGTH)
+        if schedule is not None:
+            require_choice("num_assistant_tokens_schedule", schedule, get_args(Schedule))
+        if schedule == "constant" and number == "auto":
+            raise OptionError(
+                "num_assistant_tokens_schedule='constant' needs a number in num_assistant_tokens"
+            )
+        if schedule == "adaptive" and number != "auto":
+            raise OptionError(
+                f"num_assistant_tokens={number} has no effect with "
+                "num_assistant_tokens_schedule='adaptive': leave out one of the two"
+            )
+        threshold = self.assistant_confidence_threshold
+        require_number("assistant_confidence_threshold", threshold, low=0.0, high=1.0)
+        for name in ("prompt_lookup_num_tokens", "max_matching_ngram_size"):
+            if getattr(self, name) is not None:
+                require_int(name, getattr(self, name), low=1)
+
+
+class GenerationKwargs(TypedDict, total=False):
+    """The same options as keyword arguments, so that editors and type checkers know them."""
+
+    max_new_tokens: int
+    min_new_tokens: int
+    eos_token_id: int | Sequence[int] | None
+    ignore_eos: bool
+    stop_strings: str | Sequence[str]
+    do_sample: bool | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    typical_p: float | None
+    seed: int | None
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[int, float] | None
+    bad_words_ids: Sequence[Sequence[int]]
+    suppress_tokens: Sequence[int]
+    no_repeat_ngram_size: int
+    logits_processor: Sequence[Callable[..., Any]]
+    num_assistant_tokens: int | Literal["auto"]
+    num_assistant_tokens_schedule: Schedule | None
+    assistant_confidence_threshold: float
+    assistant_do_sample: bool
+    prompt_lookup_num_tokens: int | None
+    max_matching_ngram_size: int | None
+    apply_chat_template: bool
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """One value or several, as a tuple."""
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    return tuple(value) if several else (value,)

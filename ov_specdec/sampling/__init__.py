@@ -1,0 +1,1 @@
+"""From logits to tokens: processors, warpers, distributions, samplers."""

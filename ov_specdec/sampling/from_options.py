@@ -1,0 +1,97 @@
+"""From the options of a generation to the samplers that choose its tokens."""
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ov_specdec.errors import OptionError
+from ov_specdec.logits import Logits
+from ov_specdec.options import GenerationOptions, as_tuple
+from ov_specdec.sampling.processors import (
+    BadWords,
+    FrequencyPenalty,
+    LogitBias,
+    LogitsProcessor,
+    MinNewTokens,
+    NoRepeatNgram,
+    PresencePenalty,
+    RepetitionPenalty,
+    SuppressTokens,
+)
+from ov_specdec.sampling.random_source import NumpyRandomSource
+from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler
+from ov_specdec.sampling.warpers import LogitsWarper
+
+
+@dataclass(frozen=True)
+class Samplers:
+    """How the main model's tokens and a draft model's candidates are chosen."""
+
+    main: Sampler
+    draft: Sampler
+
+
+@dataclass(frozen=True)
+class UserLogitsProcessor:
+    """A user's function as a processor; what it returns is checked."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
+        """The function's row; `OptionError` if it is not a row of logits."""
+        # A copy, so that a function that writes to its argument does no harm.
+        row = np.asarray(self.function(tokens, logits.copy()))
+        if row.shape != logits.shape or not np.issubdtype(row.dtype, np.floating):
+            raise OptionError(
+                f"logits_processor {self.function!r} returned {row.dtype} of shape {row.shape}: "
+                f"it must return a row of logits of shape {logits.shape}"
+            )
+        return row
+
+
+def make_samplers(
+    options: GenerationOptions, *, prompt_length: int, eos_token_ids: Set[int]
+) -> Samplers:
+    """The samplers for one generation. One random generator serves all of its decisions."""
+    processors = make_processors(options, prompt_length=prompt_length, eos_token_ids=eos_token_ids)
+    greedy = GreedySampler(processors)
+    if not options.samples:
+        return Samplers(greedy, greedy)
+    random = NumpyRandomSource(np.random.default_rng(options.seed))
+    sampler = RandomSampler(processors, make_warper(options), random)
+    return Samplers(sampler, sampler if options.assistant_do_sample else greedy)
+
+
+def make_warper(options: GenerationOptions) -> LogitsWarper:
+    """The warping that the sampling options ask for; one that is not given changes nothing."""
+    names = ("temperature", "top_k", "top_p", "min_p", "typical_p")
+    given = {name: getattr(options, name) for name in names}
+    return LogitsWarper(**{name: value for name, value in given.items() if value is not None})
+
+
+def make_processors(
+    options: GenerationOptions, *, prompt_length: int, eos_token_ids: Set[int]
+) -> tuple[LogitsProcessor, ...]:
+    """The processors that the options ask for, in the order of transformers."""
+    bias, words = options.logit_bias, options.bad_words_ids
+    suppressed = as_tuple(options.suppress_tokens)
+    chain: list[tuple[bool, LogitsProcessor]] = [
+        (bool(bias), LogitBias(bias or {})),
+        (options.repetition_penalty != 1.0, RepetitionPenalty(options.repetition_penalty)),
+        (options.presence_penalty != 0.0, PresencePenalty(options.presence_penalty, prompt_length)),
+        (
+            options.frequency_penalty != 0.0,
+            FrequencyPenalty(options.frequency_penalty, prompt_length),
+        ),
+        (options.no_repeat_ngram_size > 0, NoRepeatNgram(options.no_repeat_ngram_size)),
+        (bool(words), BadWords(words, eos_token_ids)),
+        (
+            options.min_new_tokens > 0,
+            MinNewTokens(options.min_new_tokens, prompt_length, eos_token_ids),
+        ),
+        (bool(suppressed), SuppressTokens(suppressed)),
+    ]
+    own = (UserLogitsProcessor(function) for function in options.logits_processor)
+    return (*(processor for wanted, processor in chain if wanted), *own)

@@ -1,0 +1,208 @@
+"""Logits processors: what the text so far, or the user, adds to a row of logits.
+
+Each is called with the tokens so far, prompt and output, and with one row of logits [vocab], and
+returns the row to go on with; it never writes to the one it was given. What it returns depends on
+its arguments alone, so that a row that is verified gets the history that plain decoding would have
+had there. In transformers the order is: logit_bias, repetition_penalty, no_repeat_ngram_size,
+bad_words_ids, min_new_tokens, suppress_tokens, the user's own.
+
+Valid ranges are checked where options are. A token id is valid from 0 to vocab - 1.
+Source: the processors of transformers (transformers/generation/logits_process.py).
+"""
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ov_specdec.logits import Logits
+
+LogitsProcessor: TypeAlias = Callable[[Sequence[int], Logits], Logits]
+"""From the tokens so far and a row of logits [vocab] to a row of logits [vocab]."""
+
+
+@dataclass(frozen=True)
+class RepetitionPenalty:
+    """Divides a positive logit of every token that has occurred, and multiplies a negative one.
+
+    penalty: above 0; 1 changes nothing, more than 1 makes repetition less likely. The prompt
+    counts too. Source: CTRL (arXiv 1909.05858); `RepetitionPenaltyLogitsProcessor`.
+    """
+
+    penalty: float
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
+        """The row with the penalty on all of `tokens`."""
+        seen = _as_ids(tokens)
+        scores = logits[seen]
+        result = logits.copy()
+        # A token that occurs twice is written twice, but penalized once.
+        result[seen] = np.where(scores < 0, scores * self.penalty, scores / self.penalty)
+        return result
+
+
+@dataclass(frozen=True)
+class PresencePenalty:
+    """Subtracts `penalty` from the logit of every token that was generated, however often.
+
+    penalty: from -2 to 2; 0 changes nothing. prompt_length: tokens that do not count.
+    Source: the OpenAI API's presence_penalty.
+    """
+
+    penalty: float
+    prompt_length: int
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
+        """The row with the penalty on what follows the prompt in `tokens`."""
+        generated = _as_ids(tokens[self.prompt_length :])
+        result = logits.copy()
+        # A token that occurs twice is written twice, but penalized once.
+        result[generated] = logits[generated] - self.penalty
+        return result
+
+
+@dataclass(frozen=True)
+class FrequencyPenalty:
+    """Subtracts `penalty` from a token's logit as many times as the token was generated.
+
+    penalty: from -2 to 2; 0 changes nothing. prompt_length: tokens that do not count.
+    Source: the OpenAI API's frequency_penalty.
+    """
+
+    penalty: float
+    prompt_length: int
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
+        """The row with the penalty on what follows the prompt in `tokens`."""
+        generated, counts = np.unique(_as_ids(tokens[self.prompt_length :]), return_counts=True)
+        result = logits.copy()
+        result[generated] -= self.penalty * counts
+        return result
+
+
+@dataclass(frozen=True)
+class LogitBias:
+    """Adds a bias to the logits of some tokens.
+
+    bias: by token id; finite, or -inf to forbid a token.
+    Source: the OpenAI API's logit_bias; `SequenceBiasLogitsProcessor` with sequences of one token.
+    """
+
+    bias: Mapping[int, float]
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:  # noqa: ARG002
+        """The row with the bias added; the history does not matter."""
+        result = logits.copy()
+        result[self._ids] += self._values
+        return result
+
+    @cached_property
+    def _ids(self) -> NDArray[np.int64]:
+        return _as_ids(list(self.bias))
+
+    @cached_property
+    def _values(self) -> Logits:
+        return np.array(list(self.bias.values()), dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class BadWords:
+    """Forbids the last token of a sequence wherever the text ends with all that precedes it.
+
+    bad_words_ids: sequences of at least one token each. eos_token_ids: end-of-sequence tokens,
+    which cannot be forbidden as sequences of their own. Source: `NoBadWordsLogitsProcessor`.
+    """
+
+    bad_words_ids: Sequence[Sequence[int]]
+    eos_token_ids: Set[int] = frozenset()
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
+        """The row with -inf at the tokens that would complete a bad word."""
+        result = logits.copy()
+        for length, endings in self._endings.items():
+            # As in transformers: a word is looked for once the text is as long as all of it.
+            if length == 0 or length < len(tokens):
+                start = tuple(tokens[len(tokens) - length :])
+                result[endings.get(start, [])] = -np.inf
+        return result
+
+    @cached_property
+    def _endings(self) -> dict[int, dict[tuple[int, ...], list[int]]]:
+        """The last tokens by all that precedes them, and those by their length."""
+        endings: dict[int, dict[tuple[int, ...], list[int]]] = {}
+        for *start, last in self.bad_words_ids:
+            if start or last not in self.eos_token_ids:
+                starts = endings.setdefault(len(start), {})
+                starts.setdefault(tuple(start), []).append(last)
+        return endings
+
+
+@dataclass(frozen=True)
+class SuppressTokens:
+    """Forbids some tokens everywhere.
+
+    suppress_tokens: their ids. Source: `SuppressTokensLogitsProcessor`.
+    """
+
+    suppress_tokens: Sequence[int]
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:  # noqa: ARG002
+        """The row with -inf at those tokens; the history does not matter."""
+        return _forbid(logits, _as_ids(self.suppress_tokens))
+
+
+@dataclass(frozen=True)
+class MinNewTokens:
+    """Forbids the end-of-sequence tokens until enough tokens were generated.
+
+    min_new_tokens: at least 0; 0 changes nothing. prompt_length: tokens that do not count.
+    Source: `MinNewTokensLengthLogitsProcessor`.
+    """
+
+    min_new_tokens: int
+    prompt_length: int
+    eos_token_ids: Set[int]
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
+        """The row, with -inf at the end-of-sequence tokens while `tokens` are too few."""
+        if len(tokens) - self.prompt_length >= self.min_new_tokens:
+            return logits
+        return _forbid(logits, _as_ids(list(self.eos_token_ids)))
+
+
+@dataclass(frozen=True)
+class NoRepeatNgram:
+    """Forbids every token that would complete an n-gram that prompt and output already hold.
+
+    no_repeat_ngram_size: at least 1; at 1 no token may occur twice.
+    Source: `NoRepeatNGramLogitsProcessor`.
+    """
+
+    no_repeat_ngram_size: int
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
+        """The row with -inf at the last tokens of n-grams that begin as `tokens` end."""
+        num_ngrams = len(tokens) - self.no_repeat_ngram_size + 1
+        if num_ngrams < 1:
+            return logits
+        history = _as_ids(tokens)
+        start_length = self.no_repeat_ngram_size - 1
+        matches = np.ones(num_ngrams, dtype=np.bool_)
+        for offset, token in enumerate(history[len(history) - start_length :]):
+            matches &= history[offset : offset + num_ngrams] == token
+        return _forbid(logits, history[start_length:][matches])
+
+
+def _as_ids(tokens: Sequence[int]) -> NDArray[np.int64]:
+    """Token ids as an index array, also where there are none."""
+    return np.asarray(tokens, dtype=np.int64)
+
+
+def _forbid(logits: Logits, ids: NDArray[np.int64]) -> Logits:
+    """A copy of the row with -inf at `ids`."""
+    result = logits.copy()
+    result[ids] = -np.inf
+    return result

@@ -1,0 +1,46 @@
+"""What the engine needs of a drafter."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ov_specdec.speculation.draft_length import NO_PLAN, Plan, Planner
+from ov_specdec.speculation.verification import Draft
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A draft, and how it came about, for the statistics and the draft-length policy.
+
+    source: the name of where the candidates come from. plan: how many there were to be, and why.
+    confidences: the probability that the source gives each candidate, where the plan asked for it.
+    match_confidence: how sure the source was of all its candidates before it drafted any, where it
+    can tell, as prompt lookup can by the length of its match.
+    """
+
+    draft: Draft
+    source: str = ""
+    plan: Plan = NO_PLAN
+    confidences: tuple[float, ...] = ()
+    match_confidence: float | None = None
+
+
+class Drafter(Protocol):
+    """Proposes candidates for the tokens that come next."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where it takes candidates from; the last is asked where the others have no idea."""
+        ...
+
+    def propose(self, tokens: Sequence[int], planner: Planner) -> Proposal:
+        """Candidates to follow `tokens`, as many as the plan allows; none where it has no idea."""
+        ...
+
+    def rollback(self, length: int) -> None:
+        """Only the first `length` tokens were kept: forget whatever was cached beyond them."""
+        ...
+
+    def reset(self) -> None:
+        """A new sequence begins."""
+        ...

@@ -1,0 +1,110 @@
+"""Text to token ids and back, with the tokenizer that was exported beside the model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as BackendTokenizer
+
+from ov_specdec.errors import ModelError
+from ov_specdec.files import read_json
+from ov_specdec.text.chat import render_chat
+
+
+class Tokenizer:
+    """A folder's tokenizer.json and chat template.
+
+    The `tokenizers` library reads the file directly: the AutoTokenizer of transformers would
+    import torch wherever that is installed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.spec = read_json(path / "tokenizer.json")
+        """The content of tokenizer.json."""
+        self._backend = BackendTokenizer.from_file(str(path / "tokenizer.json"))
+        # Both may be left over from training, and would change what a prompt maps to.
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        settings = path / "tokenizer_config.json"
+        self._settings = read_json(settings) if settings.is_file() else {}
+        self.chat_template = self._read_chat_template()
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the highest id of a token, added tokens included."""
+        return 1 + max(self.vocab.values())
+
+    @property
+    def vocab(self) -> dict[str, int]:
+        """Every token's id, added tokens included."""
+        vocab: dict[str, int] = self._backend.get_vocab(with_added_tokens=True)
+        return vocab
+
+    @property
+    def eos_token_id(self) -> int | None:
+        """The id of the end-of-sequence token, if the tokenizer names one."""
+        name = _token_text(self._settings.get("eos_token"))
+        return None if name is None else self._backend.token_to_id(name)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a plain text, with the special tokens that the model expects around it."""
+        ids: list[int] = self._backend.encode(text).ids
+        return ids
+
+    def encode_chat(self, message: str) -> list[int]:
+        """The ids of a user's message in the chat template, up to where the answer begins.
+
+        Raises `ModelError` for a template that cannot be rendered.
+        """
+        special_tokens = {
+            name: text
+            for name, value in self._settings.items()
+            if name.endswith("_token") and (text := _token_text(value)) is not None
+        }
+        messages = [{"role": "user", "content": message}]
+        rendered = render_chat(self.chat_template or "", messages, special_tokens)
+        # The template writes the special tokens itself.
+        ids: list[int] = self._backend.encode(rendered, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of `ids`, special tokens left out."""
+        text: str = self._backend.decode(list(ids), skip_special_tokens=True)
+        return text
+
+    def _read_chat_template(self) -> str | None:
+        file = self.path / "chat_template.jinja"
+        if file.is_file():
+            return file.read_text(encoding="utf-8")
+        template = self._settings.get("chat_template")
+        if isinstance(template, list):  # several, by name
+            template = {entry["name"]: entry["template"] for entry in template}.get("default")
+        if template is not None and not isinstance(template, str):
+            raise ModelError(
+                f"{self.path}/tokenizer_config.json has the chat template {template!r}, which is "
+                "no text: repair it"
+            )
+        return template
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer in a model folder; `ModelError` if there is none that can be read."""
+    if not (path / "tokenizer.json").is_file():
+        raise ModelError(
+            f"{path} holds no tokenizer.json: export the model again with ov-specdec export, which "
+            "saves a fast tokenizer"
+        )
+    try:
+        return Tokenizer(path)
+    except ModelError:
+        raise
+    except Exception as error:  # the library raises bare Exception for a file it cannot read
+        raise ModelError(f"{path}/tokenizer.json cannot be read ({error}): export again") from error
+
+
+def _token_text(value: Any) -> str | None:
+    """A special token, which the files write as a string or as an object."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else None

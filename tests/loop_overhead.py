@@ -1,0 +1,85 @@
+"""How much the loop adds to its passes: `python -m tests.floor [MAIN DRAFT]`.
+
+The floor is the sum of the times of the same passes, in the same order, as bare `infer()` calls on
+tensors that are set already. Prints a table of docs/benchmarks.md.
+"""
+
+from statistics import median
+from time import perf_counter
+
+import click
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.cache.paged import PagedModel
+from tests.prompts import PROMPTS
+
+LENGTHS = (4, 6, 8)
+
+
+class Recorder:
+    """Notes every pass of paged models: the model, its input tensors, and what they held."""
+
+    def __init__(self, monkeypatched):
+        self.passes = []
+        self._infer = monkeypatched.infer
+
+    def infer(self, model, feed):
+        held = {name: tensor.data.copy() for name, tensor in feed.items()}
+        self.passes.append((model, feed, held))
+        return self._infer(model, feed)
+
+
+def record(pipeline, prompt, options):
+    """The passes of one generation after its prefill."""
+    recorder = Recorder(PagedModel)
+    original = PagedModel.infer
+    PagedModel.infer = lambda model, feed: recorder.infer(model, feed)
+    try:
+        pipeline.generate(prompt, **options)
+    finally:
+        PagedModel.infer = original
+    return recorder.passes[1:]
+
+
+def replay(passes):
+    """Seconds of bare `infer()` calls over recorded passes."""
+    seconds = 0.0
+    for model, feed, held in passes:
+        for name, tensor in feed.items():
+            if tensor.data.shape == held[name].shape:
+                tensor.data[...] = held[name]
+            if name in model._inputs:
+                model._request.set_tensor(name, tensor)
+        model._bound = {name: feed[name] for name in model._inputs}
+        start = perf_counter()
+        model._request.infer(share_outputs=True)
+        seconds += perf_counter() - start
+    return seconds
+
+
+@click.command()
+@click.argument("models", nargs=-1)
+@click.option("--repeats", default=5, show_default=True, help="Generations per prompt.")
+@click.option("--max-new-tokens", default=128, show_default=True)
+def main(models: tuple[str, ...], repeats: int, max_new_tokens: int) -> None:
+    """Print a Markdown table: the loop's time over the floor's, in turns, for MODELS: a pair."""
+    pipeline = SpeculativePipeline(*models, profile="none")
+    click.echo("| draft length | loop / floor | range |\n|---|---|---|")
+    for length in LENGTHS:
+        options = {
+            "num_assistant_tokens": length,
+            "max_new_tokens": max_new_tokens,
+            "ignore_eos": True,
+        }
+        ratios = []
+        for prompt in PROMPTS[:4]:
+            passes = record(pipeline, prompt, options)
+            for _ in range(repeats):
+                stats = pipeline.generate(prompt, **options).stats
+                loop = stats.seconds - stats.time_to_first_token
+                ratios.append(loop / replay(passes))
+        click.echo(f"| {length} | {median(ratios):.3f} | {min(ratios):.3f} to {max(ratios):.3f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+import pytest
+
+from ov_specdec.speculation.draft_length import (
+    MAX_DRAFT_LENGTH,
+    ConstantLength,
+    HeuristicLength,
+    Plan,
+)
+from ov_specdec.stats import RoundStats
+
+
+def a_round(drafted, accepted):
+    return RoundStats(drafted, accepted, accepted + 1, 0.0, 0.0, 0.0, 0.0)
+
+
+def test_constant_length_never_changes():
+    policy = ConstantLength(4)
+    policy.update(a_round(4, 0))
+    assert policy.plan("model").length == 4
+
+
+def test_heuristic_starts_at_five():
+    assert HeuristicLength().plan("model").length == 5
+
+
+@pytest.mark.parametrize(
+    ("start", "drafted", "accepted", "expected"),
+    [
+        (5, 5, 5, 7),  # all stood
+        (5, 5, 4, 4),
+        (5, 5, 0, 4),
+        (1, 1, 0, 1),  # never below one
+        (5, 2, 2, 7),  # the budget or the lookup allowed just two, and both stood
+        (5, 0, 0, 5),  # nothing drafted, nothing learnt
+        (MAX_DRAFT_LENGTH - 1, 9, 9, MAX_DRAFT_LENGTH),
+    ],
+)
+def test_heuristic_follows_the_last_round(start, drafted, accepted, expected):
+    policy = HeuristicLength(start)
+    policy.update(a_round(drafted, accepted))
+    assert policy.plan("model").length == expected
+
+
+def test_a_plan_ends_after_a_candidate_that_its_source_doubts():
+    plan = Plan(8, "constant", min_confidence=0.5)
+    assert plan.wants_confidence
+    assert not plan.ends_after([0.9, 0.5])
+    assert plan.ends_after([0.9, 0.49])
+
+
+def test_a_plan_ends_where_all_candidates_together_are_unlikely_to_stand():
+    plan = Plan(8, "pays", min_survival=0.25, acceptance=lambda confidence: confidence / 2)
+    assert not plan.ends_after([1.0, 0.9][:1])
+    assert plan.ends_after([1.0, 0.9])  # 0.5 * 0.45
+
+
+def test_a_plan_without_bounds_asks_for_no_confidence():
+    assert not Plan(8, "constant").wants_confidence
+    assert not Plan(8, "constant").ends_after([0.0])
+
+
+@pytest.mark.parametrize(("room", "length"), [(9, 4), (4, 4), (3, 3), (0, 0), (-1, 0)])
+def test_a_plan_stays_within_the_room_there_is(room, length):
+    plan = Plan(4, "constant", min_confidence=0.1).within(room)
+    assert (plan.length, plan.min_confidence) == (length, 0.1)

@@ -1,0 +1,49 @@
+"""The change to the graph that has logits computed for some rows only."""
+
+import numpy as np
+import openvino as ov
+import pytest
+from openvino import opset13 as ops
+
+from ov_specdec.loading.graph import ROWS, select_rows
+from ov_specdec.loading.source import open_source
+
+
+@pytest.fixture
+def model(tiny_pair):
+    return open_source(tiny_pair[0]).model
+
+
+def test_the_last_layer_sees_only_the_rows_that_are_asked_for(model):
+    assert select_rows(model, axis=1)
+    request = ov.Core().compile_model(model, "CPU").create_infer_request()
+    num_tokens = 6
+    inputs = {
+        "input_ids": np.ones((1, num_tokens), np.int64),
+        "attention_mask": np.ones((1, num_tokens), np.int64),
+        "position_ids": np.arange(num_tokens)[None],
+        "beam_idx": np.zeros(1, np.int32),
+        ROWS: np.array([2, 5]),
+    }
+    request.infer(inputs)
+    assert request.get_tensor("logits").shape[:2] == [1, 2]
+
+
+def end_with(model, last_layer):
+    """Put something between the matrix product of a model and its logits."""
+    logits = model.output("logits").get_node().input_value(0)
+    changed = last_layer(logits).output(0)
+    model.output("logits").get_node().input(0).replace_source_output(changed)
+    logits.set_names(set())
+    changed.set_names({"logits"})
+
+
+def test_a_scaled_and_capped_last_layer_is_found(model):
+    end_with(model, lambda logits: ops.tanh(ops.multiply(logits, ops.constant(np.float32(0.5)))))
+    assert select_rows(model, axis=1)
+
+
+def test_another_last_layer_is_left_alone(model):
+    end_with(model, lambda logits: ops.softmax(logits, -1))
+    assert not select_rows(model, axis=1)
+    assert ROWS not in {port.any_name for port in model.inputs}

@@ -1,0 +1,137 @@
+import pytest
+
+from ov_specdec import GenerationOptions, OptionError
+from ov_specdec.speculation.adaptive import AdaptiveLength
+from ov_specdec.speculation.draft_length import ConstantLength, HeuristicLength
+from ov_specdec.speculation.schedule import LearnedStats, make_policy
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens=0 must be a whole number, at least 1"),
+        ({"max_new_tokens": -5}, "max_new_tokens=-5"),
+        ({"max_new_tokens": 2.5}, "max_new_tokens=2.5"),
+        ({"max_new_tokens": True}, "max_new_tokens=True"),
+        ({"num_assistant_tokens": -1}, "num_assistant_tokens=-1 .* from 0 to 256"),
+        ({"num_assistant_tokens": 257}, "num_assistant_tokens=257"),
+        ({"num_assistant_tokens": "many"}, "num_assistant_tokens='many'"),
+        (
+            {"num_assistant_tokens_schedule": "wild"},
+            "'wild' is not one of adaptive, heuristic, constant",
+        ),
+        ({"num_assistant_tokens_schedule": "constant"}, "needs a number"),
+        (
+            {"num_assistant_tokens_schedule": "adaptive", "num_assistant_tokens": 3},
+            "num_assistant_tokens=3 has no effect",
+        ),
+        ({"prompt_lookup_num_tokens": 0}, "prompt_lookup_num_tokens=0"),
+        ({"max_matching_ngram_size": 0}, "max_matching_ngram_size=0"),
+        ({"eos_token_id": -1}, "eos_token_id=-1"),
+        ({"eos_token_id": [1, "x"]}, "eos_token_id='x'"),
+        ({"stop_strings": ""}, "none empty"),
+        ({"stop_strings": ["a", ""]}, "none empty"),
+        ({"stop_strings": 7}, "stop_strings=7"),
+        ({"min_new_tokens": 200}, "min_new_tokens=200 .* from 0 to 128"),
+        ({"temperature": -1}, "temperature=-1 must be a number from 0.0"),
+        ({"temperature": 0, "do_sample": True}, "temperature=0 .* contradicts do_sample=True"),
+        ({"temperature": float("inf")}, "temperature=inf"),
+        ({"temperature": float("nan")}, "temperature=nan"),
+        ({"temperature": "hot"}, "temperature='hot'"),
+        ({"top_k": -1}, "top_k=-1"),
+        ({"top_p": 1.01}, "top_p=1.01 must be a number from 0.0 to 1.0"),
+        ({"top_p": -0.1}, "top_p=-0.1"),
+        ({"min_p": 2}, "min_p=2"),
+        ({"typical_p": 0}, "typical_p=0 must be a number above 0.0 to 1.0"),
+        ({"seed": -1}, "seed=-1"),
+        ({"do_sample": False, "top_k": 5}, "top_k=5 has no effect with do_sample=False"),
+        ({"repetition_penalty": 0}, "repetition_penalty=0 must be a number above 0.0"),
+        ({"presence_penalty": 2.1}, "presence_penalty=2.1 must be a number from -2.0 to 2.0"),
+        ({"frequency_penalty": -2.1}, "frequency_penalty=-2.1"),
+        ({"logit_bias": {-1: 1.0}}, "logit_bias=-1"),
+        ({"logit_bias": {1: float("inf")}}, r"logit_bias\[1\]=inf"),
+        ({"bad_words_ids": [[]]}, "none empty"),
+        ({"bad_words_ids": [3]}, "bad_words_ids=3"),
+        ({"bad_words_ids": [["x"]]}, "bad_words_ids='x'"),
+        ({"suppress_tokens": [-1]}, "suppress_tokens=-1"),
+        ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size=-1"),
+        ({"logits_processor": [3]}, "logits_processor=3 must be functions"),
+        ({"max_new_token": 5}, "unknown option 'max_new_token': did you mean max_new_tokens"),
+        ({"zzz": 5}, "unknown option 'zzz': there are: max_new_tokens"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(options, complaint):
+    with pytest.raises(OptionError, match=complaint):
+        GenerationOptions.from_kwargs(options)
+
+
+def test_one_value_or_several_are_the_same_to_the_user():
+    assert GenerationOptions(stop_strings="END").stops == ("END",)
+    assert GenerationOptions(stop_strings=["a", "b"]).stops == ("a", "b")
+    assert GenerationOptions(eos_token_id=2).eos_token_ids == {2}
+    assert GenerationOptions(eos_token_id=[2, 3]).eos_token_ids == {2, 3}
+
+
+def test_ignore_eos_leaves_no_token_that_ends_the_text():
+    assert GenerationOptions().eos_token_ids is None  # the model's own
+    assert GenerationOptions(ignore_eos=True).eos_token_ids == frozenset()
+    with pytest.raises(OptionError, match="eos_token_id=2 has no effect with ignore_eos=True"):
+        GenerationOptions(eos_token_id=2, ignore_eos=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "policy"),
+    [
+        ({"num_assistant_tokens_schedule": "heuristic"}, HeuristicLength(5)),
+        ({"temperature": 1.0, "seed": 1}, HeuristicLength(5)),
+        ({"num_assistant_tokens": 3}, ConstantLength(3)),
+        (
+            {"num_assistant_tokens": 3, "num_assistant_tokens_schedule": "heuristic"},
+            HeuristicLength(3),
+        ),
+        ({"num_assistant_tokens": 0}, ConstantLength(0)),
+        (
+            {"num_assistant_tokens": 3, "assistant_confidence_threshold": 0.4},
+            ConstantLength(3, 0.4),
+        ),
+        (
+            {"assistant_confidence_threshold": 0.4, "num_assistant_tokens_schedule": "heuristic"},
+            HeuristicLength(5, 0.4),
+        ),
+    ],
+)
+def test_draft_length_options_choose_the_policy(options, policy):
+    assert make_policy(GenerationOptions(**options), ("model",), LearnedStats()) == policy
+
+
+def test_the_default_is_adaptive_unless_a_run_must_repeat():
+    def schedule(**options):
+        return type(make_policy(GenerationOptions(**options), ("model",), LearnedStats()))
+
+    assert schedule() is AdaptiveLength
+    assert schedule(seed=1) is AdaptiveLength  # greedy output does not depend on lengths
+    assert schedule(temperature=1.0) is AdaptiveLength
+    adaptive = {"num_assistant_tokens_schedule": "adaptive"}
+    assert schedule(temperature=1.0, seed=1, **adaptive) is AdaptiveLength
+
+
+@pytest.mark.parametrize(
+    ("options", "samples"),
+    [
+        ({}, False),
+        ({"repetition_penalty": 2.0}, False),
+        ({"temperature": 0.5}, True),
+        ({"seed": 0}, False),
+        ({"do_sample": True}, True),
+        ({"do_sample": False}, False),
+    ],
+)
+def test_tokens_are_drawn_where_an_option_asks_for_it(options, samples):
+    assert GenerationOptions(**options).samples is samples
+
+
+def test_greedy_and_sampled_generations_learn_apart():
+    learned = LearnedStats()
+    for options in ({}, {"temperature": 0.5}, {"temperature": 1.5}, {"max_new_tokens": 9}):
+        make_policy(GenerationOptions(**options), ("model",), learned)
+    assert len(learned.histories) == 3

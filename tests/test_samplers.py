@@ -1,0 +1,58 @@
+"""One sampler for plain decoding, drafting and verification: each row gets its own history."""
+
+import numpy as np
+import pytest
+
+from ov_specdec.sampling.random_source import NumpyRandomSource
+from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
+from ov_specdec.sampling.warpers import LogitsWarper
+from ov_specdec.speculation.verification import Draft, VerificationResult, verify
+
+TOKENS = [7, 8]
+
+
+class Recorder:
+    """A processor that notes the histories it is given, and changes nothing."""
+
+    def __init__(self):
+        self.histories = []
+
+    def __call__(self, tokens, logits):
+        self.histories.append(list(tokens))
+        return logits
+
+
+def rows(*choices):
+    """Logits that leave no doubt about the choices."""
+    return 50.0 * np.eye(10, dtype=np.float32)[list(choices)]
+
+
+def make(kind, recorder):
+    if kind == "greedy":
+        return GreedySampler((recorder,))
+    return RandomSampler((recorder,), LogitsWarper(), NumpyRandomSource(np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sampling"])
+def test_each_row_is_processed_with_the_history_of_plain_decoding(kind):
+    recorder = Recorder()
+    result = verify(make(kind, recorder), TOKENS, rows(1, 2, 3), Draft([1, 2]))
+    assert result == VerificationResult(2, 3)
+    assert recorder.histories == [[7, 8], [7, 8, 1], [7, 8, 1, 2]]
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sampling"])
+def test_rows_after_a_rejection_are_not_processed(kind):
+    recorder = Recorder()
+    result = verify(make(kind, recorder), TOKENS, rows(1, 2, 3, 4), Draft([1, 5, 3]))
+    assert result == VerificationResult(1, 2)
+    assert recorder.histories == [[7, 8], [7, 8, 1]]
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sampling"])
+def test_an_empty_draft_is_plain_decoding(kind):
+    recorder = Recorder()
+    sampler = make(kind, recorder)
+    assert verify(sampler, TOKENS, rows(4), Draft([])) == VerificationResult(0, 4)
+    assert sampler.sample(TOKENS, rows(4)[0])[0] == 4
+    assert recorder.histories == [TOKENS, TOKENS]

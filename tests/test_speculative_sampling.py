@@ -1,0 +1,212 @@
+"""Speculative sampling changes nothing about the distribution: laws enumerated, not sampled."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+
+from ov_specdec.sampling.distribution import Distribution, certain
+from ov_specdec.sampling.random_source import RandomSource
+from ov_specdec.speculation import verification
+from ov_specdec.speculation.verification import (
+    VerificationResult,
+    acceptance_probability,
+    speculative_sampling,
+)
+from tests.enumeration import law
+
+Tokens = tuple[int, ...]
+Model = Callable[[Tokens], Distribution]
+Law = dict[Tokens, float]
+DraftKind = Literal["sampled", "certain", "mixed"]
+
+EXACT = 1e-12
+
+
+def random_model(vocab: int, seed: int) -> Model:
+    """A distribution for every history; some tokens have none of it, which ones differs."""
+
+    def model(history: Tokens) -> Distribution:
+        rng = np.random.default_rng([seed, *history])
+        weights = rng.exponential(size=vocab) * rng.integers(0, 2, vocab)
+        weights[rng.integers(vocab)] += 1.0
+        return as_distribution(weights, sparse=bool(rng.integers(2)))
+
+    return model
+
+
+def as_distribution(weights: ArrayLike, *, sparse: bool = False) -> Distribution:
+    probs = np.asarray(weights, dtype=np.float64) / np.sum(weights)
+    ids = np.flatnonzero(probs) if sparse else None
+    return Distribution(ids, probs if ids is None else probs[ids])
+
+
+def constant(*weights: float) -> Model:
+    return lambda _: as_distribution(list(weights))
+
+
+HAND_MADE: dict[str, tuple[int, Model, Model]] = {
+    "alike": (4, constant(4, 3, 2, 1), constant(3, 4, 1, 2)),
+    "the same": (4, constant(4, 3, 2, 1), constant(4, 3, 2, 1)),
+    "apart": (4, constant(1, 1, 0, 0), constant(0, 0, 1, 3)),
+    "draft where the main is zero": (5, constant(0, 0, 5, 3, 2), constant(5, 1, 2, 2, 0)),
+    "main certain": (4, constant(0, 1, 0, 0), constant(1, 1, 1, 1)),
+    "draft certain": (4, constant(1, 2, 3, 4), constant(0, 0, 1, 0)),
+    "extreme": (4, constant(1, 1e-9, 1e-300, 1), constant(1e-300, 1, 1, 1e-9)),
+    "by history, 4": (4, random_model(4, 1), random_model(4, 2)),
+    "by history, 5": (5, random_model(5, 3), random_model(5, 4)),
+}
+
+
+def speculate_once(
+    main: Model, draft: Model, kind: DraftKind, length: int
+) -> Callable[[RandomSource], Tokens]:
+    """One round: a draft of `length` candidates, and the tokens that come out."""
+
+    def run(random: RandomSource) -> Tokens:
+        candidates: list[int] = []
+        draft_probs = []
+        for index in range(length):
+            probs = draft(tuple(candidates))
+            if kind == "certain" or (kind == "mixed" and index % 2 == 0):
+                probs = certain(probs.token(int(probs.probs.argmax())))
+            draft_probs.append(probs)
+            candidates.append(random.draw(probs))
+        result = verification.speculative_sampling(
+            lambda index: main(tuple(candidates[:index])), draft_probs, candidates, random
+        )
+        return (*candidates[: result.num_accepted], result.next_token)
+
+    return run
+
+
+def plain_law(main: Model, vocab: int, length: int) -> Law:
+    """The main model's own law of `length` tokens."""
+    return complete({(): 1.0}, main, vocab, length)
+
+
+def complete(outcomes: Law, main: Model, vocab: int, length: int) -> Law:
+    """The law of `length` tokens that begin with an outcome and go on by plain decoding."""
+    result = dict.fromkeys(itertools.product(range(vocab), repeat=length), 0.0)
+    while outcomes:
+        longer: Law = {}
+        for tokens, probability in outcomes.items():
+            if len(tokens) == length:
+                result[tokens] += probability
+                continue
+            probs = main(tokens)
+            for token in range(vocab):
+                extended = (*tokens, token)
+                longer[extended] = longer.get(extended, 0.0) + probability * probs.prob(token)
+        outcomes = longer
+    return result
+
+
+def distance(case: str, kind: DraftKind, length: int) -> float:
+    """The greatest difference between the law with speculation and the main model's own."""
+    vocab, main, draft = HAND_MADE[case]
+    outcomes = law(speculate_once(main, draft, kind, length))
+    speculative = complete(outcomes, main, vocab, length + 1)
+    plain = plain_law(main, vocab, length + 1)
+    assert sum(plain.values()) == pytest.approx(1.0, abs=EXACT)
+    assert speculative.keys() == plain.keys()
+    return max(abs(speculative[tokens] - plain[tokens]) for tokens in plain)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["sampled", "certain", "mixed"])
+@pytest.mark.parametrize("case", HAND_MADE)
+def test_the_law_of_a_round_is_the_main_models(case: str, kind: DraftKind, length: int) -> None:
+    assert distance(case, kind, length) < EXACT
+
+
+@pytest.mark.parametrize("kind", ["sampled", "certain"])
+def test_the_law_of_a_round_over_8_tokens(kind: DraftKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = (8, random_model(8, 5), random_model(8, 6))
+    monkeypatch.setitem(HAND_MADE, "by history, 8", models)
+    assert distance("by history, 8", kind, 2) < EXACT
+
+
+class RiggedSource:
+    """Accepts the first `num_accepted` candidates and draws the first token there is."""
+
+    def __init__(self, num_accepted: int) -> None:
+        self._left = num_accepted
+
+    def accept(self, probability: float) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+    def draw(self, distribution: Distribution) -> int:
+        return distribution.token(int(np.flatnonzero(distribution.probs)[0]))
+
+
+@pytest.mark.parametrize("num_accepted", [0, 1, 2, 3])
+def test_rows_beyond_a_rejection_are_not_asked_for(num_accepted: int) -> None:
+    asked = []
+
+    def main(index: int) -> Distribution:
+        asked.append(index)
+        return certain(10 + index)
+
+    draft = [as_distribution([1] * 14)] * 3
+    result = speculative_sampling(main, draft, [0, 1, 2], RiggedSource(num_accepted))
+    assert result == VerificationResult(num_accepted, 10 + num_accepted)
+    assert asked == list(range(num_accepted + 1))
+
+
+def test_without_candidates_the_token_is_the_main_models() -> None:
+    main = as_distribution([1, 0, 3])
+    drawn = law(lambda random: speculative_sampling(lambda _: main, [], [], random))
+    assert drawn == {VerificationResult(0, 0): 0.25, VerificationResult(0, 2): 0.75}
+
+
+@pytest.mark.parametrize(
+    ("main_prob", "draft_prob", "expected"),
+    [(0.2, 0.4, 0.5), (0.4, 0.2, 1.0), (0.3, 0.3, 1.0), (0.0, 0.5, 0.0), (5e-324, 1.0, 5e-324)],
+)
+def test_acceptance(main_prob: float, draft_prob: float, expected: float) -> None:
+    assert acceptance_probability(main_prob, draft_prob) == expected
+
+
+def inverted(main_prob: float, draft_prob: float) -> float:
+    return 1.0 if draft_prob >= main_prob else draft_prob / main_prob
+
+
+def one_late(
+    main: Callable[[int], Distribution],
+    draft: Sequence[Distribution],
+    candidates: Sequence[int],
+    random: RandomSource,
+) -> VerificationResult:
+    """Keeps the candidate that was rejected, and puts its replacement after it."""
+    result = speculative_sampling(main, draft, candidates, random)
+    return VerificationResult(min(result.num_accepted + 1, len(candidates)), result.next_token)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["sampled", "certain", "mixed"])
+@pytest.mark.parametrize("case", ["alike", "by history, 4", "by history, 5"])
+class TestBrokenRules:
+    """The law does tell when the sampler is wrong."""
+
+    def test_ratio_inverted(
+        self, case: str, kind: DraftKind, length: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(verification, "acceptance_probability", inverted)
+        assert distance(case, kind, length) > 1e-3
+
+    def test_main_in_place_of_the_residual(
+        self, case: str, kind: DraftKind, length: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(verification, "residual", lambda main, draft: main)
+        assert distance(case, kind, length) > 1e-3
+
+    def test_replacement_one_position_late(
+        self, case: str, kind: DraftKind, length: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(verification, "speculative_sampling", one_late)
+        assert distance(case, kind, length) > 1e-3
