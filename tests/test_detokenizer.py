@@ -1,8 +1,9 @@
 """Tokens to text: whole characters only, and never a piece of a stop string."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
@@ -106,3 +107,133 @@ def test_rounds_of_any_size_give_the_same_text(size):
         if shown.stopped:
             break
     assert "".join(pieces) + shown.finish() == "def größe(x): # 😀 naïve "
+
+
+CORPUS = ["def area(width, height):\n    return width * height\n", "ein Wort, noch ein Wort. été"]
+UNKNOWN = "<unk>"
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+
+
+def byte_fallback():
+    """As Llama-2 and TinyLlama have it: what the vocabulary lacks becomes bytes, one token each."""
+    pieces = [UNKNOWN, *BYTES, "▁", *"abcdefghijklmnopqrstuvwxyz.,:()*\n"]
+    tokenizer = Tokenizer(
+        models.BPE(
+            {piece: i for i, piece in enumerate(pieces)}, [], unk_token=UNKNOWN, byte_fallback=True
+        )
+    )
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    return tokenizer
+
+
+def unigram():
+    """As T5 and Gemma's kind have it: words with a mark for the space before them."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.train_from_iterator(
+        CORPUS, trainers.UnigramTrainer(vocab_size=60, unk_token=UNKNOWN, special_tokens=[UNKNOWN])
+    )
+    return tokenizer
+
+
+def byte_level():
+    """As GPT-2 has it: every byte is a character of the vocabulary."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+TOKENIZERS = {kind.__name__: kind() for kind in (byte_fallback, unigram, byte_level)}
+SCRIPTS = (
+    *("a鱻鱻鱻鱻鱻a", "敏捷的棕色狐狸", "빠른 갈색 여우", "الثعلب البني", "तेज़ भूरी लोमड़ी"),
+    *(
+        "Съешь же ещё",
+        "שועל",
+        "👩\u200d👩\u200d👧\u200d👦 🏳️\u200d🌈",
+        "é e\u0301 ﬁ ½",
+        "a  b\n\n  c",
+        "\U0001d518\U0001d52b\U0001d526",
+    ),
+)
+
+
+def streamed(tokenizer, prompt, output, sizes):
+    """What the stream shows of the output's ids, pushed in chunks of the given sizes in turn."""
+
+    def decode_ids(ids):
+        return tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    shown = IncrementalDetokenizer(decode_ids, prompt)
+    pieces, start = [], 0
+    while start < len(output):
+        size = sizes[len(pieces) % len(sizes)]
+        shown.push(output[start : start + size])
+        pieces.append(shown.take())
+        start += size
+    return "".join(pieces) + shown.finish()
+
+
+def whole(tokenizer, prompt, output):
+    """The text that the output's ids add to the prompt's, decoded all at once.
+
+    A character that the prompt leaves unfinished belongs to the output.
+    """
+    sizes = range(len(prompt), -1, -1)
+    texts = (tokenizer.decode(prompt[:size], skip_special_tokens=True) for size in sizes)
+    before = next(text for text in texts if not text.endswith("\ufffd"))
+    return tokenizer.decode([*prompt, *output], skip_special_tokens=True).removeprefix(before)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("text", SCRIPTS)
+@pytest.mark.parametrize("size", [1, 3, 8, 100])
+def test_every_script_is_shown_as_it_decodes_at_once(kind, text, size):
+    tokenizer = TOKENIZERS[kind]
+    ids = tokenizer.encode(text * 3).ids
+    for cut in (0, len(ids) // 2):
+        prompt, output = ids[:cut], ids[cut:]
+        assert streamed(tokenizer, prompt, output, [size]) == whole(tokenizer, prompt, output)
+
+
+# Any text, and long runs of what no tokenizer here has a token for.
+texts = st.lists(st.text(max_size=12) | st.sampled_from(SCRIPTS), max_size=6).map("".join)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@settings(max_examples=300, deadline=None)
+@given(prompt=texts, text=texts, sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4))
+@example(prompt="鱻" * 9, text="鱻a", sizes=[1])
+@example(prompt="", text="a鱻鱻鱻鱻鱻a", sizes=[1])
+def test_any_text_is_shown_as_it_decodes_at_once(kind, prompt, text, sizes):
+    tokenizer = TOKENIZERS[kind]
+    before, output = tokenizer.encode(prompt).ids, tokenizer.encode(text).ids
+    assert streamed(tokenizer, before, output, sizes) == whole(tokenizer, before, output)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(0, 299), max_size=40), st.integers(1, 5))
+def test_any_ids_of_a_byte_level_tokenizer_are_shown_as_they_decode_at_once(ids, size):
+    tokenizer = TOKENIZERS["byte_level"]
+    ids = [token % tokenizer.get_vocab_size() for token in ids]
+    assert streamed(tokenizer, [], ids, [size]) == whole(tokenizer, [], ids)
+
+
+def test_bytes_that_are_no_character_leave_those_before_them_as_they_were():
+    tokenizer = TOKENIZERS["byte_fallback"]
+    ids = [tokenizer.token_to_id(f"<0x{byte:02X}>") for byte in (*"鱻".encode(), 0xFF)]
+    assert streamed(tokenizer, [], [*ids, tokenizer.token_to_id("a")], [1]) == "鱻\ufffda"

@@ -5,6 +5,9 @@ from collections.abc import Callable, Sequence
 REPLACEMENT = "\ufffd"
 """What a decoder writes in the place of bytes that are no whole character (yet)."""
 
+MAX_UNFINISHED = 3
+"""Most tokens that can wait for the last byte of a character of UTF-8."""
+
 CONTEXT_TOKENS = 8
 """Tokens of the prompt that are decoded before the first of the output, or more: see `_context`."""
 
@@ -18,7 +21,8 @@ class IncrementalDetokenizer:
     one. Text is held back while it may still become part of a longer character or a stop string.
     The incremental decoding follows text-generation-inference: decode a short window of tokens with
     and without the new ones, and take the difference. The window always begins and ends between
-    two characters, so that the pieces add up to what all ids decode to at once.
+    two characters, so that the pieces add up to what all ids decode to at once. A character that
+    the prompt's ids leave unfinished belongs to the output.
 
     Where ids are no valid text, decoders that fall back to bytes give up the whole run of bytes,
     with characters that were shown before; here those stay, and only what follows is given up.
@@ -33,7 +37,7 @@ class IncrementalDetokenizer:
         self._decode = decode
         self._stop_strings = stop_strings
         self._window = _context(decode, prompt)
-        self._num_decoded = len(self._window)
+        self._num_decoded = _count_whole(decode, self._window)
         self._num_shown = 0
         self.text = ""
         self.stopped = False
@@ -109,3 +113,11 @@ def _context(decode: Decode, prompt: Sequence[int]) -> list[int]:
             return list(prompt[-size:])
         size *= 2
     return list(prompt)
+
+
+def _count_whole(decode: Decode, tokens: Sequence[int]) -> int:
+    """How many of some tokens come before a character that they leave unfinished."""
+    for size in range(len(tokens), max(len(tokens) - MAX_UNFINISHED, 0) - 1, -1):
+        if not decode(tokens[:size]).endswith(REPLACEMENT):
+            return size
+    return len(tokens)
