@@ -1,5 +1,7 @@
 """Choice of the KV backend, states that cannot be trimmed, and devices this machine lacks."""
 
+import json
+
 import numpy as np
 import openvino as ov
 import pytest
@@ -64,7 +66,59 @@ def test_auto_falls_back_to_the_stateful_cache_and_says_why(tiny_pair, no_paged)
     assert pipeline.generate("def", max_new_tokens=8).token_ids
 
 
-def test_a_paged_cache_that_was_asked_for_is_no_wish(tiny_pair, no_paged):
+@pytest.fixture
+def no_paged_compilation(monkeypatch):
+    """A machine on which paged models do not compile."""
+    compile_model = ov.Core.compile_model
+
+    def refuse(core, model, *arguments):
+        if "past_lens" in {port.any_name for port in model.inputs}:
+            raise RuntimeError("Exception from src:\nPagedAttention is not implemented")
+        return compile_model(core, model, *arguments)
+
+    monkeypatch.setattr(ov.Core, "compile_model", refuse)
+
+
+def test_auto_falls_back_where_the_paged_model_does_not_compile(tiny_pair, no_paged_compilation):
+    pipeline = SpeculativePipeline(*tiny_pair, kv="auto", precision="exact")
+    for model in (pipeline.main, pipeline.draft):
+        assert model.kv == "stateful"
+        assert "PagedAttention is not implemented" in model.reason
+    stateful = SpeculativePipeline(*tiny_pair, kv="stateful", precision="exact")
+    options = {"max_new_tokens": 20, "ignore_eos": True}
+    expected = stateful.generate("def", **options).token_ids
+    assert pipeline.generate("def", **options).token_ids == expected
+
+
+def test_paged_as_asked_for_does_not_fall_back(tiny_pair, no_paged_compilation):
+    with pytest.raises(DeviceError, match="PagedAttention is not implemented"):
+        SpeculativePipeline(*tiny_pair, kv="paged")
+
+
+def test_what_no_backend_compiles_is_an_error(tiny_pair):
+    with pytest.raises(DeviceError, match="Unsupported property"):
+        SpeculativePipeline(*tiny_pair, kv="auto", properties={"NO_SUCH": "1"})
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "complaint"),
+    [
+        ("config.json", {"max_position_embeddings": "many"}, "max_position_embeddings as 'many'"),
+        ("config.json", {"n_ctx": -1}, "n_ctx as -1"),
+        ("config.json", {"n_ctx": 2.5}, "n_ctx as 2.5"),
+        ("config.json", {"sliding_window": [4]}, r"sliding_window as \[4\]"),
+        ("config.json", {"eos_token_id": "</s>"}, "eos_token_id as '</s>'"),
+        ("generation_config.json", {"eos_token_id": [1, "x"]}, r"eos_token_id as \[1, 'x'\]"),
+    ],
+)
+def test_a_configuration_with_no_number_is_refused_by_name(tmp_path, file, content, complaint):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / file).write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=complaint):
+        ModelFolder.read(tmp_path)
+
+
+def test_a_paged_cache_that_was_asked_for_is_not_replaced(tiny_pair, no_paged):
     with pytest.raises(ModelError, match="cannot take a paged KV cache"):
         SpeculativePipeline(*tiny_pair, kv="paged")
 

@@ -1,8 +1,11 @@
 """The Python interface, on a tiny pair."""
 
+import gc
 import json
 import shutil
+import weakref
 
+import numpy as np
 import pytest
 
 from ov_specdec import (
@@ -129,6 +132,74 @@ def test_bad_input_is_refused_before_anything_runs(pipeline, prompt, options, co
         pipeline.stream(prompt, **options)
 
 
+def test_a_pipeline_is_freed_with_its_last_reference(tiny_pair):
+    gc.collect()
+    gc.disable()  # a reference cycle would be found by the collector only
+    try:
+        pipeline = SpeculativePipeline(*tiny_pair)
+        pipeline.generate("def", max_new_tokens=8)
+        parts = [pipeline, pipeline.main.session, pipeline.draft.session]
+        watched = [weakref.ref(part) for part in parts]
+        del pipeline, parts
+        assert [reference() for reference in watched] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_a_closed_pipeline_frees_its_models_and_says_that_it_is_closed(tiny_pair):
+    with SpeculativePipeline(*tiny_pair) as pipeline:
+        running = pipeline.stream("def", **OPTIONS)
+        next(running)
+        session = weakref.ref(pipeline.main.session)
+    assert [chunk.finish_reason for chunk in running] == ["cancelled"]
+    del running
+    assert session() is None
+    for use in (lambda: pipeline.generate("def"), lambda: pipeline.main):
+        with pytest.raises(SessionError, match="this pipeline is closed"):
+            use()
+    pipeline.close()
+
+
+def test_a_stream_that_was_made_before_the_end_runs_no_pass_after_it(tiny_pair):
+    pipeline = SpeculativePipeline(*tiny_pair)
+    chunks = pipeline.stream("def", **OPTIONS)
+    pipeline.close()
+    assert [chunk.finish_reason for chunk in chunks] == ["cancelled"]
+
+
+def test_cancelling_frees_the_pipeline(pipeline):
+    chunks = pipeline.stream("def area(", **OPTIONS)
+    next(chunks)
+    chunks.cancel()
+    assert list(chunks)[-1].finish_reason == "cancelled"
+    assert pipeline.generate("x", max_new_tokens=2).token_ids
+
+
+def test_a_failure_in_a_users_processor_leaves_no_trace(pipeline):
+    def fails(tokens, logits):
+        if len(tokens) > 20:
+            raise ZeroDivisionError
+        return logits
+
+    expected = pipeline.generate("def area(", **OPTIONS).token_ids
+    with pytest.raises(ZeroDivisionError):
+        pipeline.generate("width * height", logits_processor=[fails], **OPTIONS)
+    assert pipeline.generate("def area(", **OPTIONS).token_ids == expected
+
+
+def test_temperature_0_is_greedy(pipeline):
+    greedy = pipeline.generate("def area(", **OPTIONS)
+    same = pipeline.generate("def area(", temperature=0, top_p=0.5, seed=1, **OPTIONS)
+    assert same.token_ids == greedy.token_ids
+
+
+def test_ids_may_be_numpys(pipeline):
+    ids = pipeline.tokenizer.encode("def area(")
+    expected = pipeline.generate(ids, **OPTIONS).token_ids
+    assert pipeline.generate(np.array(ids), **OPTIONS).token_ids == expected
+    assert pipeline.generate(list(np.array(ids)), **OPTIONS).token_ids == expected
+
+
 def test_a_second_generation_at_the_same_time_is_refused(pipeline):
     first = pipeline.stream("def area(", **OPTIONS)
     next(first)
@@ -171,6 +242,17 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         ({"kv": "ring"}, OptionError, "kv='ring'"),
         ({"precision": "f8"}, OptionError, "precision='f8'"),
         ({"max_hidden_tokens": -1}, OptionError, "max_hidden_tokens=-1"),
+        ({"max_hidden_tokens": 4, "kv": "paged"}, OptionError, "max_hidden_tokens=4 has no effect"),
+        ({"main": 3}, OptionError, "main=3 must be a folder"),
+        ({"device": None}, OptionError, "device=None must be a text"),
+        ({"device": ["CPU"]}, OptionError, r"device=\['CPU'\] must be a text"),
+        ({"draft_device": 0}, OptionError, "draft_device=0 must be a text"),
+        ({"profile": 3}, OptionError, "profile=3 must be"),
+        ({"profile": None}, OptionError, "profile=None must be"),
+        ({"properties": "A=1"}, OptionError, "properties='A=1' must map names to values"),
+        ({"properties": {"A": 1}}, OptionError, "properties={'A': 1} must map names to values"),
+        ({"draft_properties": [1]}, OptionError, r"draft_properties=\[1\] must map"),
+        ({"cache_dir": 3}, OptionError, "cache_dir=3 must be a folder"),
         ({"device": "TPU"}, DeviceError, "device 'TPU' is not available: OpenVINO finds .*CPU"),
         ({"draft_device": "TPU"}, DeviceError, "'TPU'"),
         ({"properties": {"NO_SUCH": "1"}}, DeviceError, "NO_SUCH=1 .*Unsupported property"),

@@ -1,11 +1,16 @@
 """The session contract, on both KV backends with a real IR."""
 
 import numpy as np
+import openvino as ov
 import pytest
 
 from ov_specdec import SessionError
+from ov_specdec.cache.paged import INITIAL_TOKENS, PagedModel, PagedSession
 from ov_specdec.cache.session import PREFILL_CHUNK, Session, catch_up
 from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.devices import PRECISION_PROPERTIES
+from ov_specdec.loading.graph import select_rows, to_paged
+from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import open_source
 
 VOCAB_SIZE = 290
@@ -158,3 +163,57 @@ def test_the_last_chunk_holds_all_rows_that_are_wanted():
     session = ScriptedSession(counting, max_length=5000)
     assert len(catch_up(session, [1] * (PREFILL_CHUNK + 1), 3)) == 3
     assert session.passes == [PREFILL_CHUNK - 2, 3]
+
+
+@pytest.fixture(scope="module")
+def embedded_draft():
+    """The folder of a real model with room for more tokens than a pool begins with."""
+    return embedded_folder("draft")
+
+
+def test_the_block_pool_grows_under_a_long_text_and_prompts_are_read_in_chunks(embedded_draft):
+    text = tokens(INITIAL_TOKENS + PREFILL_CHUNK + 40)
+    rows = {}
+    for kv in ("paged", "stateful"):
+        source = open_source(embedded_draft)
+        config = RuntimeConfig(kv=kv, precision="exact")
+        session = load_model(source, config, vocab_size=VOCAB_SIZE).session
+        catch_up(session, text[:-30])
+        session.rollback(INITIAL_TOKENS + 7)
+        rows[kv] = catch_up(session, text, 10).copy()
+        assert session.length == len(text)
+    np.testing.assert_allclose(rows["paged"], rows["stateful"], rtol=0, atol=1e-3)
+
+
+def paged_model(folder, max_sequences):
+    """A compiled paged model, for sequences of as many tokens as the tiny models' context."""
+    source = open_source(folder)
+    to_paged(source.model)
+    select_rows(source.model, axis=0)
+    properties = dict(PRECISION_PROPERTIES["exact"])
+    compiled = ov.Core().compile_model(source.model, "CPU", properties)
+    return PagedModel(compiled, max_length=256, vocab_size=VOCAB_SIZE, max_sequences=max_sequences)
+
+
+def test_sequences_share_the_blocks_of_one_model(tiny_pair):
+    model = paged_model(tiny_pair[0], max_sequences=3)
+    texts = [tokens(256, seed) for seed in range(3)]
+    expected = [fresh(PagedSession(paged_model(tiny_pair[0], 1)), text) for text in texts]
+    sessions = [PagedSession(model) for _ in texts]
+    for start in range(0, 256, 64):  # in turns, while the pool grows under all of them
+        for session, text, rows in zip(sessions, texts, expected, strict=True):
+            actual = session.forward(text[start : start + 64])
+            np.testing.assert_allclose(actual, rows[start : start + 64], **CLOSE)
+
+
+def test_more_sequences_than_there_may_be_blocks_for_are_refused_and_do_no_harm(tiny_pair):
+    model = paged_model(tiny_pair[0], max_sequences=1)
+    first, second = PagedSession(model), PagedSession(model)
+    text = tokens(256)
+    expected = fresh(first, text)
+    first.rollback(200)
+    with pytest.raises(SessionError, match="blocks of the KV cache are in use"):
+        second.forward(text[:40])
+    np.testing.assert_allclose(first.forward(text[200:]), expected[200:], **CLOSE)
+    first.reset()
+    np.testing.assert_allclose(second.forward(text), expected, **CLOSE)
