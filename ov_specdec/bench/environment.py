@@ -45,6 +45,8 @@ def describe_environment(setup: Setup) -> dict[str, Any]:
         "device": setup.device,
         "precision": setup.precision,
         "properties": setup.all_properties(),
+        "draft properties": setup.all_properties("draft"),
+        "profile": setup.profile,
     }
 
 

@@ -73,7 +73,7 @@ def with_draft(setup: Setup, length: int | None) -> GenaiRunner:
     """`LLMPipeline` with a draft model that proposes `length` tokens per round."""
     genai = _import_genai()
     folder = model_with_tokenizer(Path(setup.draft), Path(setup.scratch) / "draft")
-    draft = genai.draft_model(str(folder), setup.device, **setup.all_properties())
+    draft = genai.draft_model(str(folder), setup.device, **setup.all_properties("draft"))
     pipeline = _load(genai, setup, {"draft_model": draft})
     return GenaiRunner(pipeline, _greedy(genai, num_assistant_tokens=length))
 

@@ -9,8 +9,7 @@ from ov_specdec.bench.setup import Setup
 from ov_specdec.generation import Chunk, collect
 from ov_specdec.loading.compile import KvBackend
 from ov_specdec.pipeline import SpeculativePipeline
-
-DRAFTERS_WITH_A_MODEL = ("model", "both")
+from ov_specdec.speculation.drafters.factory import WITH_DRAFT
 
 
 class PipelineRunner:
@@ -69,9 +68,8 @@ def own(
     """
 
     def build(setup: Setup, length: int | None) -> PipelineRunner:
-        arguments = {**setup.pipeline_arguments(), "drafter": drafter, "kv": kv}
-        if drafter in DRAFTERS_WITH_A_MODEL:
-            arguments["draft"] = setup.draft
+        arguments = setup.pipeline_arguments(kv, drafts=drafter in WITH_DRAFT)
+        arguments["drafter"] = drafter
         if trim:
             arguments["max_hidden_tokens"] = 0
         chosen = {**options, "num_assistant_tokens": length} if length is not None else options

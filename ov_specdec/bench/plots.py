@@ -90,12 +90,12 @@ def _pass_cost(figure: Any, sweeps: Sweeps) -> None:
 def _by_position(figure: Any, sweeps: Sweeps) -> None:
     axes = figure.subplots()
     positions = range(1, len(sweeps.by_position) + 1)
-    rates = [100 * stood / reached for reached, stood in sweeps.by_position]
+    rates = [100 * accepted / judged for judged, accepted in sweeps.by_position]
     bars = axes.bar(positions, rates, color=BLUE)
     axes.bar_label(bars, [str(reached) for reached, _ in sweeps.by_position], fontsize=7)
     axes.set(
         xlabel="place in the draft (above its bar: how often reached)",
-        ylabel="stood, of those that were reached (%)",
+        ylabel="accepted, of those that were judged (%)",
         xticks=list(positions),
     )
     _finish(axes)

@@ -46,14 +46,14 @@ class WorkerProcess:
             self._stdin.write(json.dumps(request) + "\n")
             self._stdin.flush()
         except OSError:
-            raise BenchmarkError(self._epitaph()) from None
+            raise BenchmarkError(self._describe_exit()) from None
         try:
             line = self._answers.get(timeout=timeout)
         except Empty:
             self._process.kill()
             raise BenchmarkError(f"no answer within {timeout:.0f} s: it was stopped") from None
         if not line:
-            raise BenchmarkError(self._epitaph())
+            raise BenchmarkError(self._describe_exit())
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise BenchmarkError(answer["error"])
@@ -86,11 +86,11 @@ class WorkerProcess:
             self._answers.put(line)
         self._answers.put("")
 
-    def _epitaph(self) -> str:
-        """How the process died: its exit status, and the last line on its stderr."""
+    def _describe_exit(self) -> str:
+        """How the process ended: its exit status, and the last line on its stderr."""
         status = self._process.wait()
         self._errors.seek(0)
         lines = [line.strip() for line in self._errors if line.strip()]
         last = f": {lines[-1]}" if lines else ""
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
-        return f"its process died with {how}{last}"
+        return f"its process ended with {how}{last}"

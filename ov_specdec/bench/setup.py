@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import openvino as ov
 
+from ov_specdec.loading.compile import KvBackend
 from ov_specdec.loading.devices import Precision, find_device, precision_properties
 
 
@@ -16,7 +17,9 @@ class Setup:
 
     main, draft: folders of exported models. main_checkpoint, draft_checkpoint: folders of their
     checkpoints for torch, where there are any. properties: OpenVINO properties for both models, on
-    top of those that `precision` stands for. scratch: a folder for what a peer wants converted.
+    top of those that `precision` stands for; with a profile, those of the main. draft_properties:
+    with a profile, those of the draft. profile: its file. scratch: a folder for what a peer wants
+    converted.
     """
 
     main: str
@@ -24,24 +27,36 @@ class Setup:
     device: str = "CPU"
     precision: Precision = "default"
     properties: Mapping[str, str] = field(default_factory=dict)
+    draft_properties: Mapping[str, str] | None = None
+    profile: str | None = None
     main_checkpoint: str | None = None
     draft_checkpoint: str | None = None
     scratch: str = ""
 
     def with_defaults(self) -> "Setup":
-        """The same models with OpenVINO's own defaults: no precision, no properties."""
-        return replace(self, precision="default", properties={})
+        """The same models with OpenVINO's own defaults: no precision, properties or profile."""
+        return replace(
+            self, precision="default", properties={}, draft_properties=None, profile=None
+        )
 
-    def all_properties(self) -> dict[str, str]:
-        """Every OpenVINO property: what `precision` stands for, and `properties`."""
+    def all_properties(self, role: Literal["main", "draft"] = "main") -> dict[str, str]:
+        """Every OpenVINO property of a model: what `precision` stands for, and its own."""
         device = find_device(ov.Core(), self.device)
-        return {**precision_properties(device, self.precision), **self.properties}
+        own = self.draft_properties if role == "draft" else self.properties
+        chosen = self.properties if own is None else own
+        return {**precision_properties(device, self.precision), **chosen}
 
-    def pipeline_arguments(self) -> dict[str, Any]:
-        """Keyword arguments that every `SpeculativePipeline` of this benchmark gets."""
+    def pipeline_arguments(self, kv: KvBackend, *, drafts: bool) -> dict[str, Any]:
+        """Keyword arguments for a `SpeculativePipeline`, with or without the draft model."""
+        arguments: dict[str, Any] = {"main": self.main, "device": self.device, "kv": kv}
+        if drafts:
+            arguments["draft"] = self.draft
+        if drafts and self.profile is not None and kv == "auto":
+            return {**arguments, "profile": self.profile}
+        if drafts and self.draft_properties:
+            arguments["draft_properties"] = dict(self.draft_properties)
         return {
-            "main": self.main,
-            "device": self.device,
+            **arguments,
             "precision": self.precision,
             "properties": dict(self.properties),
             "profile": "none",  # all methods run with the settings that were asked for

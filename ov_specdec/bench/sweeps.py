@@ -39,8 +39,8 @@ class Sweeps:
 
     plain, adaptive: the lines to hold `by_length` (draft length, point) against. by_temperature:
     temperature, plain, speculative. pass_seconds: by model, the tokens of a pass and its seconds.
-    by_position: by place in the draft, how many candidates of the longest length were verified
-    there, all before them having stood, and how many of those stood.
+    by_position: by place in the draft, how many candidates of the longest length were judged there,
+    all before them having been accepted, and how many of those were accepted.
     """
 
     plain: Point
@@ -54,7 +54,7 @@ class Sweeps:
 def run_sweeps(setup: Setup, prompts: Sequence[Sequence[int]], plan: Plan, step: Step) -> Sweeps:
     """Measure everything, in this process, settings in turns. step: told what happens next."""
     step("loading models")
-    pipeline = SpeculativePipeline(draft=setup.draft, **setup.pipeline_arguments())
+    pipeline = SpeculativePipeline(**setup.pipeline_arguments("auto", drafts=True))
     settings: dict[str, dict[str, Any]] = {
         "plain": {"num_assistant_tokens": 0},
         "adaptive": {"num_assistant_tokens_schedule": "adaptive"},
@@ -97,17 +97,17 @@ def num_steps(plan: Plan, num_prompts: int) -> int:
 
 
 def acceptance_by_position(rounds: Iterable[RoundStats]) -> list[tuple[int, int]]:
-    """Per place in the draft: candidates that all before them stood for, and how many stood."""
-    reached: list[int] = []
-    stood: list[int] = []
+    """Per place in the draft: candidates judged there, and how many of them were accepted."""
+    judged: list[int] = []
+    accepted: list[int] = []
     for round_ in rounds:
         for position in range(min(round_.num_accepted + 1, round_.num_drafted)):
-            if position == len(reached):
-                reached.append(0)
-                stood.append(0)
-            reached[position] += 1
-            stood[position] += position < round_.num_accepted
-    return list(zip(reached, stood, strict=True))
+            if position == len(judged):
+                judged.append(0)
+                accepted.append(0)
+            judged[position] += 1
+            accepted[position] += position < round_.num_accepted
+    return list(zip(judged, accepted, strict=True))
 
 
 def _pass_seconds(

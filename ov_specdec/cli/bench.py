@@ -48,7 +48,7 @@ def bench(request: Request) -> None:
     files = report.write(request.output)
     click.echo(report.markdown(), nl=False)
     if not outcome.runs:
-        raise BenchmarkError("no method ran to its end: the reasons stand above")
+        raise BenchmarkError("no method ran to its end: the reasons are above")
     if request.with_sweeps:
         sweeps = _run_sweeps(request, prompts)
         replace(report, sweeps=asdict(sweeps)).write(request.output)

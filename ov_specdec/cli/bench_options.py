@@ -17,11 +17,15 @@ from ov_specdec.cli.options import (
     COMPILE_OPTIONS,
     DEVICE_OPTION,
     MODEL_OPTIONS,
+    PROFILE_OPTION,
     parse_properties,
     with_options,
 )
 from ov_specdec.errors import OptionError
+from ov_specdec.loading.compile import RuntimeConfig
+from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import embedded_folder, locate
+from ov_specdec.loading.profile import find_profile
 
 BENCH_OPTIONS = (
     click.option("--quick", is_flag=True, help="A few methods on two prompts: to see it work."),
@@ -80,6 +84,7 @@ BENCH_OPTIONS = (
     click.option("--main-checkpoint", metavar="DIR", help="For torch. [MAIN/checkpoint]"),
     click.option("--draft-checkpoint", metavar="DIR", help="For torch. [DRAFT/checkpoint]"),
     DEVICE_OPTION,
+    PROFILE_OPTION,
     *COMPILE_OPTIONS,
 )
 
@@ -155,15 +160,39 @@ def _setup(options: dict[str, Any]) -> Setup:
         role: embedded_folder(role) if options[role] is None else locate(options[role])
         for role in ("main", "draft")
     }
+    properties: dict[str, Any] = {"properties": parse_properties(options["properties"])}
+    if options["profile"] != "none":
+        properties |= _profile(options, folders["main"], folders["draft"])
     return Setup(
         main=str(folders["main"]),
         draft=str(folders["draft"]),
         device=options["device"],
         precision=options["precision"],
-        properties=parse_properties(options["properties"]),
+        **properties,
         main_checkpoint=_checkpoint(options["main_checkpoint"], folders["main"]),
         draft_checkpoint=_checkpoint(options["draft_checkpoint"], folders["draft"]),
     )
+
+
+def _profile(options: dict[str, Any], main: Path, draft: Path) -> dict[str, Any]:
+    """The settings of the profile that `--profile` names, if there is one and none is given."""
+    if options["precision"] != "default" or options["properties"]:
+        if options["profile"] != "auto":
+            raise OptionError(
+                f"--profile '{options['profile']}' has no effect with --precision or --property: "
+                "leave out one of the two"
+            )
+        return {}
+    folders = ModelFolder.read(main), ModelFolder.read(draft)
+    found = find_profile(options["profile"], *folders, options["device"], RuntimeConfig.kv)
+    if found is None:
+        return {}
+    path, profile = found
+    return {
+        "properties": dict(profile.main_properties),
+        "draft_properties": dict(profile.draft_properties),
+        "profile": str(path),
+    }
 
 
 def _checkpoint(given: str | None, model: Path) -> str | None:

@@ -1,7 +1,6 @@
 """What `generate` and `compare` share: prompt, models, and the options of both."""
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from inspect import signature
@@ -11,13 +10,14 @@ from typing import Any, get_args
 import click
 
 from ov_specdec.cli.generation_options import GENERATION_OPTIONS
+from ov_specdec.cli.prompt import read_prompt
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.compile import KvBackend
 from ov_specdec.loading.devices import Precision
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.speculation.drafters.factory import DrafterName
+from ov_specdec.speculation.drafters.factory import DrafterFactory, DrafterName
 
 MODEL_OPTIONS = (
     click.option("--main", metavar="DIR", help="Main model: folder or Hub name. [embedded]"),
@@ -31,6 +31,13 @@ OUTPUT_OPTION = click.option(
     help="Folder that the model folders go into.",
 )
 DEVICE_OPTION = click.option("--device", default="CPU", show_default=True, help="OpenVINO device.")
+PROFILE_OPTION = click.option(
+    "--profile",
+    metavar="auto|none|FILE",
+    default="auto",
+    show_default=True,
+    help="Take up what ov-specdec tune has measured for these models on this machine.",
+)
 COMPILE_OPTIONS = (
     click.option(
         "--precision",
@@ -79,13 +86,7 @@ PIPELINE_OPTIONS = (
         metavar="DIR",
         help="Keep compiled models in this folder: later starts are faster.",
     ),
-    click.option(
-        "--profile",
-        metavar="auto|none|FILE",
-        default="auto",
-        show_default=True,
-        help="Take up what ov-specdec tune has measured for these models on this machine.",
-    ),
+    PROFILE_OPTION,
     *COMPILE_OPTIONS,
     click.option(
         "--draft-property",
@@ -98,7 +99,11 @@ PIPELINE_OPTIONS = (
 
 PROMPT_OPTIONS = (
     click.argument("prompt", required=False),
-    click.option("--prompt-file", metavar="F", help="Read the prompt from a file, - for stdin."),
+    click.option(
+        "--prompt-file",
+        metavar="F",
+        help="Read the prompt from a file, - for stdin; what is piped in is read without it too.",
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
 )
 
@@ -115,18 +120,17 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     """
 
     @functools.wraps(command)
-    def gathered(
-        prompt: str | None, prompt_file: str | None, no_chat_template: bool, **options: Any
-    ) -> None:
+    def gathered(prompt: str | None, prompt_file: str | None, **options: Any) -> None:
         pipeline = {name: options.pop(name) for name in PIPELINE_NAMES}
         generation = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
         for name in ("properties", "draft_properties"):
-            pipeline[name] = parse_properties(pipeline[name])
+            # None, for a profile is taken up only where no properties are given.
+            pipeline[name] = parse_properties(pipeline[name]) or None
         generation["logit_bias"] = dict(generation["logit_bias"])
         generation["eos_token_id"] = generation["eos_token_id"] or None
-        generation["apply_chat_template"] = not no_chat_template
+        check_generation(generation, pipeline["drafter"])
         command(
-            prompt=_read_prompt(prompt, prompt_file),
+            prompt=read_prompt(prompt, prompt_file),
             pipeline=pipeline,
             generation=generation,
             **options,
@@ -148,6 +152,11 @@ def with_options(
     return decorate
 
 
+def check_generation(options: Mapping[str, Any], drafter: DrafterName) -> None:
+    """Refuse, before models are loaded, what a generation would refuse afterwards."""
+    DrafterFactory(drafter).check(GenerationOptions.from_kwargs(options))
+
+
 def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
     """Load the models, with a spinner on stderr."""
     with console.status("Loading models"):
@@ -163,19 +172,3 @@ def parse_properties(pairs: Iterable[str]) -> dict[str, str]:
             raise OptionError(f"OpenVINO property '{pair}' must have the form KEY=VALUE")
         properties[key] = value
     return properties
-
-
-def _read_prompt(prompt: str | None, prompt_file: str | None) -> str:
-    if (prompt is None) == (prompt_file is None):
-        given = "both" if prompt is not None else "neither"
-        raise OptionError(f"give a PROMPT or --prompt-file, not {given}")
-    if prompt is not None:
-        return prompt
-    try:
-        if prompt_file == "-":
-            return sys.stdin.read()
-        return Path(str(prompt_file)).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(
-            f"--prompt-file '{prompt_file}' cannot be read as text: {error}"
-        ) from error

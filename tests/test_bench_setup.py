@@ -1,0 +1,65 @@
+"""What the methods of a benchmark are compiled with: options, or the profile of the pair."""
+
+import pytest
+
+from ov_specdec.bench.own import own
+from ov_specdec.bench.setup import Setup
+from ov_specdec.cli.bench_options import make_request
+from ov_specdec.errors import OptionError
+from ov_specdec.loading.devices import describe_machine
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.profile import Profile, default_path, fingerprint
+
+MAIN, DRAFT = {"KV_CACHE_PRECISION": "f32"}, {"INFERENCE_NUM_THREADS": "1"}
+
+
+@pytest.fixture
+def profile(tiny_pair, tmp_path, monkeypatch):
+    """The file of a profile for the tiny pair, where `--profile auto` finds it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folders = map(ModelFolder.read, tiny_pair)
+    written = Profile(fingerprint(*folders, describe_machine("CPU"), "auto"), MAIN, DRAFT, {})
+    written.write(default_path(written.pair))
+    return str(default_path(written.pair))
+
+
+def setup_of(tiny_pair, **chosen):
+    """The setup that a command line asks for."""
+    options = dict.fromkeys(
+        ("rounds", "max_new_tokens", "methods", "prompt_set", "prompt_file", "context")
+    )
+    options |= dict.fromkeys(("main_checkpoint", "draft_checkpoint", "output"))
+    options |= {"quick": True, "baseline": "plain", "timeout": 60, "with_sweeps": False}
+    options |= {"main": str(tiny_pair[0]), "draft": str(tiny_pair[1]), "device": "CPU"}
+    options |= {"precision": "default", "properties": (), "profile": "auto", **chosen}
+    return make_request(options).setup
+
+
+def test_the_profile_of_the_pair_is_taken_up(tiny_pair, profile):
+    setup = setup_of(tiny_pair)
+    assert (setup.profile, setup.properties, setup.draft_properties) == (profile, MAIN, DRAFT)
+    assert setup.all_properties() == MAIN
+    assert setup.all_properties("draft") == DRAFT
+    assert own("model")(setup, 2)._pipeline.profile is not None
+    assert setup_of(tiny_pair, profile=profile).profile == profile
+
+
+def test_what_is_given_wins_over_a_profile_that_was_not_asked_for(tiny_pair, profile):
+    assert setup_of(tiny_pair, profile="none").profile is None
+    assert setup_of(tiny_pair, precision="f32").profile is None
+    assert setup_of(tiny_pair, properties=("A=1",)).all_properties("draft") == {"A": "1"}
+    with pytest.raises(OptionError, match="--profile .* has no effect with --precision"):
+        setup_of(tiny_pair, precision="f32", profile=profile)
+
+
+def test_methods_without_the_draft_run_with_the_mains_properties(tiny_pair, profile):
+    arguments = setup_of(tiny_pair).pipeline_arguments("auto", drafts=False)
+    assert (arguments["properties"], arguments["profile"]) == (MAIN, "none")
+    stateful = setup_of(tiny_pair).pipeline_arguments("stateful", drafts=True)
+    assert stateful["draft_properties"] == DRAFT
+
+
+def test_defaults_are_openvinos_whatever_the_profile_says():
+    setup = Setup("m", "d", properties=MAIN, draft_properties=DRAFT, profile="p").with_defaults()
+    assert setup.all_properties() == setup.all_properties("draft") == {}
+    assert setup.profile is None
