@@ -1,23 +1,9 @@
-"""Exact speculative decoding for OpenVINO."""
+"""Exact speculative decoding for OpenVINO.
 
-from importlib.metadata import version
+Names are imported when they are first used, so that `ov-specdec --version` loads no OpenVINO.
+"""
 
-from ov_specdec.errors import (
-    DeviceError,
-    ExportError,
-    LogitsError,
-    ModelError,
-    OptionError,
-    SessionError,
-    SpecdecError,
-    TokenizerMismatchError,
-)
-from ov_specdec.generation import Chunk, GenerationResult, Origin
-from ov_specdec.options import GenerationOptions
-from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.stats import GenerationStats, RoundStats
-
-__version__ = version("ov-specdec")
+from typing import TYPE_CHECKING
 
 __all__ = [
     "Chunk",
@@ -37,3 +23,52 @@ __all__ = [
     "TokenizerMismatchError",
     "__version__",
 ]
+
+if TYPE_CHECKING:
+    from ov_specdec.errors import (
+        DeviceError,
+        ExportError,
+        LogitsError,
+        ModelError,
+        OptionError,
+        SessionError,
+        SpecdecError,
+        TokenizerMismatchError,
+    )
+    from ov_specdec.generation import Chunk, GenerationResult, Origin
+    from ov_specdec.options import GenerationOptions
+    from ov_specdec.pipeline import SpeculativePipeline
+    from ov_specdec.stats import GenerationStats, RoundStats
+
+    __version__: str
+else:
+    # Type checkers shall see the imports above, not a function that answers to any name.
+
+    _MODULES = {
+        "errors": (
+            *("DeviceError", "ExportError", "LogitsError", "ModelError", "OptionError"),
+            *("SessionError", "SpecdecError", "TokenizerMismatchError"),
+        ),
+        "generation": ("Chunk", "GenerationResult", "Origin"),
+        "options": ("GenerationOptions",),
+        "pipeline": ("SpeculativePipeline",),
+        "stats": ("GenerationStats", "RoundStats"),
+    }
+    _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            value = version("ov-specdec")
+        elif name in _MODULE_OF:
+            from importlib import import_module
+
+            value = getattr(import_module(f"ov_specdec.{_MODULE_OF[name]}"), name)
+        else:
+            raise AttributeError(f"module 'ov_specdec' has no attribute '{name}'")
+        globals()[name] = value  # the next time it is found without this function
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

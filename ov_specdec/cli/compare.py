@@ -63,7 +63,7 @@ def run(
         "speculative": generation,
     }
     results: dict[str, list[GenerationResult]] = {method: [] for method in METHODS}
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("Comparing", total=len(METHODS) * (repeat + 1))
         for turn in range(repeat + 1):
             for method in METHODS:

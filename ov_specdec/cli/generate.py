@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
+from ov_specdec.cli.messages import fail
 from ov_specdec.cli.options import make_pipeline, shared_options
-from ov_specdec.cli.terminal import fail, print_json, with_errors
-from ov_specdec.generation import GenerationResult, collect
+from ov_specdec.cli.terminal import print_json, with_errors
+from ov_specdec.generation import Chunk, GenerationResult, collect
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats
 
@@ -26,16 +27,15 @@ def generate(
     if as_json:
         print_json(as_dict(models.generate(prompt, **generation)))
         return
-    num_generated = 0
-
+    chunks: list[Chunk] = []
     try:
-        chunks = []
-        for chunk in models.stream(prompt, **generation):
-            chunks.append(chunk)
-            num_generated += len(chunk.token_ids)
-            click.echo(chunk.text, nl=False)
+        with models.stream(prompt, **generation) as stream:
+            for chunk in stream:
+                chunks.append(chunk)
+                click.echo(chunk.text, nl=False)
     except KeyboardInterrupt:
         click.echo()
+        num_generated = sum(len(chunk.token_ids) for chunk in chunks)
         fail(
             f"interrupted after {num_generated} of {generation['max_new_tokens']} tokens: "
             "a lower --max-new-tokens ends sooner"

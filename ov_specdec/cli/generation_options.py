@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import click
 
+from ov_specdec.cli.escapes import unescape
 from ov_specdec.options import GenerationOptions, Schedule
 
 
@@ -30,6 +31,14 @@ def _length(text: str) -> int | str:
         raise click.BadParameter(f"'{text}' must be auto or a whole number") from error
 
 
+def _stop(text: str) -> str:
+    """A stop string, its escapes replaced: a shell passes them on as they are typed."""
+    try:
+        return unescape(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} cannot be read: {error}") from error
+
+
 def _number(name: str, kind: type, text: str) -> Callable[..., Any]:
     """An option for a number; its default is that of `GenerationOptions`."""
     default = getattr(GenerationOptions, name)
@@ -47,9 +56,11 @@ GENERATION_OPTIONS = (
     click.option(
         "--stop",
         "stop_strings",
+        type=_stop,
         multiple=True,
         metavar="S",
-        help="Text that ends the output; may be given several times.",
+        help="Text that ends the output; may be given several times. Escapes: "
+        r"\n \t \r \\ \xNN \uNNNN.",
     ),
     click.option(
         "--eos-token-id",
@@ -64,7 +75,7 @@ GENERATION_OPTIONS = (
         default=None,
         help="Draw tokens, or take the most likely ones. [draw if one of the next five is given]",
     ),
-    _number("temperature", float, "Logits are divided by it; above 0."),
+    _number("temperature", float, "Logits are divided by it; 0 is greedy decoding."),
     _number("top_k", int, "Keep the N most likely tokens; 0 keeps all."),
     _number("top_p", float, "Keep the fewest most likely tokens whose mass reaches X."),
     _number("min_p", float, "Drop tokens less likely than this part of the most likely one."),
@@ -122,8 +133,10 @@ GENERATION_OPTIONS = (
     _number("prompt_lookup_num_tokens", int, "Most candidates per match of prompt-lookup."),
     _number("max_matching_ngram_size", int, "Longest n-gram that prompt-lookup looks for. [3]"),
     click.option(
-        "--no-chat-template",
-        is_flag=True,
-        help="Take the prompt as plain text, also where the tokenizer has a chat template.",
+        "--chat-template/--no-chat-template",
+        "apply_chat_template",
+        default=GenerationOptions.apply_chat_template,
+        show_default=True,
+        help="Put the prompt into the model's chat template, where it has one.",
     ),
 )

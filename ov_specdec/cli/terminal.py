@@ -2,32 +2,25 @@
 
 import functools
 import json
-import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 from rich.console import Console
 
+from ov_specdec.cli.messages import discard_stdout, fail, fail_to_write
+from ov_specdec.cli.option_names import in_option_names
 from ov_specdec.errors import SpecdecError
-
-USER_ERROR = 2
-"""Exit code after an error that the user can remedy."""
 
 console = Console(stderr=True, highlight=False)
 
 
-def fail(message: str) -> NoReturn:
-    """Print an error in one line, and exit."""
-    click.echo(f"error: {' '.join(message.split())}", err=True)
-    sys.exit(USER_ERROR)
-
-
 def print_json(content: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout."""
-    click.echo(json.dumps(content, ensure_ascii=False, indent=2))
+    """Print one JSON object on stdout; escaped where the console could not show all of it."""
+    in_unicode = sys.stdout.encoding.lower().startswith("utf")
+    click.echo(json.dumps(content, ensure_ascii=not in_unicode, indent=2))
 
 
 def with_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -38,12 +31,13 @@ def with_errors(command: Callable[..., None]) -> Callable[..., None]:
     def guarded(*args: Any, debug: bool, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except SpecdecError as error:
+        except BrokenPipeError:
+            discard_stdout()  # the reader has gone, as in `| head`
+        except (SpecdecError, OSError) as error:
             if debug:
                 traceback.print_exc()
-            fail(str(error))
-        except BrokenPipeError:
-            # The reader has gone, as in `| head`. Python would complain again at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if isinstance(error, OSError):
+                fail_to_write(error)
+            fail(in_option_names(error, click.get_current_context().command.params))
 
     return guarded

@@ -1,0 +1,29 @@
+"""Backslash escapes in an argument, which a shell passes on as they are typed."""
+
+import re
+
+ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
+MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
+
+
+def unescape(text: str) -> str:
+    r"""The text with \n, \t, \r, \\, \xNN and \uNNNN replaced by the characters that they mean.
+
+    Raises `ValueError` for any other escape, and for half of a surrogate pair or bytes that are not
+    UTF-8, which no output can contain.
+    """
+    replaced = ESCAPE.sub(_character, text)
+    # Python writes characters beyond U+FFFF as one; \uNNNN has two halves for them.
+    try:
+        return replaced.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not valid text; give it as UTF-8") from error
+
+
+def _character(match: re.Match[str]) -> str:
+    escape = match[1]
+    if len(escape) > 1:
+        return chr(int(escape[1:], 16))
+    if escape not in MEANINGS:
+        raise ValueError(f"\\{escape} is no escape; write \\\\ for a backslash")
+    return MEANINGS[escape]

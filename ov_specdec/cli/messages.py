@@ -1,0 +1,42 @@
+"""How a run ends early: one line on stderr, and the exit code."""
+
+import errno
+import os
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+USER_ERROR = 2
+"""Exit code after an error that the user can remedy."""
+
+INTERRUPTED = "interrupted: what was not finished is lost; run the command again"
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What the operating system answers where it cannot take more output."""
+
+
+def fail(message: str) -> NoReturn:
+    """Print an error in one line, and exit."""
+    say(f"error: {message}")
+    sys.exit(USER_ERROR)
+
+
+def say(message: str) -> None:
+    """Print one line on stderr."""
+    with suppress(OSError):  # a full disk behind stderr: the exit code has to do
+        print(" ".join(message.split()), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def fail_to_write(error: OSError) -> NoReturn:
+    """End a run in one line where a device is full or a file cannot be used; raise other errors."""
+    if error.filename is not None:
+        fail(f"'{error.filename}' cannot be used ({error.strerror}): give another path")
+    if error.errno not in FULL:
+        raise error
+    discard_stdout()
+    fail(f"the output cannot be written ({error.strerror}): make room, or send it elsewhere")
+
+
+def discard_stdout() -> None:
+    """Drop what is left to print: it cannot be, and Python would complain once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,48 @@
+"""Where `generate` and `compare` take their prompt from: an argument, a file or stdin."""
+
+import io
+import sys
+from pathlib import Path
+
+from ov_specdec.errors import OptionError
+
+
+def read_prompt(prompt: str | None, file: str | None) -> str:
+    """The prompt given as an argument or in a file ("-" for stdin), or else what is piped in.
+
+    Raises `OptionError` where there is none, or two, and for what is empty or not UTF-8.
+    """
+    if prompt is not None and file is not None:
+        raise OptionError(f"give a PROMPT or --prompt-file '{file}', not both")
+    if prompt is not None:
+        return _checked(prompt)
+    if file is None and (sys.stdin is None or sys.stdin.isatty()):
+        raise OptionError("there is no prompt: give a PROMPT or --prompt-file, or pipe text in")
+    name = "stdin" if file in (None, "-") else f"--prompt-file '{file}'"
+    try:
+        text = _read(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"{name} cannot be read as text: {error}; give UTF-8") from error
+    if not text:
+        raise OptionError(f"{name} is empty: give at least one token of text, or a PROMPT")
+    return text
+
+
+def _read(file: str | None) -> str:
+    if file is None or file == "-":
+        # Newlines as in a text file.
+        return io.StringIO(sys.stdin.buffer.read().decode(), newline=None).read()
+    return Path(file).read_text(encoding="utf-8")
+
+
+def _checked(prompt: str) -> str:
+    """An argument as text: Python hands bytes that are not UTF-8 on as lone surrogates."""
+    if not prompt:
+        raise OptionError("the prompt is empty: give at least one token of text")
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise OptionError(
+            f"the prompt is not text at character {error.start + 1}: give it as UTF-8"
+        ) from error
+    return prompt
