@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from ov_specdec.cli.address import check_address
 from ov_specdec.cli.options import (
     COMPILE_OPTIONS,
     DEVICE_OPTION,
@@ -12,8 +13,8 @@ from ov_specdec.cli.options import (
     with_options,
 )
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.demo.desk import Desk
-from ov_specdec.demo.models import Choice, ModelShelf
+from ov_specdec.demo.models import Choice, LoadedModels
+from ov_specdec.demo.service import DemoService
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.devices import list_devices
 
@@ -22,7 +23,12 @@ from ov_specdec.loading.devices import list_devices
 @with_errors
 @with_options((*MODEL_OPTIONS, DEVICE_OPTION, *COMPILE_OPTIONS))
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
-@click.option("--port", type=int, metavar="N", help="Port to serve on. [7860, or the next free]")
+@click.option(
+    "--port",
+    type=int,
+    metavar="N",
+    help="Port to serve on; 0 takes any that is free. [7860, or the next free]",
+)
 @click.option("--share", is_flag=True, help="Offer the page to others, through gradio's servers.")
 def demo(
     main: str | None,
@@ -35,8 +41,9 @@ def demo(
     share: bool,
 ) -> None:
     """Show plain and speculative decoding side by side in a browser."""
+    port = check_address(host, port)
     try:
-        from ov_specdec.demo.page import launch_arguments, make_page
+        from ov_specdec.demo.page import close, launch_arguments, make_page
     except ImportError as error:
         raise OptionError(
             f"the demo needs gradio ({error}): pip install 'ov-specdec[demo]'"
@@ -61,8 +68,8 @@ def demo(
         )
     except OSError as error:
         raise OptionError(
-            f"port {port or '7860 and those after it'} of {host} cannot be had ({error}): choose "
-            "another --port or --host"
+            f"no port of {host} is free, from {port or 7860} on ({error}): choose another --port "
+            "or --host"
         ) from error
     click.echo(shared or address)
     page.block_thread()

@@ -1,0 +1,34 @@
+"""Where a page may be served."""
+
+import socket
+
+from ov_specdec.checks import require_int
+from ov_specdec.errors import OptionError
+
+MAX_PORT = 65535
+
+
+def check_address(host: str, port: int | None) -> int | None:
+    """Refuse a host and port that nothing can be served on; returns the port to serve on.
+
+    port: 0 takes one that is free now; None leaves the choice to the server. Raises `OptionError`.
+    """
+    if port is not None:
+        require_int("port", port, low=0, high=MAX_PORT)
+    address = host.removeprefix("[").removesuffix("]")  # as IPv6 addresses are written in a URL
+    try:
+        family, *_, found = socket.getaddrinfo(address, port or 0, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise OptionError(
+            f"--host '{host}' is not known ({getattr(error, 'strerror', error)}): give a name or "
+            "an address of this machine, such as 127.0.0.1"
+        ) from error
+    try:
+        with socket.create_server(found[:2], family=family) as server:
+            return int(server.getsockname()[1]) if port == 0 else port
+    except OSError as error:
+        place = f"--host '{host}'" if port is None else f"--host '{host}' --port {port}"
+        raise OptionError(
+            f"nothing can be served on {place} ({error.strerror}): choose another --port, or an "
+            "address of this machine"
+        ) from error
