@@ -1,4 +1,4 @@
-"""Plain decoding as the yardstick: how to ask for it, and where two outputs part."""
+"""Plain decoding as the baseline: how to ask for it, and where two outputs differ."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,11 +1,11 @@
-"""The change to the graph that has logits computed for some rows only."""
+"""What is read off a decoder's graph, and changed in it."""
 
 import numpy as np
 import openvino as ov
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.loading.graph import ROWS, select_rows
+from ov_specdec.loading.graph import ROWS, hides_by_mask, select_rows
 from ov_specdec.loading.source import open_source
 
 
@@ -47,3 +47,31 @@ def test_another_last_layer_is_left_alone(model):
     end_with(model, lambda logits: ops.softmax(logits, -1))
     assert not select_rows(model, axis=1)
     assert ROWS not in {port.any_name for port in model.inputs}
+
+
+def model_over(*inputs, count=None):
+    """A model whose only output is the sum of its inputs, each [batch, tokens]."""
+    ports = []
+    for name in inputs:
+        port = ops.parameter([-1, -1], np.int64, name=name)
+        port.output(0).set_names({name})
+        ports.append(port)
+    values = [count(port) if count else port for port in ports]
+    total = values[0]
+    for value in values[1:]:
+        total = ops.add(total, value)
+    return ov.Model([ops.result(total)], ports, "made by hand")
+
+
+def test_where_positions_are_an_input_entries_can_be_hidden():
+    assert hides_by_mask(model_over("input_ids", "attention_mask", "position_ids"))
+
+
+def test_where_positions_are_counted_from_the_mask_entries_can_be_hidden():
+    axis = ops.constant(1, np.int64)
+    counted = model_over("input_ids", "attention_mask", count=lambda port: ops.cum_sum(port, axis))
+    assert hides_by_mask(counted)
+
+
+def test_where_positions_are_counted_otherwise_entries_cannot_be_hidden():
+    assert not hides_by_mask(model_over("input_ids", "attention_mask"))

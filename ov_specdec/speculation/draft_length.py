@@ -65,7 +65,7 @@ class Policy(Protocol):
         ...
 
     def pass_size(self, num_tokens: int) -> int:
-        """Tokens that a verifying pass over `num_tokens` had best be padded to."""
+        """Tokens that a verifying pass over `num_tokens` is to be padded to."""
         ...
 
     def update(self, stats: RoundStats) -> None:

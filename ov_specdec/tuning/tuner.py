@@ -68,7 +68,7 @@ class Expectation:
 class Tuning:
     """What was measured and chosen.
 
-    default, tuned: what to expect of OpenVINO's defaults and of the profile. parted: the share of
+    default, tuned: what to expect of OpenVINO's defaults and of the profile. changed: the share of
     tokens for which greedy decoding in each of them chooses another token than in `exact`.
     acceptance: by place in the draft, of sample prompts.
     """
@@ -76,12 +76,12 @@ class Tuning:
     profile: Profile
     default: Expectation
     tuned: Expectation
-    parted: dict[str, float]
+    changed: dict[str, float]
     acceptance: list[float]
 
 
 def expect(main: PassCosts, draft_step: float, acceptance: Sequence[float]) -> Expectation:
-    """The best draft length and its speed; acceptance: by place, given that those before stood."""
+    """The best draft length and its speed; acceptance: by place, given that those before were accepted."""
     survival = itertools.accumulate(acceptance, mul, initial=1.0)
     speeds = [
         tokens / (main.at(n + 1) + n * draft_step)
@@ -135,11 +135,11 @@ class Tuner:
         mains = self._search("main", lambda c: 1 / expect(c, step, acceptance).speed, left)
         default = expect(mains.default.costs, drafts.default.costs.at(1), acceptance)
         tuned = expect(mains.best.costs, step, acceptance)
-        parted = {"default": self._compare({}, texts)}
-        parted["tuned"] = (
+        changed = {"default": self._compare({}, texts)}
+        changed["tuned"] = (
             self._compare(mains.best.properties, texts)
             if mains.best.properties
-            else parted["default"]
+            else changed["default"]
         )
         report = {
             "machine": self._machine,
@@ -147,12 +147,12 @@ class Tuner:
             "default": asdict(default),
             "tuned": asdict(tuned),
             "acceptance_by_place": acceptance,
-            "other_token_than_exact": parted,
+            "other_token_than_exact": changed,
             "main_pass_seconds": dict(mains.best.costs.seconds),
             "draft_pass_seconds": dict(drafts.best.costs.seconds),
         }
         best = dict(mains.best.properties), dict(drafts.best.properties)
-        return Tuning(Profile(self._pair, *best, report), default, tuned, parted, acceptance)
+        return Tuning(Profile(self._pair, *best, report), default, tuned, changed, acceptance)
 
     def _search(self, role: Role, score: Callable[[PassCosts], float], seconds: float) -> Found:
         """Search one model's settings, for as long as another trial fits into the time."""
