@@ -1,5 +1,7 @@
 """Rows of logits: what a model says of the next token."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,9 +29,9 @@ def check_row(row: Logits) -> float:
 
 
 def _check_peak(peak: float) -> None:
-    if peak == -np.inf:
+    if peak == -math.inf:
         raise LogitsError(
             "no token may follow: all logits are -inf; let the options forbid fewer tokens"
         )
-    if not np.isfinite(peak):
+    if not math.isfinite(peak):
         raise LogitsError(f"logits with {peak} give no distribution; look for it in the model")

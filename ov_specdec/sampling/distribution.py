@@ -20,11 +20,18 @@ class Distribution:
     ids: Ids | None
     probs: Probs
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether one token has all of the probability: of a sparse distribution, its only one."""
+        return len(self.probs) == 1
+
     def prob(self, token: int) -> float:
         """The probability of one token of the vocabulary."""
         if self.ids is None:
             return float(self.probs[token])
-        index = int(np.searchsorted(self.ids, token))
+        if self.is_certain:  # greedy decoding asks for nothing else
+            return float(self.ids[0] == token)
+        index = int(self.ids.searchsorted(token))
         if index < len(self.ids) and self.ids[index] == token:
             return float(self.probs[index])
         return 0.0
@@ -46,6 +53,8 @@ def residual(main: Distribution, draft: Distribution) -> Distribution:
     candidate is ever rejected; what is returned then is `main`.
     Source: Leviathan et al., section 2.3 (arXiv 2211.17192).
     """
+    if main.is_certain:
+        return main
     excess = np.maximum(main.probs - _probs_at(draft, main), 0.0)
     total = excess.sum()
     return Distribution(main.ids, excess / total) if total > 0 else main

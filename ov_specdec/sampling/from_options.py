@@ -41,8 +41,8 @@ class UserLogitsProcessor:
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
         """The function's row; `OptionError` if it is not a row of logits."""
-        # A copy, so that a function that writes to its argument does no harm.
-        row = np.asarray(self.function(tokens, logits.copy()))
+        # Copies, so that a function that writes to its arguments does no harm.
+        row = np.asarray(self.function(list(tokens), logits.copy()))
         if row.shape != logits.shape or not np.issubdtype(row.dtype, np.floating):
             raise OptionError(
                 f"logits_processor {self.function!r} returned {row.dtype} of shape {row.shape}: "

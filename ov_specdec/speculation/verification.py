@@ -39,13 +39,14 @@ def verify(
     at. With an empty draft, this is how plain decoding chooses its next token. Raises
     `LogitsError` for a row that gives no distribution.
     """
-    sequence = [*tokens, *draft.tokens]
-    return speculative_sampling(
-        lambda i: sampler.distribution(sequence[: len(tokens) + i], logits[i]),
-        draft.probs or [certain(token) for token in draft.tokens],
-        draft.tokens,
-        sampler.random,
-    )
+    history = list(tokens)
+
+    def main(index: int) -> Distribution:
+        history[len(tokens) :] = draft.tokens[:index]
+        return sampler.distribution(history, logits[index])
+
+    draft_probs = draft.probs or [certain(token) for token in draft.tokens]
+    return speculative_sampling(main, draft_probs, draft.tokens, sampler.random)
 
 
 def speculative_sampling(

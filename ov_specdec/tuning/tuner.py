@@ -81,7 +81,7 @@ class Tuning:
 
 
 def expect(main: PassCosts, draft_step: float, acceptance: Sequence[float]) -> Expectation:
-    """The best draft length and its speed; acceptance: by place, given that those before were accepted."""
+    """The best draft length and its speed; acceptance: by place, if all before were accepted."""
     survival = itertools.accumulate(acceptance, mul, initial=1.0)
     speeds = [
         tokens / (main.at(n + 1) + n * draft_step)
