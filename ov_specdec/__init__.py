@@ -3,7 +3,7 @@
 Names are imported when they are first used, so that `ov-specdec --version` loads no OpenVINO.
 """
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # type checkers take it for True; `typing` would be one more import
 
 __all__ = [
     "Chunk",

@@ -4,8 +4,11 @@
 def main() -> None:
     """Run the command line; exit code 2 after an error, with one line on stderr."""
     try:
-        # Here, so that Ctrl-C while modules are imported ends in one line too.
-        from ov_specdec.cli.app import run
+        # Imported here, so that Ctrl-C meanwhile ends in one line too.
+        from ov_specdec.cli.interrupts import interrupts_end_the_process
+
+        with interrupts_end_the_process():
+            from ov_specdec.cli.app import run
 
         run()
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """Where a page may be served."""
 
+import os
 import socket
 
 from ov_specdec.checks import require_int
@@ -29,6 +30,6 @@ def check_address(host: str, port: int | None) -> int | None:
     except OSError as error:
         place = f"--host '{host}'" if port is None else f"--host '{host}' --port {port}"
         raise OptionError(
-            f"nothing can be served on {place} ({error.strerror}): choose another --port, or an "
-            "address of this machine"
+            f"nothing can be served on {place} ({os.strerror(error.errno or 0)}): choose another "
+            "--port, or an address of this machine"
         ) from error

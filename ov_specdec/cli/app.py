@@ -10,6 +10,7 @@ from typing import Any, TextIO
 import click
 
 import ov_specdec
+from ov_specdec.cli.interrupts import interrupts_end_the_process
 from ov_specdec.cli.messages import INTERRUPTED, USER_ERROR, fail, fail_to_write, say
 
 PACKAGE = Path(ov_specdec.__file__).parent
@@ -43,7 +44,9 @@ class LazyCommands(click.Group):
         """The command called so, imported now; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"ov_specdec.cli.{cmd_name}"), cmd_name)
+        with interrupts_end_the_process():
+            module = import_module(f"ov_specdec.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -1,0 +1,32 @@
+"""Ctrl-C while modules are imported."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ov_specdec.cli.messages import INTERRUPTED, USER_ERROR
+
+
+@contextmanager
+def interrupts_end_the_process() -> Iterator[None]:
+    """Let Ctrl-C end the process at once, with one line on stderr, in place of an exception.
+
+    For imports: a KeyboardInterrupt in the middle of one may come out as an ImportError of some
+    extension, or leave a lock behind for which OpenVINO's telemetry thread then waits for ever.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # whoever started the process handles or ignores it
+        return
+    process = os.getpid()
+
+    def end(*_: object) -> None:
+        if os.getpid() == process:  # not in a child that a library has forked meanwhile
+            os.write(2, f"error: {INTERRUPTED}\n".encode())
+        os._exit(USER_ERROR)
+
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
