@@ -1,4 +1,4 @@
-"""The law of a random procedure, enumerated exactly: every decision it can take, tried in turn."""
+"""The outcomes of a random procedure, enumerated: every decision it can take, tried in turn."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
@@ -12,7 +12,7 @@ from ov_specdec.sampling.random_source import RandomSource
 Outcome = TypeVar("Outcome", bound=Hashable)
 
 
-def law(run: Callable[[RandomSource], Outcome]) -> dict[Outcome, float]:
+def enumerate_outcomes(run: Callable[[RandomSource], Outcome]) -> dict[Outcome, float]:
     """The probability of every outcome of `run`, which is called once for each way it can go.
 
     run: takes all of its chance from the random it is given, and begins afresh at each call.

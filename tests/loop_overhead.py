@@ -1,7 +1,7 @@
-"""How much the loop adds to its passes: `python -m tests.floor [MAIN DRAFT]`.
+"""How much the loop adds to its passes: `python -m tests.loop_overhead [MAIN DRAFT]`.
 
-The floor is the sum of the times of the same passes, in the same order, as bare `infer()` calls on
-tensors that are set already. Prints a table of docs/benchmarks.md.
+It is compared with the sum of the times of the same passes, in the same order, as bare `infer()`
+calls on tensors that are set already. Prints a table of docs/benchmarks.md.
 """
 
 from statistics import median
@@ -62,9 +62,9 @@ def replay(passes):
 @click.option("--repeats", default=5, show_default=True, help="Generations per prompt.")
 @click.option("--max-new-tokens", default=128, show_default=True)
 def main(models: tuple[str, ...], repeats: int, max_new_tokens: int) -> None:
-    """Print a Markdown table: the loop's time over the floor's, in turns, for MODELS: a pair."""
+    """Print a Markdown table for MODELS, a pair: the loop's time over that of its passes alone."""
     pipeline = SpeculativePipeline(*models, profile="none")
-    click.echo("| draft length | loop / floor | range |\n|---|---|---|")
+    click.echo("| draft length | loop / passes alone | range |\n|---|---|---|")
     for length in LENGTHS:
         options = {
             "num_assistant_tokens": length,

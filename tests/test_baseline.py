@@ -1,4 +1,4 @@
-"""Plain decoding as the yardstick."""
+"""Plain decoding as the baseline."""
 
 import pytest
 

@@ -48,7 +48,7 @@ def test_what_is_given_wins_over_a_profile_that_was_not_asked_for(tiny_pair, pro
     assert setup_of(tiny_pair, profile="none").profile is None
     assert setup_of(tiny_pair, precision="f32").profile is None
     assert setup_of(tiny_pair, properties=("A=1",)).all_properties("draft") == {"A": "1"}
-    with pytest.raises(OptionError, match="--profile .* has no effect with --precision"):
+    with pytest.raises(OptionError, match=r"--profile .* has no effect with --precision"):
         setup_of(tiny_pair, precision="f32", profile=profile)
 
 

@@ -95,7 +95,7 @@ def test_residual_is_valid_where_next_to_nothing_is_left() -> None:
     ("value", "token"), [(0.0, 1), (0.24, 1), (0.25, 4), (1 - 2**-53, 4), (0.9, 4)]
 )
 def test_a_draw_inverts_the_cumulative_sums(value: float, token: int) -> None:
-    """Also at both ends, where tokens of probability 0 stand."""
+    """Also at both ends, where tokens have probability 0."""
     random = NumpyRandomSource(FixedGenerator(value))
     probs = np.array([0.0, 0.25, 0.0, 0.0, 0.75, 0.0])
     assert random.draw(Distribution(None, probs)) == token

@@ -26,11 +26,11 @@ def test_heuristic_starts_at_five():
 @pytest.mark.parametrize(
     ("start", "drafted", "accepted", "expected"),
     [
-        (5, 5, 5, 7),  # all stood
+        (5, 5, 5, 7),  # all accepted
         (5, 5, 4, 4),
         (5, 5, 0, 4),
         (1, 1, 0, 1),  # never below one
-        (5, 2, 2, 7),  # the budget or the lookup allowed just two, and both stood
+        (5, 2, 2, 7),  # the budget or the lookup allowed just two, and both were accepted
         (5, 0, 0, 5),  # nothing drafted, nothing learnt
         (MAX_DRAFT_LENGTH - 1, 9, 9, MAX_DRAFT_LENGTH),
     ],

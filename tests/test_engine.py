@@ -71,7 +71,7 @@ def test_a_rejection_at_any_place_is_corrected(place):
         text, rounds, _, _ = speculative(mixing(1), wrong_at(mixing(1), {place}), length)
         assert text.tokens == expected.tokens
         num_rejections += sum(r.stats.num_accepted < len(r.candidates) for r in rounds)
-    # At some lengths the place falls to a bonus token, which is not drafted.
+    # At some lengths the place is that of a bonus token, which is not drafted.
     assert 2 <= num_rejections <= 5
 
 
@@ -84,7 +84,7 @@ def test_a_rejected_candidate_is_replaced_and_what_follows_it_dropped():
     assert len(first.candidates) == 4
 
 
-def test_after_a_clean_sweep_the_bonus_token_is_kept():
+def test_after_all_candidates_were_accepted_the_bonus_token_is_kept():
     _, rounds, main, _ = speculative(mixing(1), mixing(1), 3, max_length=len(PROMPT) + 9)
     assert [len(round_.tokens) for round_ in rounds] == [1, 4, 4]
     assert main.passes == [3, 4, 4]
@@ -96,7 +96,7 @@ def test_the_first_token_waits_for_no_draft():
     assert len(rounds[0].tokens) == 1
 
 
-def test_catching_up_after_a_clean_sweep_costs_the_draft_no_pass():
+def test_catching_up_after_all_were_accepted_costs_the_draft_no_pass():
     _, _, _, draft = speculative(mixing(1), mixing(1), 3, max_length=len(PROMPT) + 9)
     # The prompt and the first token, two steps; then the last candidate with the bonus token.
     assert draft.passes == [4, 1, 1, 2, 1, 1]
@@ -177,7 +177,7 @@ def test_a_pass_is_not_filled_up_beyond_the_context():
     assert text.tokens == list(range(5, 17))
 
 
-def test_a_draft_ends_after_a_candidate_that_its_model_doubts():
+def test_a_draft_ends_after_a_candidate_that_its_model_gives_little_probability():
     session = ScriptedSession(counting)  # one-hot logits: e / (e + 49) = 5 % each
     drafter = ModelDrafter(session, GREEDY)
     proposal = drafter.propose([1, 2], lambda source: Plan(6, "constant", min_confidence=0.06))

@@ -30,7 +30,7 @@ class ToyModel:
 def oracle(main: ToyModel, draft: ToyModel, prompt: list[int], gamma: int, total: int):
     """Leviathan et al., algorithm 1, at temperature 0: every distribution from the whole text.
 
-    Returns the text and, round by round, how many guesses stood.
+    Returns the text and, round by round, how many guesses were accepted.
     """
     text, accepted = list(prompt), []
     text.append(int(main(text).argmax()))

@@ -1,4 +1,4 @@
-"""The law of whole outputs, enumerated through the engine, equals the main model's own law."""
+"""Whole outputs, enumerated through the engine, have the main model's own distribution."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from ov_specdec.speculation import verification
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
 from ov_specdec.speculation.engine import SequenceState, decode, speculate
-from tests.enumeration import law
+from tests.enumeration import enumerate_outcomes
 from tests.toy import ToySession, table_model
 
 OUTPUT_LENGTH = 3
@@ -47,7 +47,7 @@ def make_drafter(kind, draft, sampler):
     return ModelDrafter(ToySession(draft), sampler if kind == "sampled" else greedy)
 
 
-def law_of_speculation(main, draft, kind, length, warper, processors):
+def speculative_output_probs(main, draft, kind, length, warper, processors):
     """The probability of each first OUTPUT_LENGTH tokens, over all that chance can do."""
 
     def run(random):
@@ -59,10 +59,10 @@ def law_of_speculation(main, draft, kind, length, warper, processors):
             if len(output) >= OUTPUT_LENGTH:
                 return tuple(output[:OUTPUT_LENGTH])
 
-    return law(run)
+    return enumerate_outcomes(run)
 
 
-def law_of_the_model(main, warper, processors):
+def model_output_probs(main, warper, processors):
     """The same, straight from the definition: products of conditional probabilities."""
     sampler = RandomSampler(processors, warper, random=None)
     result = {}
@@ -84,15 +84,15 @@ def greatest_difference(a, b):
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("kind", ["sampled", "greedy", "prompt lookup"])
 @pytest.mark.parametrize("length", [1, 2, 3])
-def test_speculative_sampling_has_the_main_models_law(length, kind, pair, warper):
+def test_speculative_sampling_has_the_main_models_distribution(length, kind, pair, warper):
     main, draft = map(table_model, PAIRS[pair])
-    actual = law_of_speculation(main, draft, kind, length, *WARPERS[warper])
-    expected = law_of_the_model(main, *WARPERS[warper])
+    actual = speculative_output_probs(main, draft, kind, length, *WARPERS[warper])
+    expected = model_output_probs(main, *WARPERS[warper])
     assert sum(actual.values()) == pytest.approx(1.0, abs=EXACT)
     assert greatest_difference(actual, expected) < EXACT
 
 
-def test_plain_sampling_has_the_main_models_law():
+def test_plain_sampling_has_the_main_models_distribution():
     main = table_model(MAIN_4)
 
     def run(random):
@@ -100,7 +100,10 @@ def test_plain_sampling_has_the_main_models_law():
         list(decode(ToySession(main), RandomSampler((), LogitsWarper(), random), text))
         return tuple(text.tokens[len(PROMPT) :])
 
-    assert greatest_difference(law(run), law_of_the_model(main, LogitsWarper(), ())) < EXACT
+    assert (
+        greatest_difference(enumerate_outcomes(run), model_output_probs(main, LogitsWarper(), ()))
+        < EXACT
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,5 +118,5 @@ def test_plain_sampling_has_the_main_models_law():
 def test_a_broken_acceptance_rule_is_noticed(monkeypatch, broken):
     monkeypatch.setattr(verification, "acceptance_probability", broken)
     main, draft = map(table_model, PAIRS["4 tokens"])
-    actual = law_of_speculation(main, draft, "sampled", 2, LogitsWarper(), ())
-    assert greatest_difference(actual, law_of_the_model(main, LogitsWarper(), ())) > 1e-3
+    actual = speculative_output_probs(main, draft, "sampled", 2, LogitsWarper(), ())
+    assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) > 1e-3

@@ -44,12 +44,12 @@ def test_chunks_say_where_tokens_come_from(pipeline):
         for origin in ("draft", "correction", "bonus", "plain")
     }
     rounds = chunks[-1].stats.rounds
-    stood = [r.num_accepted == r.num_drafted for r in rounds if r.num_drafted]
+    all_accepted = [r.num_accepted == r.num_drafted for r in rounds if r.num_drafted]
     assert all(by_origin.values())
     assert sum(len(c.token_ids) for c in by_origin["draft"]) == chunks[-1].stats.accepted
-    assert len(by_origin["bonus"]) == stood.count(True)
-    assert len(by_origin["correction"]) == stood.count(False)
-    assert len(by_origin["plain"]) == len(rounds) - len(stood)
+    assert len(by_origin["bonus"]) == all_accepted.count(True)
+    assert len(by_origin["correction"]) == all_accepted.count(False)
+    assert len(by_origin["plain"]) == len(rounds) - len(all_accepted)
     assert all(len(c.token_ids) == 1 for c in chunks if not c.from_draft)
 
 

@@ -23,7 +23,7 @@ class Recorder:
 
 
 def rows(*choices):
-    """Logits that leave no doubt about the choices."""
+    """Logits that make the choices certain."""
     return 50.0 * np.eye(10, dtype=np.float32)[list(choices)]
 
 

@@ -16,11 +16,11 @@ from ov_specdec.speculation.verification import (
     acceptance_probability,
     speculative_sampling,
 )
-from tests.enumeration import law
+from tests.enumeration import enumerate_outcomes
 
 Tokens = tuple[int, ...]
 Model = Callable[[Tokens], Distribution]
-Law = dict[Tokens, float]
+OutputProbs = dict[Tokens, float]
 DraftKind = Literal["sampled", "certain", "mixed"]
 
 EXACT = 1e-12
@@ -83,16 +83,16 @@ def speculate_once(
     return run
 
 
-def plain_law(main: Model, vocab: int, length: int) -> Law:
-    """The main model's own law of `length` tokens."""
+def plain_output_probs(main: Model, vocab: int, length: int) -> OutputProbs:
+    """The main model's own distribution of `length` tokens."""
     return complete({(): 1.0}, main, vocab, length)
 
 
-def complete(outcomes: Law, main: Model, vocab: int, length: int) -> Law:
-    """The law of `length` tokens that begin with an outcome and go on by plain decoding."""
+def complete(outcomes: OutputProbs, main: Model, vocab: int, length: int) -> OutputProbs:
+    """The distribution of `length` tokens: an outcome, and plain decoding after it."""
     result = dict.fromkeys(itertools.product(range(vocab), repeat=length), 0.0)
     while outcomes:
-        longer: Law = {}
+        longer: OutputProbs = {}
         for tokens, probability in outcomes.items():
             if len(tokens) == length:
                 result[tokens] += probability
@@ -106,11 +106,11 @@ def complete(outcomes: Law, main: Model, vocab: int, length: int) -> Law:
 
 
 def distance(case: str, kind: DraftKind, length: int) -> float:
-    """The greatest difference between the law with speculation and the main model's own."""
+    """The greatest difference between the main model's distribution and that of speculation."""
     vocab, main, draft = HAND_MADE[case]
-    outcomes = law(speculate_once(main, draft, kind, length))
+    outcomes = enumerate_outcomes(speculate_once(main, draft, kind, length))
     speculative = complete(outcomes, main, vocab, length + 1)
-    plain = plain_law(main, vocab, length + 1)
+    plain = plain_output_probs(main, vocab, length + 1)
     assert sum(plain.values()) == pytest.approx(1.0, abs=EXACT)
     assert speculative.keys() == plain.keys()
     return max(abs(speculative[tokens] - plain[tokens]) for tokens in plain)
@@ -160,7 +160,7 @@ def test_rows_beyond_a_rejection_are_not_asked_for(num_accepted: int) -> None:
 
 def test_without_candidates_the_token_is_the_main_models() -> None:
     main = as_distribution([1, 0, 3])
-    drawn = law(lambda random: speculative_sampling(lambda _: main, [], [], random))
+    drawn = enumerate_outcomes(lambda random: speculative_sampling(lambda _: main, [], [], random))
     assert drawn == {VerificationResult(0, 0): 0.25, VerificationResult(0, 2): 0.75}
 
 
@@ -191,7 +191,7 @@ def one_late(
 @pytest.mark.parametrize("kind", ["sampled", "certain", "mixed"])
 @pytest.mark.parametrize("case", ["alike", "by history, 4", "by history, 5"])
 class TestBrokenRules:
-    """The law does tell when the sampler is wrong."""
+    """The distribution does tell when the sampler is wrong."""
 
     def test_ratio_inverted(
         self, case: str, kind: DraftKind, length: int, monkeypatch: pytest.MonkeyPatch
