@@ -86,38 +86,36 @@ class SpeculativePipeline:
         )
         may_tune = _may_tune(profile, config, draft_config)
 
-        main_source = open_source(embedded_folder("main") if main is None else locate(main))
-        draft_source: ModelSource | None = None
+        sources = _open_sources(main, draft, drafter)
         self.guard_report: GuardReport | None = None
-        if drafter in WITH_DRAFT:
-            draft_source = open_source(embedded_folder("draft") if draft is None else locate(draft))
-            self.guard_report = check_pair(main_source, draft_source)
-            self.guard_report.require()
-
         self.profile: Path | None = None
-        if draft_source is not None and may_tune:
-            found = find_profile(profile, main_source.folder, draft_source.folder, device, kv)
-            if found is not None:
+        configs = [config, draft_config][: len(sources)]
+        if len(sources) > 1:
+            self.guard_report = check_pair(*sources)
+            self.guard_report.require()
+            folders = [source.folder for source in sources]
+            if may_tune and (found := find_profile(profile, folders[0], folders[1], device, kv)):
                 self.profile, tuned = found
-                config = replace(config, properties=tuned.main_properties)
-                draft_config = replace(draft_config, properties=tuned.draft_properties)
-        self.drafter: DrafterName = drafter
-        models = [(main_source, config)]
-        if draft_source is not None:
-            models.append((draft_source, draft_config))
-        vocab_size = main_source.vocab_size
+                configs = [
+                    replace(config, properties=tuned.main_properties),
+                    replace(draft_config, properties=tuned.draft_properties),
+                ]
+
+        vocab_size = sources[0].vocab_size
         # Main first, then the draft where there is one; empty once the pipeline is closed.
-        self._models = load_models(models, vocab_size=vocab_size)
-        self.tokenizer = main_source.tokenizer
+        self._models = load_models(list(zip(sources, configs, strict=True)), vocab_size=vocab_size)
+        self.drafter: DrafterName = drafter
+        self.tokenizer = sources[0].tokenizer
         self._generator: TextGenerator | None = TextGenerator(
             self.main.session,
             self.tokenizer,
             vocab_size,
-            main_source.eos_token_ids,
+            sources[0].eos_token_ids,
             DrafterFactory(drafter, self.draft.session if self.draft else None),
         )
         self._running = Lock()
         self._cancelled = Event()
+        """That of the newest generation."""
         self.load_seconds = watch.total()
 
     @property
@@ -183,6 +181,17 @@ class SpeculativePipeline:
             yield from chunks
         finally:
             self._running.release()
+
+
+def _open_sources(
+    main: str | Path | None, draft: str | Path | None, drafter: str
+) -> list[ModelSource]:
+    """The main model, and the draft model where the drafter has one, as read from their folders."""
+    chosen = {"main": main, "draft": draft} if drafter in WITH_DRAFT else {"main": main}
+    return [
+        open_source(embedded_folder(role) if name is None else locate(name))
+        for role, name in chosen.items()
+    ]
 
 
 def _may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> bool:
