@@ -1,34 +1,164 @@
 """The command-line reference, from the commands' own help; `python -m tests.docs` writes it."""
 
+import copy
 from pathlib import Path
 
 import click
-from click.testing import CliRunner
 
-from ov_specdec.cli import app
+from ov_specdec.cli.app import COMMANDS, app
+from ov_specdec.cli.options import GENERATION_NAMES, PIPELINE_NAMES
 
 CLI_REFERENCE = Path(__file__).parent.parent / "docs" / "cli.md"
+WIDTH = 100
 
-INTRODUCTION = """# Command line
-
-Results go to stdout, progress and summaries to stderr. Exit code 0 is success, 1 the negative
-answer of `check`, 2 an error: its message, one line, names the value and the remedy. An interrupted
-run is one of these. `--debug` adds the traceback.
+# Prose, and shell commands as a reader would type them.
+INTRODUCTION = """\
+# Command line
 
 This page is made from the commands' own help by `python -m tests.docs`.
+
+## Examples
+
+Continue a prompt with the embedded pair of models, which needs no network. The text goes to stdout,
+a line of statistics to stderr:
+
+```sh
+ov-specdec generate "def fibonacci(n):"
+```
+
+Draw tokens instead of taking the most likely ones, and end at an empty line:
+
+```sh
+ov-specdec generate "class Stack:" --temperature 0.8 --top-p 0.95 --seed 1 --stop '\\n\\n'
+```
+
+Pipe a prompt in, or take it from a file:
+
+```sh
+head -40 utils.py | ov-specdec generate --max-new-tokens 64
+ov-specdec generate --prompt-file prompt.txt
+```
+
+Get one JSON object for other programs, here for [jq](https://jqlang.org):
+
+```sh
+ov-specdec generate "def area(" --json | jq -r '.text, .stats.tokens_per_second'
+```
+
+Measure plain against speculative decoding on one prompt, with outputs that are equal token for
+token:
+
+```sh
+ov-specdec compare "def quicksort(xs):" --precision exact
+```
+
+With models of your own, which share a tokenizer; see [export](#export) for how to make them:
+
+```sh
+ov-specdec check models/Qwen2.5-7B-Instruct-int8 models/Qwen2.5-0.5B-Instruct-int8
+ov-specdec generate "Why is the sky blue?" --main models/Qwen2.5-7B-Instruct-int8 \\
+    --draft models/Qwen2.5-0.5B-Instruct-int8
+```
+
+Without a draft model, candidates can come from the text itself, which pays where the output quotes
+the prompt:
+
+```sh
+ov-specdec generate --prompt-file report.txt --drafter prompt-lookup \\
+    --main models/Qwen2.5-7B-Instruct-int8
+```
+
+Let `tune` measure once which settings suit a pair on your machine. Later runs of `generate`,
+`compare`, `demo` and `bench` take its profile up, unless precision, properties, threads or another
+device for the draft are given:
+
+```sh
+ov-specdec tune models/Qwen2.5-7B-Instruct-int8 models/Qwen2.5-0.5B-Instruct-int8
+```
+
+Watch both ways of decoding in a browser ([demo.md](demo.md)), and measure all of them
+([benchmarking.md](benchmarking.md)):
+
+```sh
+ov-specdec demo --port 8000
+ov-specdec bench --quick
+```
+
+## Output and exit codes
+
+Results go to stdout, progress, warnings and summaries to stderr. Exit code 0 is success, 1 the
+negative answer of `check`, 2 an error: its message, one line, names the value and the remedy. An
+interrupted run is one of these.
+
+Every command takes `--debug`, which shows the traceback of an error, and `-h` or `--help`.
 """
+
+SHARED = """\
+## Options shared by generate and compare
+
+`demo` and `bench` take some of them too, and say so. Those of a generation have the names and
+meanings of `transformers.GenerationConfig`, with hyphens.
+"""
+
+FOR_EVERY_COMMAND = ("debug",)
 
 
 def cli_reference() -> str:
-    """The page: an introduction, and the help of each command."""
-    parts = [INTRODUCTION]
-    for name in sorted(app.commands):
-        result = CliRunner().invoke(
-            app, [name, "--help"], prog_name="ov-specdec", terminal_width=100
-        )
-        if result.exit_code != 0:
-            raise click.ClickException(f"{name} --help failed: {result.output}")
-        parts.append(f"## {name}\n\n```\n{result.output.strip()}\n```\n")
+    """The page: examples, the options that two commands share, and the help of each command."""
+    context = click.Context(app, info_name="ov-specdec")
+    commands = {name: app.get_command(context, name) for name in COMMANDS}
+    shared = _shared(commands["generate"], commands["compare"])
+    sections = {name: _command(name, command, shared) for name, command in commands.items()}
+    first = [sections.pop(name) for name in ("generate", "compare")]
+    return "\n".join([INTRODUCTION, *first, SHARED, _shared_help(shared), *sections.values()])
+
+
+def _shared(one: click.Command, other: click.Command) -> dict[str, click.Option]:
+    """The options of both, by name, but for those of every command."""
+    return {
+        name: option
+        for name, option in _options(one).items()
+        if name in _options(other) and name not in FOR_EVERY_COMMAND
+    }
+
+
+def _options(command: click.Command) -> dict[str, click.Option]:
+    return {str(p.name): p for p in command.params if isinstance(p, click.Option)}
+
+
+def _command(name: str, command: click.Command, shared: dict[str, click.Option]) -> str:
+    """A command's help with its own options, and a sentence about the others."""
+    options = _options(command)
+    same = [key for key in options if key in shared and _same(options[key], shared[key])]
+    own = copy.copy(command)
+    own.params = [p for p in command.params if p.name not in (*same, *FOR_EVERY_COMMAND)]
+    own.add_help_option = False
+    context = click.Context(own, info_name=f"ov-specdec {name}", terminal_width=WIDTH)
+    section = f"## {name}\n\n```\n{own.get_help(context).strip()}\n```\n"
+    link = "[shared options](#options-shared-by-generate-and-compare)"
+    if len(same) == len(shared):
+        return f"{section}\nAll {link}.\n"
+    flags = " ".join(f"`{max(shared[key].opts, key=len)}`" for key in same)
+    return f"{section}\nOf the {link}:\n{flags}\n" if same else section
+
+
+def _same(one: click.Option, other: click.Option) -> bool:
+    return (one.opts, one.help, one.default) == (other.opts, other.help, other.default)
+
+
+def _shared_help(shared: dict[str, click.Option]) -> str:
+    groups = {
+        "Prompt and output": set(shared) - {*PIPELINE_NAMES, *GENERATION_NAMES},
+        "Models": set(PIPELINE_NAMES),
+        "Generation": set(GENERATION_NAMES),
+    }
+    context = click.Context(app)
+    parts = []
+    for title, names in groups.items():
+        formatter = click.HelpFormatter(width=WIDTH)
+        records = [shared[key].get_help_record(context) for key in shared if key in names]
+        formatter.write_dl([record for record in records if record is not None])
+        parts.append(f"### {title}\n\n```\n{formatter.getvalue().rstrip()}\n```\n")
     return "\n".join(parts)
 
 

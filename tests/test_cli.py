@@ -1,34 +1,16 @@
-"""The command line through its own entry point, with every bad input of the interface."""
+"""What the commands print, and every way to give them their input."""
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import sysconfig
-import time
-from pathlib import Path
+import warnings
 
 import pytest
 
-import ov_specdec
-from tests.tiny import save_stateless_ir, save_tokenizer
-
-COMMAND = str(Path(sysconfig.get_path("scripts")) / "ov-specdec")
-
-
-def run(*arguments, stdin=None, cwd=None):
-    return subprocess.run(
-        [COMMAND, *map(str, arguments)],
-        input=stdin,
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-    )
+from ov_specdec.cli.app import COMMANDS
+from ov_specdec.pipeline import SpeculativePipeline
+from tests.command_line import run
+from tests.tiny import save_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +50,18 @@ def test_the_prompt_may_come_from_a_file_or_from_stdin(pair, tmp_path):
     options = (*pair, "--max-new-tokens", 8, "--json")
     by_argument = run("generate", "def größe(", *options)
     by_file = run("generate", "--prompt-file", file, *options)
-    by_stdin = run("generate", "--prompt-file", "-", *options, stdin="def größe(")
-    outputs = {json.loads(d.stdout)["text"] for d in (by_argument, by_file, by_stdin)}
+    by_stdin = run("generate", "--prompt-file", "-", *options, stdin="def größe(".encode())
+    piped = run("generate", *options, stdin="def größe(".encode())
+    outputs = {json.loads(d.stdout)["text"] for d in (by_argument, by_file, by_stdin, piped)}
     assert len(outputs) == 1
+
+
+def test_a_prompt_that_is_given_wins_over_what_is_piped_in(pair):
+    options = (*pair, "--max-new-tokens", 2, "--json")
+    alone = run("generate", "def area(", *options)
+    beside = run("generate", "def area(", *options, stdin=b"import re and more")
+    one, other = (json.loads(done.stdout)["prompt_tokens"] for done in (alone, beside))
+    assert one == other
 
 
 def test_options_reach_the_pipeline(pair):
@@ -134,139 +125,101 @@ def test_devices_lists_the_cpu():
     assert re.search(r"^CPU\t.*FP32.*\tkv paged$", done.stdout, re.MULTILINE)
 
 
-def test_version():
-    assert run("--version").stdout == f"ov-specdec, version {ov_specdec.__version__}\n"
+def test_help_lists_the_commands():
+    done = run("--help")
+    assert done.returncode == 0
+    assert re.findall(r"^  ([a-z]+)  ", done.stdout, re.MULTILINE) == list(COMMANDS)
+    without = run()
+    assert (without.returncode, without.stdout) == (2, "")
+    assert without.stderr.startswith("Usage: ov-specdec")
 
 
-def test_export_and_the_shell_script_are_one(tmp_path):
-    script = Path(__file__).parent.parent / "export.sh"
-    environment = {**os.environ, "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        [str(script), "--main", "nowhere", "--output", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        env=environment,
+def test_temperature_0_is_greedy(pair):
+    options = (*pair, "--max-new-tokens", 12, "--ignore-eos", "--json")
+    greedy, cold, seeded = (
+        json.loads(run("generate", "def area(", *options, *more).stdout)["token_ids"]
+        for more in ((), ("--temperature", 0, "--top-k", 3), ("--seed", 7))
     )
+    assert greedy == cold == seeded
+
+
+def test_escapes_in_stop_strings_are_understood(pair):
+    options = (*pair, "--ignore-eos", "--max-new-tokens", 60, "--json")
+    text = json.loads(run("generate", "def area(", *options).stdout)["text"]
+    stop = next(c for c in text[5:] if c.isascii())
+    escape = f"\\x{ord(stop):02x}"
+    escaped = json.loads(run("generate", "def area(", *options, "--stop", escape).stdout)
+    assert escaped["text"] == text[: text.index(stop)]
+    assert escaped["finish_reason"] == "stop"
+
+
+def test_a_console_that_cannot_show_a_character_shows_a_question_mark(pair):
+    options = ("generate", "def area(", *pair, "--ignore-eos", "--max-new-tokens", 60)
+    text = run(*options).stdout
+    shown = run(*options, encoding="cp1252")
+    assert shown.returncode == 0, shown.stderr
+    assert "\ufffd" in text  # what random models write is no text
+    assert shown.stdout == text.encode("cp1252", errors="replace").decode("cp1252")
+    exact = run(*options, "--json", encoding="cp1252")
+    assert json.loads(exact.stdout)["text"] + "\n" == text
+
+
+def test_tune_has_an_effect_on_later_runs(tiny_pair, tmp_path):
+    here = {"env": {"XDG_CACHE_HOME": tmp_path}}
+    models = ("--main", tiny_pair[0], "--draft", tiny_pair[1])
+    few = ("--max-new-tokens", 2)
+    assert "profile" not in run("generate", "x", *models, *few, **here).stderr
+
+    done = run("tune", *tiny_pair, "--seconds", 1, **here)
+    assert done.returncode == 0, done.stderr
+    (profile,) = tmp_path.rglob("*.json")
+    assert done.stdout.endswith(f"profile       {profile}\n")
+    assert run("generate", "x", *models, *few, **here).stderr.endswith(f"| profile {profile}\n")
+    compared = run("compare", "x", *models, *few, "--repeat", 1, **here)
+    assert compared.stdout.endswith(f"profile      {profile}\n")
+    for settings in (("--profile", "none"), ("--property", "INFERENCE_NUM_THREADS=1")):
+        assert "profile" not in run("generate", "x", *models, *few, *settings, **here).stderr
+
+    named = shutil.move(profile, tmp_path / "mine.json")
+    done = run("generate", "x", *models, *few, "--profile", named, **here)
+    assert done.stderr.endswith(f"| profile {named}\n")
+
+    profile.write_text("{}")
+    done = run("generate", "x", *models, *few, **here)
+    assert done.returncode == 0
+    warning, summary = done.stderr.splitlines()
+    assert re.fullmatch(rf"warning: the profile '{profile}' cannot be read .*", warning)
+    assert "profile" not in summary
+
+
+def test_warnings_of_others_look_as_always(monkeypatch):
+    def warn(*args, **kwargs):
+        warnings.warn("from elsewhere", RuntimeWarning, stacklevel=1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ov_specdec.cli.options.SpeculativePipeline", warn)
+    with pytest.warns(RuntimeWarning, match="from elsewhere"):
+        done = run("generate", "x")
+    assert re.fullmatch("error: interrupted: .*\n", done.stderr)
+
+
+def test_an_interrupt_closes_the_stream(monkeypatch, pair):
+    streams = []
+    stream = SpeculativePipeline.stream
+
+    def watched(self, *args, **kwargs):
+        streams.append((self, stream(self, *args, **kwargs)))
+        return streams[-1][1]
+
+    def interrupt(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SpeculativePipeline, "stream", watched)
+    monkeypatch.setattr("ov_specdec.generation.GenerationStream.__next__", interrupt)
+    done = run("generate", "def area(", *pair)
+    monkeypatch.undo()
     assert done.returncode == 2
-    assert (
-        done.stderr == "error: 'nowhere' is neither a folder nor a Hub name such as owner/model\n"
-    )
-
-
-BAD_INPUT = {
-    "empty prompt": (["generate", ""], "the prompt is empty"),
-    "no prompt": (["generate"], "give a PROMPT or --prompt-file, not neither"),
-    "two prompts": (["generate", "x", "--prompt-file", "y"], "not both"),
-    "missing prompt file": (["generate", "--prompt-file", "/nowhere"], "'/nowhere' cannot be read"),
-    "no folder": (["generate", "x", "--main", "nowhere", "--drafter", "none"], "'nowhere' is not"),
-    "no IR": (["generate", "x", "--main", ".", "--drafter", "none"], "holds no openvino_model.xml"),
-    "no draft": (["generate", "x", "--main", "."], "no draft model for main '.'"),
-    "unknown device": (["generate", "x", "--device", "TPU"], "device 'TPU' is not available"),
-    "unknown draft device": (["generate", "x", "--draft-device", "TPU"], "device 'TPU' is not"),
-    "negative budget": (["generate", "x", "--max-new-tokens", "-1"], "max_new_tokens=-1"),
-    "negative length": (
-        ["generate", "x", "--num-assistant-tokens", "-1"],
-        "num_assistant_tokens=-1",
-    ),
-    "no number": (
-        ["generate", "x", "--num-assistant-tokens", "few"],
-        "'few' must be auto or a whole number",
-    ),
-    "bad bias": (["generate", "x", "--logit-bias", "4"], "'4' must have the form ID=BIAS"),
-    "bad ids": (["generate", "x", "--suppress-tokens", "a,b"], "'a,b' must be token ids"),
-    "unknown id": (["generate", "x", "--suppress-tokens", "9999"], "id 9999: the model has 0 to"),
-    "temperature 0": (
-        ["generate", "x", "--temperature", "0"],
-        "temperature=0.0 must be a number ab",
-    ),
-    "top_p above 1": (
-        ["generate", "x", "--top-p", "1.5"],
-        "top_p=1.5 must be a number from 0.0 to",
-    ),
-    "greedy, yet warm": (
-        ["generate", "x", "--no-do-sample", "--top-k", "4"],
-        "top_k=4 has no effect",
-    ),
-    "bad property": (["generate", "x", "--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
-    "unknown property": (["generate", "x", "--property", "NO=1"], "Unsupported property NO"),
-    "unknown kv": (["generate", "x", "--kv", "ring"], "'ring' is not one of"),
-    "unknown option": (["generate", "x", "--fast"], "No such option '--fast'"),
-    "unknown command": (["decode"], "No such command 'decode'"),
-    "no repeats": (["compare", "x", "--repeat", "0"], "repeat=0 must be a whole number"),
-    "nothing to check": (["check", "nowhere", "nowhere"], "'nowhere' is not a folder"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_is_one_line_and_exit_code_two(case, tmp_path):
-    arguments, complaint = BAD_INPUT[case]
-    done = run(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("error: ")
-    assert complaint in done.stderr
-
-
-def test_a_prompt_beyond_the_context_is_bad_input(pair):
-    done = run("generate", "--prompt-file", "-", *pair, stdin="x y " * 300)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(
-        r"error: the prompt has \d+ tokens, the model's context 256 .*\n", done.stderr
-    )
-
-
-def test_a_draft_with_another_tokenizer_is_bad_input(tiny_pair, tmp_path):
-    other = shutil.copytree(tiny_pair[1], tmp_path / "other")
-    save_tokenizer(other, sample="another text altogether, so other merges")
-    done = run("generate", "x", "--main", tiny_pair[0], "--draft", other)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: draft and main have different tokenizers")
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_an_ir_that_is_not_stateful_is_bad_input(tiny_pair, tmp_path):
-    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
-    save_stateless_ir(main)
-    done = run("generate", "x", "--main", main, "--drafter", "none")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "is not a stateful decoder: export it" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_debug_shows_the_traceback():
-    done = run("generate", "x", "--main", "nowhere", "--drafter", "none", "--debug")
-    assert done.returncode == 2
-    assert "Traceback" in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("error: 'nowhere'")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
-def test_an_interrupted_run_ends_in_one_line():
-    process = subprocess.Popen(
-        [COMMAND, "generate", "def f(x):", "--max-new-tokens", "900", "--ignore-eos"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    first = process.stdout.read(1)  # it is decoding now
-    time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert first
-    assert process.returncode == 2
-    assert re.fullmatch(r"error: interrupted after \d+ of 900 tokens: .*\n", errors)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
-def test_a_reader_that_leaves_ends_the_run_quietly():
-    process = subprocess.Popen(
-        [COMMAND, "generate", "def f(x):", "--max-new-tokens", "300", "--ignore-eos"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    process.stdout.read(1)
-    process.stdout.close()
-    assert "Traceback" not in process.stderr.read()
-    process.wait(timeout=60)
+    assert re.fullmatch("error: interrupted after 0 of 128 tokens: .*\n", done.stderr)
+    ((pipeline, stopped),) = streams
+    assert list(stopped) == []
+    assert len(pipeline.generate("x", max_new_tokens=1).token_ids) == 1

@@ -33,3 +33,15 @@ def test_ci_runs_the_lines_of_the_readme():
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), target
+
+
+def test_lines_of_the_reference_fit():
+    for line in CLI_REFERENCE.read_text(encoding="utf-8").splitlines():
+        assert len(line) < 120, line
+
+
+def test_the_reference_gives_every_option_once_where_two_commands_share_it():
+    text = cli_reference()
+    for option in ("--max-new-tokens N  ", "--drafter [", "--prompt-file F  ", "--top-k N "):
+        in_bench = option.startswith(("--max-new-tokens", "--prompt-file"))
+        assert text.count(option) == 1 + in_bench

@@ -102,7 +102,7 @@ PROMPT_OPTIONS = (
     click.option(
         "--prompt-file",
         metavar="F",
-        help="Read the prompt from a file, - for stdin; what is piped in is read without it too.",
+        help="Read the prompt from a file, - for stdin. [what is piped in, without a PROMPT]",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
 )

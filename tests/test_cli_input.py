@@ -1,0 +1,201 @@
+"""Every bad input of the command line: one line on stderr, exit code 2."""
+
+import json
+import re
+import shutil
+import socket
+
+import pytest
+
+from tests.command_line import run
+from tests.tiny import save_stateless_ir, save_tokenizer
+
+BAD_INPUT = {
+    "empty prompt": (["generate", ""], "the prompt is empty"),
+    "no prompt": (["generate"], "stdin is empty: give at least one token of text, or a PROMPT"),
+    "two prompts": (["generate", "x", "--prompt-file", "y"], "a PROMPT or --prompt-file 'y', not"),
+    "missing prompt file": (["generate", "--prompt-file", "/nowhere"], "'/nowhere' cannot be read"),
+    "prompt not UTF-8": (["generate", "a\udcff"], "the prompt is not text at character 2"),
+    "no folder": (["generate", "x", "--main", "nowhere", "--drafter", "none"], "'nowhere' is not"),
+    "no IR": (["generate", "x", "--main", ".", "--drafter", "none"], "holds no openvino_model.xml"),
+    "no draft": (
+        ["generate", "x", "--main", "."],
+        "no draft model for --main .: give --draft FOLDER, or choose --drafter prompt-lookup or",
+    ),
+    "needless draft": (
+        ["generate", "x", "--draft", "folder", "--drafter", "none"],
+        "--draft folder has no use with --drafter none",
+    ),
+    "unknown device": (["generate", "x", "--device", "TPU"], "device 'TPU' is not available"),
+    "unknown draft device": (["generate", "x", "--draft-device", "TPU"], "device 'TPU' is not"),
+    "negative budget": (["generate", "x", "--max-new-tokens", "-1"], "--max-new-tokens -1 must"),
+    "negative length": (
+        ["generate", "x", "--num-assistant-tokens", "-1"],
+        "--num-assistant-tokens -1 must",
+    ),
+    "no number": (
+        ["generate", "x", "--num-assistant-tokens", "few"],
+        "'few' must be auto or a whole number",
+    ),
+    "needless length": (
+        ["generate", "x", "--num-assistant-tokens", "4", "--drafter", "none"],
+        "--num-assistant-tokens 4 needs a drafter, and --drafter none has none",
+    ),
+    "needless n-gram": (
+        ["generate", "x", "--max-matching-ngram-size", "4"],
+        "--max-matching-ngram-size 4 needs --drafter prompt-lookup or",
+    ),
+    "bad bias": (["generate", "x", "--logit-bias", "4"], "'4' must have the form ID=BIAS"),
+    "bad ids": (["generate", "x", "--suppress-tokens", "a,b"], "'a,b' must be token ids"),
+    "unknown id": (["generate", "x", "--suppress-tokens", "9999"], "id 9999: the model has 0 to"),
+    "temperature below 0": (
+        ["generate", "x", "--temperature", "-1"],
+        "--temperature -1.0 must be a number from 0",
+    ),
+    "temperature 0, yet drawn": (
+        ["generate", "x", "--temperature", "0", "--do-sample"],
+        "contradicts --do-sample: leave out",
+    ),
+    "top_p above 1": (
+        ["generate", "x", "--top-p", "1.5"],
+        "--top-p 1.5 must be a number from 0.0 to",
+    ),
+    "greedy, yet warm": (
+        ["generate", "x", "--no-do-sample", "--top-k", "4"],
+        "--top-k 4 has no effect with --no-do-sample",
+    ),
+    "needless end": (
+        ["generate", "x", "--eos-token-id", "3", "--ignore-eos"],
+        "--eos-token-id 3 has no effect with --ignore-eos",
+    ),
+    "needless hidden tokens": (
+        ["generate", "x", "--kv", "paged", "--max-hidden-tokens", "8"],
+        "--max-hidden-tokens 8 has no effect with --kv paged",
+    ),
+    "empty stop": (["generate", "x", "--stop", ""], "--stop '' must be texts"),
+    "no escape": (["generate", "x", "--stop", r"\d"], r"\d is no escape"),
+    "bad property": (["generate", "x", "--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
+    "unknown property": (["generate", "x", "--property", "NO=1"], "Unsupported property NO"),
+    "missing profile": (["generate", "x", "--profile", "mine"], "the profile 'mine' cannot be"),
+    "needless profile": (
+        ["generate", "x", "--profile", "mine", "--num-threads", "1"],
+        "--profile mine has no effect where --precision, --property, --num-threads or",
+    ),
+    "unknown kv": (["generate", "x", "--kv", "ring"], "'ring' is not one of"),
+    "unknown option": (["generate", "x", "--fast"], "No such option '--fast'"),
+    "unknown command": (["decode"], "No such command 'decode'"),
+    "no repeats": (["compare", "x", "--repeat", "0"], "--repeat 0 must be a whole number"),
+    "no time": (["tune", "--seconds", "0"], "--seconds 0.0 must be a number above 0"),
+    "nothing to check": (["check", "nowhere", "nowhere"], "'nowhere' is not a folder"),
+    "no such port": (["demo", "--port", "99999"], "--port 99999 must be a whole number, from 0 to"),
+    "no such host": (["demo", "--host", "nohost.invalid"], "--host 'nohost.invalid' is not known"),
+}
+
+
+def refused(done):
+    """The message of a run that was refused."""
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch("error: .*\n", done.stderr)
+    return done.stderr
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_one_line_and_exit_code_two(case, tmp_path):
+    arguments, complaint = BAD_INPUT[case]
+    assert complaint in refused(run(*arguments, cwd=tmp_path))
+
+
+def test_without_a_prompt_at_a_terminal_all_ways_are_named():
+    message = "error: there is no prompt: give a PROMPT or --prompt-file, or pipe text in\n"
+    assert refused(run("generate", stdin=None)) == message
+
+
+def test_bytes_that_are_not_utf_8_are_no_prompt(tmp_path):
+    file = tmp_path / "prompt.txt"
+    file.write_bytes(b"a\xff")
+    for done in (
+        run("generate", "--prompt-file", file),
+        run("generate", "--prompt-file", "-", stdin=b"a\xff"),
+        run("generate", stdin=b"a\xff"),
+    ):
+        assert "cannot be read as text: 'utf-8' codec can't decode byte 0xff" in refused(done)
+
+
+@pytest.mark.parametrize("command", ["generate", "compare"])
+@pytest.mark.parametrize(
+    "options",
+    [("--max-new-tokens", "0"), ("--prompt-lookup-num-tokens", "2"), ("--seed", "-1"), ("",)],
+)
+def test_options_and_prompts_are_checked_before_models_are_loaded(command, options, monkeypatch):
+    def load(*args, **kwargs):
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr("ov_specdec.pipeline.load_models", load)
+    monkeypatch.setattr("ov_specdec.pipeline.open_source", load)
+    refused(run(command, *options, *(() if options == ("",) else ("x",))))
+    with pytest.raises(AssertionError, match="loaded"):
+        run(command, "x")
+
+
+def test_a_prompt_beyond_the_context_is_bad_input(tiny_pair):
+    models = ("--main", tiny_pair[0], "--draft", tiny_pair[1])
+    done = run("generate", "--prompt-file", "-", *models, stdin=b"x y " * 300)
+    assert re.match(r"error: the prompt has \d+ tokens, the model's context 256 ", refused(done))
+
+
+def test_a_draft_with_another_tokenizer_is_bad_input(tiny_pair, tmp_path):
+    other = shutil.copytree(tiny_pair[1], tmp_path / "other")
+    save_tokenizer(other, sample="another text altogether, so other merges")
+    done = run("generate", "x", "--main", tiny_pair[0], "--draft", other)
+    assert refused(done).startswith("error: draft and main have different tokenizers")
+
+
+def change(file, **values):
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+
+BROKEN_MODELS = {
+    "stateless IR": (save_stateless_ir, "is not a stateful decoder: export it"),
+    "context": (
+        lambda folder: change(folder / "config.json", max_position_embeddings="many"),
+        "config.json gives max_position_embeddings as 'many', which is no number",
+    ),
+    "end": (
+        lambda folder: change(folder / "generation_config.json", **{"eos_token_id": "</s>"}),
+        "gives eos_token_id as '</s>', which is no token id",
+    ),
+    "chat template": (
+        lambda folder: (folder / "chat_template.jinja").write_text("{{ messages[0] "),
+        "chat template cannot be rendered",
+    ),
+    "chat template that raises": (
+        lambda folder: (folder / "chat_template.jinja").write_text("{{ messages[0]['a']['b'] }}"),
+        "or give the prompt with --no-chat-template",
+    ),
+    "tokenizer": (
+        lambda folder: (folder / "tokenizer.json").write_text("{}"),
+        "tokenizer.json cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_MODELS)
+def test_a_broken_model_is_bad_input(case, tiny_pair, tmp_path):
+    break_it, complaint = BROKEN_MODELS[case]
+    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
+    break_it(main)
+    assert complaint in refused(run("generate", "x", "--main", main, "--drafter", "none"))
+
+
+def test_a_port_in_use_is_bad_input():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        message = refused(run("demo", "--port", port))
+    assert f"nothing can be served on --host '127.0.0.1' --port {port}" in message
+
+
+def test_debug_shows_the_traceback():
+    done = run("generate", "x", "--main", "nowhere", "--drafter", "none", "--debug")
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: 'nowhere'")

@@ -1,0 +1,158 @@
+"""What only a process of its own can show: what is loaded, signals, closed and full streams."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import ov_specdec
+from ov_specdec.cli.app import COMMANDS
+
+COMMAND = str(Path(sysconfig.get_path("scripts")) / "ov-specdec")
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and devices as POSIX has them")
+
+WITHOUT_TORCH = """
+import importlib.metadata, importlib.util, sys
+
+def is_hidden(name):
+    return name.partition(".")[0] == "torch"
+
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if is_hidden(name):
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+def hide(function, answer):
+    return lambda name, *rest: answer(name) if is_hidden(name) else function(name, *rest)
+
+def no_package(name):
+    raise importlib.metadata.PackageNotFoundError(name)
+
+sys.meta_path.insert(0, Finder)
+importlib.util.find_spec = hide(importlib.util.find_spec, lambda name: None)
+importlib.metadata.version = hide(importlib.metadata.version, no_package)
+from ov_specdec.cli import main
+main()
+"""
+
+
+def run(*command, **settings):
+    return subprocess.run(
+        list(map(str, command)),
+        **{"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 120, **settings},
+    )
+
+
+def python(code, *arguments, **settings):
+    return run(sys.executable, "-c", code, *arguments, **settings)
+
+
+def test_the_version_is_told_without_loading_openvino():
+    code = "import sys, ov_specdec.cli, atexit; {}; ov_specdec.cli.main()".format(
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr))"
+    )
+    done = python(code, "--version")
+    assert done.returncode == 0
+    assert done.stdout == f"ov-specdec, version {ov_specdec.__version__}\n"
+    loaded = set(done.stderr.split())
+    assert "ov_specdec.cli.app" in loaded
+    assert not loaded & {"openvino", "numpy", "rich", "tokenizers", "ov_specdec.pipeline"}
+
+
+def test_no_command_imports_what_is_heavy():
+    heavy = {"torch", "transformers", "optimum", "gradio", "matplotlib", "openvino_genai"}
+    modules = [f"ov_specdec.cli.{name}" for name in COMMANDS]
+    done = python(f"import sys, {', '.join(modules)}; print({heavy} & set(sys.modules))")
+    assert done.stdout == "set()\n", done.stderr
+
+
+@POSIX
+@pytest.mark.parametrize("module", ["click", "openvino"])
+def test_an_interrupt_during_an_import_ends_in_one_line(module, tmp_path):
+    # Ctrl-C, at the moment when the module is imported.
+    (tmp_path / f"{module}.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = run(COMMAND, "devices", env={**os.environ, "PYTHONPATH": path})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch("error: interrupted: .*\n", done.stderr)
+
+
+def test_an_interrupt_that_comes_as_an_exception_ends_in_one_line():
+    code = (
+        "import sys, ov_specdec.cli, ov_specdec.cli.app as app\n"
+        "def run(): raise KeyboardInterrupt\n"
+        "app.run = run\n"
+        "ov_specdec.cli.main()"
+    )
+    done = python(code)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch("error: interrupted: .*\n", done.stderr)
+
+
+@POSIX
+def test_an_interrupted_run_ends_in_one_line():
+    process = subprocess.Popen(
+        [COMMAND, "generate", "def f(x):", "--max-new-tokens", "900", "--ignore-eos"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    first = process.stdout.read(1)  # it is decoding now
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert first
+    assert process.returncode == 2
+    assert re.fullmatch(r"error: interrupted after \d+ of 900 tokens: .*\n", errors)
+
+
+@POSIX
+def test_a_reader_that_leaves_ends_the_run_quietly():
+    process = subprocess.Popen(
+        [COMMAND, "generate", "def f(x):", "--max-new-tokens", "300", "--ignore-eos"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.read(1)
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+@pytest.mark.parametrize("arguments", [["--version"], ["generate", "x", "--max-new-tokens", "2"]])
+def test_a_full_device_is_one_line(arguments):
+    with Path("/dev/full").open("w") as full:
+        done = run(COMMAND, *arguments, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 2
+    message = r"error: the output cannot be written \(No space left on device\): make room.*\n"
+    assert re.fullmatch(message, done.stderr)
+
+
+def test_a_chat_model_without_torch_prints_the_summary_only(tiny_pair, tmp_path):
+    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
+    (main / "chat_template.jinja").write_text("<eos>{{ messages[0]['content'] }}:")
+    options = ("generate", "Hi", "--main", main, "--drafter", "none", "--max-new-tokens", 2)
+    done = python(WITHOUT_TORCH, *options)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"\d+ tokens in .*\n", done.stderr)
+    counted = json.loads(python(WITHOUT_TORCH, *options, "--json").stdout)["prompt_tokens"]
+    plain = json.loads(python(WITHOUT_TORCH, *options, "--no-chat-template", "--json").stdout)
+    assert counted == plain["prompt_tokens"] + 2
+
+
+def test_export_and_the_shell_script_are_one(tmp_path):
+    script = Path(__file__).parent.parent / "export.sh"
+    environment = {**os.environ, "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
+    done = run(script, "--main", "nowhere", "--output", tmp_path, env=environment)
+    assert done.returncode == 2
+    assert (
+        done.stderr == "error: 'nowhere' is neither a folder nor a Hub name such as owner/model\n"
+    )
