@@ -11,18 +11,15 @@ CHUNKS = [
     Chunk("e", [5], "draft"),
     Chunk("<f>", [6], "bonus", [], "length", GenerationStats(3, [RoundStats(*[1] * 7)])),
 ]
-
-
-def never():
-    return False
+CANCELLED = [*CHUNKS[:2], Chunk("", [], "plain", [], "cancelled", GenerationStats(3))]
 
 
 def spell(ids):
     return "".join(chr(ord("a") + token - 1) for token in ids)
 
 
-def followed(chunks=CHUNKS, should_stop=never):
+def followed(chunks=CHUNKS):
     run = Run()
-    for _ in run.follow((chunk for chunk in chunks), spell, should_stop):
+    for _ in run.follow((chunk for chunk in chunks), spell):
         pass
     return run

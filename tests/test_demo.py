@@ -2,22 +2,26 @@
 
 import subprocess
 import sys
+import weakref
+from threading import Thread
 
 import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.demo import charts
+from ov_specdec.demo.cancellation import Cancellation, Cancellations
 from ov_specdec.demo.comparison import Comparison, compare
-from ov_specdec.demo.desk import LOADING, Desk, Form
-from ov_specdec.demo.models import Choice, ModelShelf
+from ov_specdec.demo.models import Choice, LoadedModels
 from ov_specdec.demo.run import Piece, Run
+from ov_specdec.demo.service import DONE, LOADING, STOPPED, WAITING, DemoService, Form
 from ov_specdec.demo.settings import Settings
-from ov_specdec.demo.stops import Stops
 from ov_specdec.demo.sweep import NUM_STEPS, REPEATS, TEMPERATURES, sweep
-from ov_specdec.errors import SpecdecError
+from ov_specdec.demo.turns import Turns
+from ov_specdec.errors import SessionError, SpecdecError
 from ov_specdec.generation import Chunk
+from ov_specdec.speculation.adaptive import FIRST_TRY, TIMING
 from ov_specdec.stats import GenerationStats, RoundStats
-from tests.chunks import CHUNKS, followed, never, spell
+from tests.chunks import CANCELLED, CHUNKS, followed, spell
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +30,8 @@ def pipeline(tiny_pair):
 
 
 @pytest.fixture
-def shelf(tiny_pair):
-    return ModelShelf(*map(str, tiny_pair), {"precision": "exact"})
+def models(tiny_pair):
+    return LoadedModels(*map(str, tiny_pair), {"precision": "exact"})
 
 
 def form(**chosen):
@@ -60,22 +64,27 @@ def test_a_run_keeps_what_its_chunks_bring():
     ]
 
 
-def test_a_run_ends_within_a_piece_of_the_wish_to_stop():
-    wishes = iter([False, False, True])
+def test_a_run_ends_with_its_last_chunk_and_closes_the_stream():
     closed = []
 
     def chunks():
         try:
-            yield from CHUNKS
+            yield from [*CHUNKS, Chunk("more", [7], "plain")]
         finally:
             closed.append(True)
 
     run = Run()
-    for _ in run.follow(chunks(), spell, lambda: next(wishes)):
+    for _ in run.follow(chunks(), spell):
         pass
-    assert run.token_ids == [1, 2, 3]
-    assert run.outcome == "stopped"
+    assert run.token_ids == [1, 2, 3, 4, 5, 6]
     assert closed == [True]
+
+
+def test_a_cancelled_run_keeps_what_it_has():
+    run = followed(CANCELLED)
+    assert run.token_ids == [1, 2, 3]
+    assert (run.outcome, run.is_complete) == ("cancelled", False)
+    assert len(run.pieces) == 2
 
 
 def test_time_between_chunks_does_not_count(monkeypatch):
@@ -90,18 +99,18 @@ def test_time_between_chunks_does_not_count(monkeypatch):
 def test_plain_decoding_ends_before_speculation_begins(pipeline):
     outcomes = [
         (state.plain.outcome, state.speculative.outcome)
-        for state in compare(pipeline, form().settings, never)
+        for state in compare(pipeline, form().settings, Cancellation())
     ]
     assert list(dict.fromkeys(outcomes)) == [
-        ("running", "waiting"),
-        ("length", "waiting"),
+        ("running", "not started"),
+        ("length", "not started"),
         ("length", "running"),
         ("length", "length"),
     ]
 
 
 def test_both_methods_write_the_same_and_only_one_drafts(pipeline):
-    *_, last = compare(pipeline, form().settings, never)
+    *_, last = compare(pipeline, form().settings, Cancellation())
     assert last.plain.token_ids == last.speculative.token_ids
     assert last.note == "Both texts are the same, token for token."
     assert last.plain.accepted == 0 < last.speculative.accepted
@@ -110,30 +119,40 @@ def test_both_methods_write_the_same_and_only_one_drafts(pipeline):
 
 @pytest.mark.parametrize(
     ("samples", "explanation"),
-    [(True, "each is a draw of its own"), (False, "part after 5 tokens")],
+    [(True, "each is a sample of its own"), (False, "differ after 5 tokens")],
 )
 def test_a_difference_is_explained(samples, explanation):
     other = [*CHUNKS[:-1], Chunk("g", [7], "bonus", [], "length", CHUNKS[-1].stats)]
-    assert explanation in Comparison(samples, followed(), followed(other)).note
+    assert explanation in Comparison(samples, "", followed(), followed(other)).note
 
 
-def test_a_text_that_only_ends_earlier_parts_at_its_end():
+def test_a_text_that_only_ends_earlier_differs_at_its_end():
     shorter = [*CHUNKS[:-2], Chunk("e", [5], "bonus", [], "stop", CHUNKS[-1].stats)]
-    assert "part after 5 tokens" in Comparison(False, followed(), followed(shorter)).note
+    assert "differ after 5 tokens" in Comparison(False, "", followed(), followed(shorter)).note
 
 
 def test_an_unfinished_comparison_has_no_ratio_and_no_note():
-    stopped = followed(should_stop=iter([False, True]).__next__)
-    comparison = Comparison(False, followed(), stopped)
+    comparison = Comparison(False, "", followed(), followed(CANCELLED))
     assert comparison.ratio is None
     assert comparison.note == ""
 
 
-def test_a_wish_to_stop_ends_both_runs(pipeline):
-    wishes = iter([False] * 3 + [True] * 99)
-    *_, last = compare(pipeline, form().settings, wishes.__next__)
+def test_a_cancellation_ends_both_runs(pipeline):
+    cancellation = Cancellation()
+    states = compare(pipeline, form().settings, cancellation)
+    next(states)
+    cancellation.set()
+    *_, last = states
     assert 0 < len(last.plain.token_ids) < 24
-    assert (last.plain.outcome, last.speculative.outcome) == ("stopped", "stopped")
+    assert (last.plain.outcome, last.speculative.outcome) == ("cancelled", "cancelled")
+    assert last.speculative.token_ids == []
+
+
+def test_a_comparison_says_which_caches_and_profile_it_has(pipeline):
+    *_, last = compare(pipeline, form(max_new_tokens=2).settings, Cancellation())
+    assert f"main {pipeline.main.kv}" in last.models
+    assert f"draft {pipeline.draft.kv}" in last.models
+    assert "Profile: none." in last.models
 
 
 def test_options_without_effect_are_left_out():
@@ -146,52 +165,169 @@ def test_options_without_effect_are_left_out():
     assert (sampled["temperature"], sampled["top_k"], sampled["seed"]) == (0.7, 9, 3)
 
 
-def test_one_visitors_wish_is_not_anothers():
-    stops = Stops()
-    stops.arm("a")
-    stops.arm("b")
-    stops.stop("a")
-    assert stops.watch("a").is_set()
-    assert not stops.watch("b").is_set()
-    stops.arm("a")
-    assert not stops.watch("a").is_set()
+def test_one_visitors_cancellation_is_not_anothers():
+    runs = Cancellations()
+    mine, also_mine, yours = runs.start("a"), runs.start("a"), runs.start("b")
+    runs.cancel("a")
+    assert (mine.is_set(), also_mine.is_set(), yours.is_set()) == (True, True, False)
+    assert not runs.start("a").is_set()
+    runs.cancel_all()
+    assert yours.is_set()
 
 
-def test_who_leaves_stops():
-    stops = Stops()
-    stops.arm("a")
-    wish = stops.watch("a")
-    stops.leave("a")
-    stops.leave("a")
-    assert wish.is_set()
-    assert not stops.watch("a").is_set()
+def test_a_run_that_has_ended_is_forgotten():
+    runs = Cancellations()
+    first, second = runs.start("a"), runs.start("a")
+    runs.end("a", first)
+    runs.cancel("a")
+    assert (first.is_set(), second.is_set()) == (False, True)
+    runs.end("a", second)
+    runs.cancel("a")
 
 
-def test_models_are_loaded_once_per_choice(shelf):
+@pytest.mark.parametrize("late", [False, True])
+def test_a_cancellation_calls_what_it_is_to_end(late):
+    cancellation, called = Cancellation(), []
+    if late:
+        cancellation.set()
+    cancellation.calls(lambda: called.append(True))
+    assert called == [True] * late
+    cancellation.set()
+    assert called
+
+
+def test_turns_come_in_order():
+    turns = Turns()
+    first, second, third = turns.join(), turns.join(), turns.join()
+    assert (first.is_set(), second.is_set()) == (True, False)
+    turns.leave(second)  # gives up waiting
+    assert not third.is_set()
+    turns.leave(first)
+    assert third.is_set()
+
+
+def test_models_are_loaded_once_per_choice(models):
     choice = Choice("model", "CPU", "CPU")
-    pipeline = shelf.get(choice)
-    assert shelf.holds(choice)
-    assert shelf.get(choice) is pipeline
-    lookup = shelf.get(Choice("prompt-lookup", "CPU", "CPU"))
+    pipeline = models.get(choice)
+    assert models.holds(choice)
+    assert models.get(choice) is pipeline
+    lookup = models.get(Choice("prompt-lookup", "CPU", "CPU"))
     assert lookup.draft is None
-    assert not shelf.holds(choice)
+    assert not models.holds(choice)
 
 
-def test_loading_is_announced_where_there_is_something_to_load(shelf):
-    desk = Desk(shelf)
-    first = [line for _, line in desk.compare("a", form())]
+def test_a_pair_is_gone_before_the_next_one_is_loaded(models, monkeypatch):
+    held = models.get(Choice("model", "CPU", "CPU"))
+    sessions = [weakref.ref(held.main.session), weakref.ref(held.draft.session)]
+    del held
+    gone = []
+
+    def load(*arguments, **options):
+        gone.append([session() is None for session in sessions])
+        return SpeculativePipeline(*arguments, **options)
+
+    monkeypatch.setattr("ov_specdec.demo.models.SpeculativePipeline", load)
+    models.get(Choice("prompt-lookup", "CPU", "CPU"))
+    assert gone == [[True, True]]
+
+
+def test_the_first_run_has_nothing_to_learn_first(models):
+    stats = models.get(Choice("model", "CPU", "CPU")).generate("print(", max_new_tokens=24).stats
+    reasons = {round_.reason for round_ in stats.rounds[1:]}
+    assert reasons
+    assert not reasons & {TIMING, FIRST_TRY}
+
+
+def test_models_that_come_after_the_end_are_freed(models, monkeypatch):
+    pipelines = []
+
+    def load(*arguments, **options):
+        models.close()
+        pipelines.append(SpeculativePipeline(*arguments, **options))
+        return pipelines[0]
+
+    monkeypatch.setattr("ov_specdec.demo.models.SpeculativePipeline", load)
+    choice = Choice("model", "CPU", "CPU")
+    with pytest.raises(SessionError, match="closed"):
+        models.get(choice)
+    with pytest.raises(SessionError, match="closed"):
+        pipelines[0].generate("x")
+    assert not models.holds(choice)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_works_after_another_thread_has_changed_the_models(tiny_pair):
+    code = f"""
+import signal
+from threading import Thread
+from ov_specdec.demo.models import Choice, LoadedModels
+
+models = LoadedModels({str(tiny_pair[0])!r}, {str(tiny_pair[1])!r}, {{}})
+models.get(Choice("model", "CPU", "CPU"))
+other = Thread(target=models.get, args=[Choice("prompt-lookup", "CPU", "CPU")])
+other.start()
+other.join()
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("interrupted\n", 0), done.stderr
+
+
+def test_loading_is_announced_where_there_is_something_to_load(models):
+    service = DemoService(models)
+    first = [line for _, line in service.compare("a", form())]
     assert first[0] == LOADING
-    assert first[-1] == "Done."
-    assert LOADING not in [line for _, line in desk.compare("a", form())]
+    assert first[-1] == DONE
+    assert LOADING not in [line for _, line in service.compare("a", form())]
 
 
-def test_a_stop_before_the_turn_ends_the_run_at_once(shelf):
-    desk = Desk(shelf)
-    desk.stops.arm("a")
-    desk.stops.stop("a")
-    (*_, (state, line)) = desk.compare("a", form())
-    assert line == "Stopped."
-    assert state.plain.token_ids == state.speculative.token_ids == []
+def test_who_stops_while_waiting_is_told_so_at_once(models):
+    service = DemoService(models)
+    others = service.compare("a", form())
+    while next(others)[1] == LOADING:
+        pass
+    waiting = service.compare("b", form())
+    assert next(waiting)[1] == WAITING
+    rest = []
+    thread = Thread(target=lambda: rest.extend(waiting))
+    thread.start()
+    service.cancel("b")
+    thread.join(timeout=60)
+    assert [line for _, line in rest] == [STOPPED]
+    assert rest[0][0].plain.outcome == "not started"
+    assert [line for _, line in others][-1] == DONE
+
+
+def test_who_waits_goes_on_when_the_other_run_ends(models):
+    service = DemoService(models)
+    others = service.compare("a", form())
+    next(others)
+    waiting = service.compare("b", form())
+    assert next(waiting)[1] == WAITING
+    list(others)
+    assert [line for _, line in waiting][-1] == DONE
+
+
+def test_who_leaves_in_the_middle_frees_the_models(models):
+    service = DemoService(models)
+    leaving = service.compare("a", form())
+    while next(leaving)[1] == LOADING:
+        pass
+    leaving.close()
+    assert [line for _, line in service.compare("b", form())][-1] == DONE
+
+
+def test_the_end_of_the_demo_ends_a_run_without_an_error(models):
+    service = DemoService(models)
+    running = service.compare("a", form())
+    while next(running)[1] == LOADING:
+        pass
+    service.close()
+    *_, (state, line) = running
+    assert (state.plain.outcome, line) == ("cancelled", STOPPED)
 
 
 @pytest.mark.parametrize(
@@ -203,13 +339,13 @@ def test_a_stop_before_the_turn_ends_the_run_at_once(shelf):
         ({"device": "NPU.7"}, "device 'NPU.7' is not available"),
     ],
 )
-def test_bad_input_is_named(shelf, chosen, complaint):
+def test_bad_input_is_named(models, chosen, complaint):
     with pytest.raises(SpecdecError, match=complaint):
-        list(Desk(shelf).compare("a", form(**chosen)))
+        list(DemoService(models).compare("a", form(**chosen)))
 
 
 def test_the_sweep_measures_every_temperature(pipeline):
-    states = list(sweep(pipeline, form(max_new_tokens=4).settings, never))
+    states = list(sweep(pipeline, form(max_new_tokens=4).settings, Cancellation()))
     assert len(states) == NUM_STEPS == REPEATS * len(TEMPERATURES)
     assert [len(points) for points in states[:2]] == [1, 2]
     assert [point.temperature for point in states[-1]] == list(TEMPERATURES)
@@ -217,9 +353,12 @@ def test_the_sweep_measures_every_temperature(pipeline):
     assert all(0 <= point.acceptance <= 1 for point in states[-1])
 
 
-def test_the_sweep_can_be_stopped(pipeline):
-    wishes = iter([False, True])
-    assert len(list(sweep(pipeline, form(max_new_tokens=4).settings, wishes.__next__))) == 1
+def test_the_sweep_can_be_cancelled(pipeline):
+    cancellation = Cancellation()
+    steps = sweep(pipeline, form(max_new_tokens=4).settings, cancellation)
+    next(steps)
+    cancellation.set()
+    assert list(steps) == []
 
 
 def test_without_gradio_the_extra_is_named():
@@ -233,7 +372,7 @@ def test_without_gradio_the_extra_is_named():
 
 
 def test_charts_add_up(pipeline):
-    *_, last = compare(pipeline, form().settings, never)
+    *_, last = compare(pipeline, form().settings, Cancellation())
     stats = last.speculative.stats
     table = charts.candidates_by_round(last.speculative)
     sums = table.groupby("candidate")["candidates"].sum()

@@ -5,6 +5,7 @@ from html import unescape
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison
 from ov_specdec.generation import Chunk
+from ov_specdec.stats import GenerationStats, RoundStats
 from tests.chunks import CHUNKS, followed
 
 
@@ -44,6 +45,14 @@ def test_there_is_no_verdict_before_the_end():
 def test_the_verdict_gives_ratio_and_note():
     plain, speculative = followed(), followed()
     plain.seconds, speculative.seconds = 3.0, 2.0
-    html = view.verdict(Comparison(False, plain, speculative))
+    html = view.verdict(Comparison(False, "", plain, speculative))
     assert "<strong>1.50\N{MULTIPLICATION SIGN}</strong>" in html
     assert "the same, token for token" in html
+
+
+def test_the_details_give_draft_lengths_and_models():
+    assert "Draft length" not in view.details(Comparison(models="KV cache: <paged>."))
+    rounds = [RoundStats(*[1] * 7, planned=planned) for planned in (0, 0, 4, 4, 3)]
+    ended = Chunk("x", [1], "draft", [], "stop", GenerationStats(3, rounds))
+    html = view.details(Comparison(models="KV cache: <paged>.", speculative=followed([ended])))
+    assert "Draft length: 0, 4, 3. KV cache: &lt;paged&gt;." in html

@@ -1,5 +1,6 @@
 """`ov-specdec demo`: plain and speculative decoding side by side in a browser."""
 
+from time import sleep
 from typing import Any
 
 import click
@@ -9,6 +10,7 @@ from ov_specdec.cli.options import (
     COMPILE_OPTIONS,
     DEVICE_OPTION,
     MODEL_OPTIONS,
+    PROFILE_OPTION,
     parse_properties,
     with_options,
 )
@@ -21,7 +23,7 @@ from ov_specdec.loading.devices import list_devices
 
 @click.command()
 @with_errors
-@with_options((*MODEL_OPTIONS, DEVICE_OPTION, *COMPILE_OPTIONS))
+@with_options((*MODEL_OPTIONS, DEVICE_OPTION, PROFILE_OPTION, *COMPILE_OPTIONS))
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
 @click.option(
     "--port",
@@ -34,6 +36,7 @@ def demo(
     main: str | None,
     draft: str | None,
     device: str,
+    profile: str,
     precision: str,
     properties: tuple[str, ...],
     host: str,
@@ -43,20 +46,22 @@ def demo(
     """Show plain and speculative decoding side by side in a browser."""
     port = check_address(host, port)
     try:
-        from ov_specdec.demo.page import close, launch_arguments, make_page
+        from ov_specdec.demo.page import launch_arguments, make_page, stop_serving
     except ImportError as error:
         raise OptionError(
             f"the demo needs gradio ({error}): pip install 'ov-specdec[demo]'"
         ) from error
     arguments: dict[str, Any] = {
+        "profile": profile,
         "precision": precision,
         "properties": parse_properties(properties) or None,
     }
-    shelf = ModelShelf(main, draft, arguments)
+    models = LoadedModels(main, draft, arguments)
     with console.status("Loading models"):
-        shelf.get(Choice("model", device, device))
+        models.get(Choice("model", device, device))
     names = [device, *(found.name for found in list_devices() if found.name != device)]
-    page = make_page(Desk(shelf), names)
+    service = DemoService(models)
+    page = make_page(service, names)
     try:
         _, address, shared = page.launch(
             server_name=host,
@@ -72,4 +77,9 @@ def demo(
             "or --host"
         ) from error
     click.echo(shared or address)
-    page.block_thread()
+    try:
+        while True:  # until Ctrl-C
+            sleep(3600)
+    finally:
+        service.close()
+        stop_serving(page)

@@ -1,9 +1,11 @@
 """One prompt decoded plainly and then with speculation, and what there is to say about both."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ov_specdec.baseline import common_prefix, plain_options
+from ov_specdec.demo.cancellation import Cancellation
+from ov_specdec.demo.models import describe
 from ov_specdec.demo.run import Run
 from ov_specdec.demo.settings import Settings
 from ov_specdec.pipeline import SpeculativePipeline
@@ -11,9 +13,10 @@ from ov_specdec.pipeline import SpeculativePipeline
 
 @dataclass
 class Comparison:
-    """Both runs, so far. samples: whether tokens are drawn."""
+    """Both runs, so far. samples: whether tokens are drawn. models: what is to be said of them."""
 
     samples: bool = False
+    models: str = ""
     plain: Run = field(default_factory=Run)
     speculative: Run = field(default_factory=Run)
 
@@ -34,18 +37,18 @@ class Comparison:
             return "Both texts are the same, token for token."
         if self.samples:
             return (
-                "The texts differ, as they should: each is a draw of its own from the same "
+                "The texts differ, as they should: each is a sample of its own from the same "
                 "distribution."
             )
         return (
-            f"The texts part after {common_prefix(ids, others)} tokens: two tokens were nearly "
-            "tied there, and a pass over one token rounds otherwise than a pass over several. "
-            "Start the demo with --precision exact, and they are the same."
+            f"The texts differ after {common_prefix(ids, others)} tokens: the two most likely "
+            "tokens were nearly tied there, and a pass over several tokens rounds differently from "
+            "a pass over one. Start the demo with --precision exact to make both the same."
         )
 
 
 def compare(
-    pipeline: SpeculativePipeline, settings: Settings, should_stop: Callable[[], bool]
+    pipeline: SpeculativePipeline, settings: Settings, cancellation: Cancellation
 ) -> Iterator[Comparison]:
     """Decode plainly, then with speculation; yields the state after each piece of output.
 
@@ -53,16 +56,17 @@ def compare(
     `OptionError` for a prompt or settings that cannot be used.
     """
     options = settings.options()
-    comparison = Comparison(settings.samples)
+    comparison = Comparison(settings.samples, describe(pipeline))
     runs = (
         (comparison.plain, plain_options(options)),
         (comparison.speculative, options),
     )
     for run, chosen in runs:
-        if should_stop():
+        if cancellation.is_set():
             run.outcome = "cancelled"
         else:
             chunks = pipeline.stream(settings.prompt, **chosen)
-            for _ in run.follow(chunks, pipeline.tokenizer.decode, should_stop):
+            cancellation.calls(chunks.cancel)
+            for _ in run.follow(chunks, pipeline.tokenizer.decode):
                 yield comparison
     yield comparison

@@ -1,6 +1,7 @@
 """Loads models as visitors choose them, one pair at a time."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,15 @@ from ov_specdec.baseline import plain_options
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speculation.drafters.factory import DrafterName
 
-WARM_UP = {"max_new_tokens": 48, "ignore_eos": True}
+WARM_UP_PROMPT = 'def average(values):\n    """Return the mean of some numbers."""\n'
+WARM_UP: dict[str, Any] = {"max_new_tokens": 48, "ignore_eos": True}
+WARM_UP_PLAIN = plain_options({**WARM_UP, "max_new_tokens": 8})
+NUM_WARM_UPS = 2
+"""Generations with speculation before the first visitor's.
+
+The adaptive draft length first times 3 plain rounds and 4 with candidates, which takes 23 tokens at
+most; the rest of the first generation gives it a length, and the second confirms that.
+"""
 
 
 @dataclass(frozen=True)
@@ -20,45 +29,85 @@ class Choice:
     draft_device: str
 
 
-class ModelShelf:
+class LoadedModels:
     """Holds the models that were asked for last.
 
     main, draft: folders or Hub names; None takes the embedded pair. arguments: for every
-    `SpeculativePipeline`, beside what visitors choose. Only one thread at a time may use it.
+    `SpeculativePipeline`, beside what visitors choose. Only one thread at a time may use it, but
+    for `close`.
     """
 
     def __init__(self, main: str | None, draft: str | None, arguments: Mapping[str, Any]) -> None:
         self._main = main
         self._draft = draft
         self._arguments = arguments
-        self._held: tuple[Choice, SpeculativePipeline] | None = None
+        self._choice: Choice | None = None
+        self._pipeline: SpeculativePipeline | None = None
+        self._closed = False
+
+    @property
+    def description(self) -> str:
+        """What is loaded, in a line; empty where nothing is."""
+        return "" if self._pipeline is None else describe(self._pipeline)
 
     def holds(self, choice: Choice) -> bool:
         """Whether `get` will return at once."""
-        return self._held is not None and self._held[0] == choice
+        return self._pipeline is not None and self._choice == choice
 
     def get(self, choice: Choice) -> SpeculativePipeline:
         """The pipeline, loaded if need be. Raises what `SpeculativePipeline` raises."""
-        if self._held is not None and self.holds(choice):
-            return self._held[1]
-        # Let go of the old models first: there may not be memory for both.
-        self._held = None
-        pipeline = self._load(choice)
-        # OpenVINO prepares for every new size of pass; that is not what is to be compared.
-        for options in (plain_options(WARM_UP), WARM_UP):
-            pipeline.generate([0], **options)
-        self._held = choice, pipeline
-        return pipeline
+        if self._pipeline is None or self._choice != choice:
+            # There may not be memory for two pairs.
+            self._release()
+            self._pipeline = pipeline = self._load(choice)
+            self._choice = choice
+            if self._closed:  # while they were being loaded
+                self._release()
+            warm_up(pipeline)
+        return self._pipeline
+
+    def close(self) -> None:
+        """Free the models for good. A generation that is running ends within one pass."""
+        self._closed = True
+        self._release()
+
+    def _release(self) -> None:
+        if self._pipeline is not None:
+            self._pipeline.close()
+            self._pipeline = None
 
     def _load(self, choice: Choice) -> SpeculativePipeline:
         drafts = choice.drafter != "prompt-lookup"
         # The draft runs on the main's device by default; to name it would keep profiles away.
         differs = drafts and choice.draft_device != choice.device
-        return SpeculativePipeline(
-            self._main,
-            self._draft if drafts else None,
-            drafter=choice.drafter,
-            device=choice.device,
-            draft_device=choice.draft_device if differs else None,
-            **self._arguments,
-        )
+        # OpenVINO gives the thread that loads its CPU plugin a stack for signals, and frees that
+        # stack with the models, whichever thread lets go of them. On the main thread, Ctrl-C would
+        # then be a segmentation fault.
+        with ThreadPoolExecutor(max_workers=1) as other_thread:
+            return other_thread.submit(
+                SpeculativePipeline,
+                self._main,
+                self._draft if drafts else None,
+                drafter=choice.drafter,
+                device=choice.device,
+                draft_device=choice.draft_device if differs else None,
+                **self._arguments,
+            ).result()
+
+
+def warm_up(pipeline: SpeculativePipeline) -> None:
+    """Let OpenVINO prepare its passes, and the draft length settle, before somebody looks."""
+    pipeline.generate(WARM_UP_PROMPT, **WARM_UP_PLAIN)
+    for _ in range(NUM_WARM_UPS):
+        pipeline.generate(WARM_UP_PROMPT, **WARM_UP)
+
+
+def describe(pipeline: SpeculativePipeline) -> str:
+    """The KV caches and the profile in a line."""
+    models = [("main", pipeline.main)]
+    if pipeline.draft is not None:
+        models.append(("draft", pipeline.draft))
+    caches = ", ".join(f"{name} {model.kv} ({model.reason})" for name, model in models)
+    # Its name alone: where it lies is no concern of a visitor from elsewhere.
+    profile = "none" if pipeline.profile is None else pipeline.profile.name
+    return f"KV cache: {caches}. Profile: {profile}."

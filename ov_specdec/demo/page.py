@@ -1,5 +1,6 @@
 """The page: its layout, and which control starts what. Needs gradio."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -8,8 +9,7 @@ import gradio as gr
 
 from ov_specdec.demo import charts, view
 from ov_specdec.demo.comparison import Comparison
-from ov_specdec.demo.desk import Desk, Form
-from ov_specdec.demo.sweep import NUM_STEPS
+from ov_specdec.demo.service import DemoService, Form
 from ov_specdec.errors import SpecdecError
 from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
 from ov_specdec.speculation.adaptive import MAX_LENGTH
@@ -42,26 +42,31 @@ COLORS = {
 NARROW = 340
 """Pixels that a pane or a chart needs."""
 
-ONE_AT_A_TIME: dict[str, Any] = {"concurrency_id": "models", "concurrency_limit": 1}
 AT_ONCE: dict[str, Any] = {"queue": False, "show_progress": "hidden"}
-WAITING = view.status("Waiting: somebody else's run comes first.")
+# The service lets one run use the models at a time, so that who waits can be told so, and can stop.
+# Each of them holds one of gradio's 40 threads; some are left for the run that goes on, and stops.
+RUN: dict[str, Any] = {
+    "concurrency_id": "runs",
+    "concurrency_limit": 32,
+    "show_progress": "hidden",  # gradio's would fade the line of status
+}
 
 Values = dict[gr.components.Component, Any]
 State = TypeVar("State")
 
 
-def make_page(desk: Desk, devices: Sequence[str]) -> gr.Blocks:
+def make_page(service: DemoService, devices: Sequence[str]) -> gr.Blocks:
     """The page. devices: names of OpenVINO devices to choose from."""
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION)
         form = _controls(devices)
         with gr.Tab("Side by side"):
-            _side_by_side(desk, form)
+            _side_by_side(service, form)
         with gr.Tab("Speed against temperature"):
-            _temperature(desk, form)
+            _temperature(service, form)
 
         def leave(request: gr.Request) -> None:
-            desk.stops.leave(_visitor(request))
+            service.cancel(_visitor(request))
 
         page.unload(leave)
     page.queue()
@@ -72,6 +77,14 @@ def launch_arguments() -> dict[str, Any]:
     """How the page is served: its looks, and nothing that calls out."""
     theme = gr.themes.Default(primary_hue="blue", font=SANS, font_mono=MONO)
     return {"theme": theme, "css_paths": STYLE, "footer_links": [], "ssr_mode": False}
+
+
+def stop_serving(page: gr.Blocks) -> None:
+    """Close a page that was launched, within a second, whoever has it open."""
+    # Otherwise the server waits until visitors leave; what it cuts short it reports as errors.
+    page.server.force_exit = True
+    logging.getLogger("uvicorn.error").disabled = True
+    page.close(verbose=False)
 
 
 def _controls(devices: Sequence[str]) -> list[gr.components.Component]:
@@ -99,10 +112,10 @@ def _controls(devices: Sequence[str]) -> list[gr.components.Component]:
     return [prompt, tokens, drafter, length, temperature, top_p, top_k, seed, *models]
 
 
-def _side_by_side(desk: Desk, form: list[gr.components.Component]) -> None:
+def _side_by_side(service: DemoService, form: list[gr.components.Component]) -> None:
     """The two panes, with what belongs to them."""
     run, stop, status = _buttons("run", "stop")
-    empty = Comparison()
+    empty = Comparison(models=service.models.description)
     verdict = _html(view.verdict(empty), "verdict")
     with gr.Row():
         # Columns of this width stand one below the other in a narrow window.
@@ -111,6 +124,7 @@ def _side_by_side(desk: Desk, form: list[gr.components.Component]) -> None:
         with gr.Column(min_width=NARROW):
             drafted = _html(view.pane(empty.speculative, SPECULATIVE), "speculative")
     _html(view.legend(), "legend")
+    details = _html(view.details(empty), "details")
     by_round = gr.Checkbox(label="Round by round, with rejected candidates struck through")
     rounds = _html(view.rounds(empty.speculative), "rounds", visible=False)
     with gr.Row():
@@ -118,25 +132,26 @@ def _side_by_side(desk: Desk, form: list[gr.components.Component]) -> None:
         times = _bars("method", "seconds", "part", "Where the time goes")
 
     def show(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
-        states = desk.compare(_visitor(request), _filled(form, values))
-        for comparison, line in _told(states, empty):
+        states = service.compare(_visitor(request), _filled(form, values))
+        for comparison, line in _as_html(states, empty):
             ended = comparison.speculative.is_complete
             yield (
                 line,
                 view.verdict(comparison),
                 view.pane(comparison.plain, PLAIN),
                 view.pane(comparison.speculative, SPECULATIVE),
+                view.details(comparison),
                 view.rounds(comparison.speculative),
                 charts.candidates_by_round(comparison.speculative) if ended else None,
                 charts.time_by_part(comparison) if ended else None,
             )
 
-    outputs = [status, verdict, plain, drafted, rounds, candidates, times]
-    _connect(desk, (run, stop, status), show, form, outputs)
+    outputs = [status, verdict, plain, drafted, details, rounds, candidates, times]
+    _connect(service, (run, stop), show, form, outputs)
     by_round.change(lambda on: gr.update(visible=on), by_round, rounds, **AT_ONCE)
 
 
-def _temperature(desk: Desk, form: list[gr.components.Component]) -> None:
+def _temperature(service: DemoService, form: list[gr.components.Component]) -> None:
     """The sweep over temperatures."""
     gr.Markdown(SWEEP)
     run, stop, status = _buttons("sweep", "stop-sweep")
@@ -161,23 +176,18 @@ def _temperature(desk: Desk, form: list[gr.components.Component]) -> None:
             min_width=NARROW,
         )
 
-    def show(
-        values: Values,
-        request: gr.Request,
-        progress: gr.Progress = gr.Progress(),  # noqa: B008 - how gradio hands it over
-    ) -> Iterator[tuple[Any, ...]]:
-        states = desk.sweep(_visitor(request), _filled(form, values))
-        for number, (points, line) in enumerate(_told(states, [])):
-            progress((number, NUM_STEPS))
+    def show(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
+        states = service.sweep(_visitor(request), _filled(form, values))
+        for points, line in _as_html(states, []):
             # From an empty table gradio would take numbers for names, and keep to it.
             speeds, rates = charts.by_temperature(points) if points else (gr.skip(), gr.skip())
             yield line, speeds, rates
 
-    _connect(desk, (run, stop, status), show, form, [status, speed, acceptance])
+    _connect(service, (run, stop), show, form, [status, speed, acceptance])
 
 
 def _buttons(run_id: str, stop_id: str) -> tuple[gr.Button, gr.Button, gr.HTML]:
-    """Run, stop, and a line on what goes on."""
+    """Run, stop, and a line of status."""
     with gr.Row(equal_height=True):
         run = gr.Button("Run", variant="primary", elem_id=run_id, scale=1, min_width=120)
         stop = gr.Button("Stop", elem_id=stop_id, scale=1, min_width=120)
@@ -187,28 +197,23 @@ def _buttons(run_id: str, stop_id: str) -> tuple[gr.Button, gr.Button, gr.HTML]:
 
 
 def _connect(
-    desk: Desk,
-    controls: tuple[gr.Button, gr.Button, gr.HTML],
+    service: DemoService,
+    buttons: tuple[gr.Button, gr.Button],
     show: Callable[..., Iterator[Any]],
     form: list[gr.components.Component],
     outputs: list[gr.components.Component],
 ) -> None:
-    """Run and stop buttons: runs wait for one another, a wish to stop waits for nothing."""
-    run, stop, status = controls
+    """Let the run button show states, and the stop button cancel that."""
+    run, stop = buttons
 
-    def arm(request: gr.Request) -> str:
-        desk.stops.arm(_visitor(request))
-        return WAITING
+    def cancel(request: gr.Request) -> None:
+        service.cancel(_visitor(request))
 
-    def end(request: gr.Request) -> None:
-        desk.stops.stop(_visitor(request))
-
-    armed = run.click(arm, None, status, **AT_ONCE)
-    armed.then(show, set(form), outputs, **ONE_AT_A_TIME, show_progress_on=status)
-    stop.click(end, None, None, **AT_ONCE)
+    run.click(show, set(form), outputs, **RUN)
+    stop.click(cancel, None, None, **AT_ONCE)
 
 
-def _told(states: Iterator[tuple[State, str]], empty: State) -> Iterator[tuple[State, str]]:
+def _as_html(states: Iterator[tuple[State, str]], empty: State) -> Iterator[tuple[State, str]]:
     """States with their lines as HTML; after an error, its message beside the `empty` state."""
     try:
         for state, line in states:

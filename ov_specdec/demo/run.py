@@ -3,18 +3,19 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import groupby
 from time import perf_counter
 from typing import Literal
 
 from ov_specdec.generation import Chunk, GenerationStream, Origin
-from ov_specdec.stats import GenerationStats
+from ov_specdec.stats import FinishReason, GenerationStats
 
-Outcome = Literal["waiting", "running", "stop", "length", "cancelled"]
+Outcome = Literal["not started", "running"] | FinishReason
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Output of one origin. rejected: the text of the candidates that fell at its place."""
+    """Output of one origin. rejected: the text of the candidates that were rejected there."""
 
     text: str
     origin: Origin
@@ -30,13 +31,12 @@ class Piece:
 class Run:
     """A generation so far. Times in seconds; stats come with the last tokens.
 
-    outcome: "stop" and "length" are the model's finish reasons, "stopped" is the visitor's wish.
-    accepted, rejected: candidates so far.
+    outcome: the finish reason, once there is one. accepted, rejected: candidates so far.
     """
 
     pieces: list[Piece] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
-    outcome: Outcome = "waiting"
+    outcome: Outcome = "not started"
     seconds: float = 0.0
     first_token_seconds: float | None = None
     accepted: int = 0
@@ -59,6 +59,12 @@ class Run:
         return sum(piece.ends_round for piece in self.pieces)
 
     @property
+    def draft_lengths(self) -> list[int]:
+        """The draft lengths in the order in which they were chosen; none before the end."""
+        planned = [round_.planned for round_ in self.stats.rounds[1:]] if self.stats else []
+        return [length for length, _ in groupby(planned)]
+
+    @property
     def rounds(self) -> list[list[Piece]]:
         """The pieces, round by round."""
         rounds: list[list[Piece]] = [[]]
@@ -69,35 +75,30 @@ class Run:
         return [pieces for pieces in rounds if pieces]
 
     def follow(
-        self,
-        chunks: GenerationStream,
-        decode: Callable[[list[int]], str],
-        should_stop: Callable[[], bool],
+        self, chunks: GenerationStream, decode: Callable[[list[int]], str]
     ) -> Iterator[None]:
-        """Take in chunks and pause after each, until they end or `should_stop` says so.
+        """Take in chunks to the last one, and pause after each.
 
         Only the time of the generation itself counts, not what is done in the pauses.
         """
         self.outcome = "running"
         with closing(chunks):
-            while not should_stop():
+            while self.outcome == "running":
                 start = perf_counter()
                 chunk = next(chunks)
                 self.seconds += perf_counter() - start
                 self._take(chunk, decode)
                 yield
-                if chunk.finish_reason is not None:
-                    return
-        self.outcome = "cancelled"
 
     def _take(self, chunk: Chunk, decode: Callable[[list[int]], str]) -> None:
-        rejected = decode(chunk.rejected_ids) if chunk.rejected_ids else ""
-        self.pieces.append(Piece(chunk.text, chunk.origin, rejected))
-        self.token_ids += chunk.token_ids
-        self.rejected += len(chunk.rejected_ids)
-        if chunk.from_draft:
-            self.accepted += len(chunk.token_ids)
-        if self.first_token_seconds is None:
-            self.first_token_seconds = self.seconds
+        if chunk.token_ids:  # the last chunk of a cancelled generation has none
+            rejected = decode(chunk.rejected_ids) if chunk.rejected_ids else ""
+            self.pieces.append(Piece(chunk.text, chunk.origin, rejected))
+            self.token_ids += chunk.token_ids
+            self.rejected += len(chunk.rejected_ids)
+            if chunk.from_draft:
+                self.accepted += len(chunk.token_ids)
+            if self.first_token_seconds is None:
+                self.first_token_seconds = self.seconds
         if chunk.finish_reason is not None:
             self.outcome, self.stats = chunk.finish_reason, chunk.stats

@@ -1,11 +1,14 @@
 """Speed against temperature: plain and speculative decoding in turns."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 from ov_specdec.baseline import plain_options
+from ov_specdec.demo.cancellation import Cancellation
 from ov_specdec.demo.settings import Settings
+from ov_specdec.generation import collect
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats
 
@@ -28,18 +31,24 @@ class Point:
 
 
 def sweep(
-    pipeline: SpeculativePipeline, settings: Settings, should_stop: Callable[[], bool]
+    pipeline: SpeculativePipeline, settings: Settings, cancellation: Cancellation
 ) -> Iterator[list[Point]]:
     """Measure all temperatures, `REPEATS` times over; yields what is known after each step.
 
-    There are `NUM_STEPS` of them. Raises `OptionError` for a prompt that cannot be used.
+    There are `NUM_STEPS` of them, unless the sweep is cancelled. Raises `OptionError` for a prompt
+    that cannot be used.
     """
+
+    def measure(options: Mapping[str, Any]) -> GenerationStats:
+        chunks = pipeline.stream(settings.prompt, **options)
+        cancellation.calls(chunks.cancel)
+        with chunks:
+            return collect(chunks).stats
+
     plain: dict[float, list[GenerationStats]] = {t: [] for t in TEMPERATURES}
-    drafted: dict[float, list[GenerationStats]] = {t: [] for t in TEMPERATURES}
+    speculative: dict[float, list[GenerationStats]] = {t: [] for t in TEMPERATURES}
     for _ in range(REPEATS):
         for temperature in TEMPERATURES:
-            if should_stop():
-                return
             # Without a seed, since draft lengths could not follow what is measured with one.
             chosen = replace(
                 settings,
@@ -48,18 +57,20 @@ def sweep(
                 seed=None,
             )
             options = {**chosen.options(), "ignore_eos": True}
-            without = plain_options(options)
-            plain[temperature].append(pipeline.generate(settings.prompt, **without).stats)
-            drafted[temperature].append(pipeline.generate(settings.prompt, **options).stats)
-            yield [_point(t, plain[t], drafted[t]) for t in TEMPERATURES if drafted[t]]
+            steps = measure(plain_options(options)), measure(options)
+            if cancellation.is_set():  # then the last one may lack tokens
+                return
+            plain[temperature].append(steps[0])
+            speculative[temperature].append(steps[1])
+            yield [_point(t, plain[t], speculative[t]) for t in TEMPERATURES if speculative[t]]
 
 
 def _point(
-    temperature: float, plain: list[GenerationStats], drafted: list[GenerationStats]
+    temperature: float, plain: list[GenerationStats], speculative: list[GenerationStats]
 ) -> Point:
     return Point(
         temperature,
         median(stats.tokens_per_second for stats in plain),
-        median(stats.tokens_per_second for stats in drafted),
-        median(stats.acceptance_rate for stats in drafted),
+        median(stats.tokens_per_second for stats in speculative),
+        median(stats.acceptance_rate for stats in speculative),
     )

@@ -10,12 +10,12 @@ NOTHING = "\N{EN DASH}"
 
 MEANINGS = {
     "draft": "drafted, and accepted",
-    "correction": "the main model's own, in place of a candidate",
-    "bonus": "the main model's own, after all candidates stood",
+    "correction": "the main model's own, in place of a rejected candidate",
+    "bonus": "the main model's own, after all candidates were accepted",
     "plain": "the main model's own, without candidates",
 }
 OUTCOMES = {
-    "waiting": "waiting",
+    "not started": "",
     "running": "running",
     "stop": "finished: end of text",
     "length": "finished: token limit",
@@ -29,14 +29,14 @@ def pane(run: Run, title: str) -> str:
         f'<section class="pane" data-outcome="{run.outcome}"><header><h3>{escape(title)}</h3>'
         f'<span class="outcome">{OUTCOMES[run.outcome]}</span></header>'
         f"{_figures(run)}"
-        # The inner element lets the box keep to its end while text comes in.
+        # The inner element is what keeps the box at its end while text comes in.
         f'<div class="text" tabindex="0"><div>{"".join(map(_piece, run.pieces))}</div></div>'
         "</section>"
     )
 
 
 def rounds(run: Run) -> str:
-    """A run of speculation round by round, with the candidates that fell.
+    """A run of speculation round by round, with the rejected candidates.
 
     After figure 1 of Leviathan et al. (arXiv 2211.17192).
     """
@@ -58,8 +58,15 @@ def verdict(comparison: Comparison) -> str:
     )
 
 
+def details(comparison: Comparison) -> str:
+    """Draft lengths, once they are known, and what there is to know of the models."""
+    lengths = ", ".join(map(str, comparison.speculative.draft_lengths))
+    drafts = f"Draft length: {lengths}. " if lengths else ""
+    return f'<p class="quiet">{drafts}{escape(comparison.models)}</p>'
+
+
 def status(text: str) -> str:
-    """A line on what goes on."""
+    """A line on what is being done."""
     return f'<p class="status" role="status">{escape(text)}</p>'
 
 
@@ -95,7 +102,7 @@ def _piece(piece: Piece) -> str:
 
 
 def _piece_in_round(piece: Piece) -> str:
-    """As `_piece`, in one line, after the candidates that fell there."""
+    """As `_piece`, in one line, after the candidates that were rejected there."""
     rejected = f"<del>{_one_line(piece.rejected)}</del>" if piece.rejected else ""
     return rejected + _mark(piece.origin, _one_line(piece.text))
 

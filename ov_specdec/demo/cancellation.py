@@ -1,0 +1,62 @@
+"""Cancels the runs of one visitor, and nobody else's."""
+
+from collections.abc import Callable
+from threading import Event
+
+
+class Cancellation:
+    """Ends one run from any thread, whatever the run is doing."""
+
+    def __init__(self) -> None:
+        self._event = Event()
+        self._end: Callable[[], None] | None = None
+
+    def is_set(self) -> bool:
+        """Whether the run was cancelled."""
+        return self._event.is_set()
+
+    def set(self) -> None:
+        """Cancel the run."""
+        self._event.set()
+        if self._end is not None:
+            self._end()
+
+    def calls(self, end: Callable[[], None]) -> None:
+        """Have `end` called on cancellation: at once, if that has come already.
+
+        It takes the place of the function before it: a run does one thing at a time.
+        """
+        # In this order, a cancellation from another thread is never missed.
+        self._end = end
+        if self._event.is_set():
+            end()
+
+
+class Cancellations:
+    """The runs of each visitor that have not ended yet, waiting ones included."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, list[Cancellation]] = {}
+
+    def start(self, visitor: str) -> Cancellation:
+        """One more run of this visitor."""
+        run = Cancellation()
+        self._runs.setdefault(visitor, []).append(run)
+        return run
+
+    def end(self, visitor: str, run: Cancellation) -> None:
+        """Forget a run that has ended."""
+        runs = self._runs[visitor]
+        runs.remove(run)
+        if not runs:
+            del self._runs[visitor]
+
+    def cancel(self, visitor: str) -> None:
+        """Cancel the visitor's runs."""
+        for run in list(self._runs.get(visitor, ())):
+            run.set()
+
+    def cancel_all(self) -> None:
+        """Cancel everybody's runs."""
+        for visitor in list(self._runs):
+            self.cancel(visitor)

@@ -1,0 +1,143 @@
+"""What visitors ask for with a button: states to show, each with a line of status."""
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Literal, TypeVar
+
+from ov_specdec.demo.cancellation import Cancellation, Cancellations
+from ov_specdec.demo.comparison import Comparison, compare
+from ov_specdec.demo.models import Choice, LoadedModels
+from ov_specdec.demo.settings import Settings
+from ov_specdec.demo.sweep import NUM_STEPS, Point, sweep
+from ov_specdec.demo.turns import Turns
+from ov_specdec.errors import OptionError
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.speculation.drafters.factory import DrafterName
+
+SHOW_EVERY = 0.06
+"""Seconds between two pictures of a run: the page shares the cores with the models."""
+
+WAITING = "Waiting for another visitor's run to end \N{HORIZONTAL ELLIPSIS}"
+LOADING = "Loading models \N{HORIZONTAL ELLIPSIS}"
+STOPPED, DONE = "Stopped.", "Done."
+
+State = TypeVar("State")
+States = Generator[tuple[State, str], None, None]
+Work = Callable[[SpeculativePipeline, Settings, Cancellation], States[State]]
+
+
+@dataclass(frozen=True)
+class Form:
+    """The values of the controls, in their order on the page."""
+
+    prompt: str
+    max_new_tokens: float
+    drafter: DrafterName
+    draft_length: int | Literal["auto"]
+    temperature: float
+    top_p: float
+    top_k: float
+    seed: str
+    device: str
+    draft_device: str
+
+    @property
+    def settings(self) -> Settings:
+        """How to continue the prompt; sliders give whole numbers as floats, too."""
+        return Settings(
+            self.prompt,
+            int(self.max_new_tokens),
+            self.draft_length,
+            self.temperature,
+            self.top_p,
+            int(self.top_k),
+            self._seed,
+        )
+
+    @property
+    def _seed(self) -> int | None:
+        text = self.seed.strip()
+        if text and not text.isdecimal():
+            raise OptionError(f"seed '{text}' must be a whole number from 0, or left empty")
+        return int(text) if text else None
+
+    @property
+    def choice(self) -> Choice:
+        """Which models to take."""
+        return Choice(self.drafter, self.device, self.draft_device)
+
+
+@dataclass(frozen=True)
+class DemoService:
+    """What all visitors share: the models, used by one run at a time, and the runs themselves."""
+
+    models: LoadedModels
+    runs: Cancellations = field(default_factory=Cancellations)
+    turns: Turns = field(default_factory=Turns)
+
+    def compare(self, visitor: str, form: Form) -> States[Comparison]:
+        """States of a comparison, not more often than can be seen."""
+        return self._in_turn(visitor, form, Comparison(models=self.models.description), _compare)
+
+    def sweep(self, visitor: str, form: Form) -> States[list[Point]]:
+        """Points of the sweep as they come."""
+        return self._in_turn(visitor, form, [], _sweep)
+
+    def cancel(self, visitor: str) -> None:
+        """End the visitor's runs within one pass, and those that wait at once."""
+        self.runs.cancel(visitor)
+
+    def close(self) -> None:
+        """End all runs, and free the models."""
+        self.runs.cancel_all()
+        self.models.close()
+
+    def _in_turn(self, visitor: str, form: Form, state: State, work: Work[State]) -> States[State]:
+        """Wait for those who came before, load models if need be, and work.
+
+        state: what to show until there is something. Raises `OptionError` and what loading raises.
+        """
+        settings = form.settings
+        cancellation, turn = self.runs.start(visitor), self.turns.join()
+        try:
+            if not turn.is_set():
+                yield state, WAITING
+                cancellation.calls(turn.set)
+                turn.wait()
+            if not cancellation.is_set() and not self.models.holds(form.choice):
+                yield state, LOADING
+            if not cancellation.is_set():
+                pipeline = self.models.get(form.choice)
+                # Whoever comes next needs the pipeline, also where this visitor has just left.
+                with closing(work(pipeline, settings, cancellation)) as states:
+                    for state, line in states:
+                        yield state, line
+            yield state, STOPPED if cancellation.is_set() else DONE
+        finally:
+            self.turns.leave(turn)
+            self.runs.end(visitor, cancellation)
+
+
+def _compare(
+    pipeline: SpeculativePipeline, settings: Settings, cancellation: Cancellation
+) -> States[Comparison]:
+    shown = 0.0
+    for comparison in compare(pipeline, settings, cancellation):
+        if perf_counter() - shown >= SHOW_EVERY:
+            yield comparison, _progress(comparison)
+            shown = perf_counter()
+
+
+def _sweep(
+    pipeline: SpeculativePipeline, settings: Settings, cancellation: Cancellation
+) -> States[list[Point]]:
+    for number, points in enumerate(sweep(pipeline, settings, cancellation), start=1):
+        yield points, f"{number} of {NUM_STEPS}: temperature {points[-1].temperature}."
+
+
+def _progress(comparison: Comparison) -> str:
+    if comparison.speculative.outcome == "not started":
+        return "1 of 2: plain decoding."
+    return "2 of 2: speculative decoding."
