@@ -16,9 +16,10 @@ from ov_specdec.expansion.scales import restore_scales
 from ov_specdec.expansion.shape import LlamaShape, fit_shape, parse_size
 from ov_specdec.expansion.weights import expand, expanded_epsilon
 from ov_specdec.files import read_json
-from ov_specdec.loading.export import check_optimum, export_model, partial_folder, require_complete
+from ov_specdec.loading.export import check_optimum, export_model, require_complete
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import IR_FILE, locate
+from ov_specdec.loading.partial import partial_folder
 from ov_specdec.loading.source import read_ir
 
 CONTEXT = 2048
@@ -56,7 +57,8 @@ def expand_model(
     Makes a folder of its own below `output`, unless it is there. The result computes what `model`
     computes, which is checked; `on_step` is told what goes on. keep_checkpoint: leave what was
     exported in the folder's `checkpoint/`, where torch can load it. Raises `OptionError` for a size
-    that cannot be had, `ModelError` for what is no Llama, `ExportError` where making it fails.
+    that is out of reach, `ModelError` for a model that is not a Llama, `ExportError` if the export
+    fails.
     """
     source = locate(model)
     config = read_json(source / "config.json")
@@ -115,8 +117,8 @@ def model_card(live: LlamaShape, wide: LlamaShape, difference: LogitsDifference)
     return f"""# A cost-expanded main
 
 This model computes what a model of {live.num_parameters:,} parameters computes, at the cost of
-one of {wide.num_parameters:,}. It is for measuring speed, and good for nothing else: everything
-that was added is random numbers that meet zeros before they reach the logits.
+one of {wide.num_parameters:,}. It is for measuring speed and has no other use: the weights that
+were added are random, and are multiplied by zeros before they reach the logits.
 
 | | original | this |
 |---|---|---|

@@ -20,8 +20,8 @@ PLAIN = ("f32", "f16", "bf16")
 def read_weights(model: ov.Model, shape: LlamaShape) -> dict[str, Array]:
     """The tensors of a Llama in f32, by the names that transformers gives them.
 
-    int8 weights come out as the floats that they stand for. Raises `ModelError` for an IR that is
-    no Llama of this shape, and for weights in another format, such as int4.
+    int8 weights are dequantized. Raises `ModelError` for an IR that is not a Llama of this shape,
+    and for weights in another format, such as int4.
     """
     constants = constants_by_name(model)
     # OpenVINO leaves out a multiplication by ones, so a norm without weights has these.

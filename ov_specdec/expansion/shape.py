@@ -41,7 +41,7 @@ class LlamaShape:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "LlamaShape":
-        """The sizes that config.json states. `ModelError` if it is no Llama without biases."""
+        """The sizes that config.json states. `ModelError` unless it is a Llama without biases."""
         kind = config.get("model_type")
         if kind != "llama" or config.get("attention_bias") or config.get("mlp_bias"):
             biases = "" if kind != "llama" else " with biases"
@@ -94,7 +94,7 @@ def fit_shape(live: LlamaShape, num_parameters: int) -> LlamaShape:
     off = [abs(shape.num_parameters - num_parameters) / num_parameters for shape in (near, best)]
     if off[0] > FAR or off[1] > NEAR:
         raise OptionError(
-            f"size {num_parameters:,} cannot be had: for a model of {live.num_parameters:,} "
+            f"size {num_parameters:,} is out of reach: for a model of {live.num_parameters:,} "
             f"parameters it can be from {shapes[0].num_parameters:,} "
             f"to {shapes[-1].num_parameters:,}"
         )
@@ -104,8 +104,8 @@ def fit_shape(live: LlamaShape, num_parameters: int) -> LlamaShape:
 def _widths(live: LlamaShape) -> range:
     """Hidden sizes that hold `live`.
 
-    transformers wants the heads to fill them; and a live query head must find its own KV head, so
-    query heads and KV heads grow in proportion.
+    transformers requires the heads to fill them, and a live query head must keep its own KV head,
+    so query heads and KV heads grow in proportion.
     """
     step = live.head_dim * (live.heads // live.kv_heads)
     smallest = max(-(-live.hidden // step), live.kv_heads) * step

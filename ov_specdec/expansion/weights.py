@@ -87,7 +87,7 @@ def _matrices(shape: LlamaShape) -> dict[str, tuple[int, int]]:
 
 
 def _layer(prefix: str, weights: Weights, live: LlamaShape, wide: LlamaShape) -> dict[str, Array]:
-    """A layer of the larger model; one that the live model does not have has nothing live in it."""
+    """A layer of the larger model; beyond the live model's layers, nothing in it is live."""
     if prefix + NORMS[0] not in weights:
         live = replace(live, heads=0, kv_heads=0, intermediate=0)
     layer = {}
@@ -130,7 +130,7 @@ def _padded(matrix: Array, columns: int) -> Array:
 
 
 def _norm(name: str, norm: Array, hidden: int) -> Array:
-    """The weights of a norm, smaller by what the mean square of a padded hidden state lacks."""
+    """The weights of a norm, scaled down as the mean square of a padded hidden state is smaller."""
     expanded = _generator(name).uniform(0.5, 1.5, hidden)
     expanded[: len(norm)] = norm
     expanded *= (len(norm) / hidden) ** 0.5
@@ -138,5 +138,5 @@ def _norm(name: str, norm: Array, hidden: int) -> Array:
 
 
 def _generator(name: str) -> np.random.Generator:
-    """Chance for one tensor: the same in each run, and another for each name."""
+    """A generator for one tensor: the same in each run, and another for each name."""
     return np.random.default_rng(zlib.crc32(name.encode()))
