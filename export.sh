@@ -3,6 +3,7 @@
 #
 #   ./export.sh                                           Llama-2-7b-chat and TinyLlama, fp16
 #   ./export.sh --main NAME --draft NAME --weight-format int8
+#   ./export.sh --main NAME --weight-format int4 --group-size 64 --ratio 0.8 --sym
 #
 # NAME is a model on the Hugging Face Hub or a local checkpoint. All options: ./export.sh --help
 set -eu

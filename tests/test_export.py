@@ -1,6 +1,6 @@
 """Export through Optimum's own command, and what is said when it fails."""
 
-import subprocess
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from tests.tiny import save_checkpoint
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
+    """A Llama of hidden size 48 and an MLP of 96."""
     folder = tmp_path_factory.mktemp("checkpoints") / "tiny-llama"
     save_checkpoint("llama", folder)
     return folder
@@ -23,7 +24,7 @@ def test_a_checkpoint_is_exported_for_real_and_then_left_alone(checkpoint, tmp_p
     first = export_model(str(checkpoint), tmp_path, "int8")
     assert first.is_new
     assert first.folder == tmp_path / "tiny-llama-int8"
-    assert [path.name for path in tmp_path.iterdir()] == ["tiny-llama-int8"]
+    assert names(tmp_path) == ["tiny-llama-int8"]
     pipeline = SpeculativePipeline(first.folder, first.folder)
     result = pipeline.generate("def", max_new_tokens=8, ignore_eos=True)
     assert len(result.token_ids) == 8
@@ -32,6 +33,10 @@ def test_a_checkpoint_is_exported_for_real_and_then_left_alone(checkpoint, tmp_p
     second = export_model(str(checkpoint), tmp_path, "int8")
     assert not second.is_new
     assert (second.folder / "openvino_model.bin").stat().st_mtime_ns == written
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_the_draft_of_the_embedded_pair_comes_with_its_checkpoint():
@@ -46,6 +51,10 @@ OSError: We couldn't connect to 'https://huggingface.co' to load the files"""
 MISSING = "OSError: owner/x is not a local folder and is not a valid model identifier"
 FULL = "OSError: [Errno 28] No space left on device"
 REMOTE = "ValueError: Please pass the argument `trust_remote_code=True` to allow custom code"
+GROUPS = """nncf.errors.InvalidGroupSizeError: Failed to apply group-wise quantization with group \
+size value 100.
+Failed nodes:
+\t"__module.model.layers.0.mlp.down_proj/aten::linear/MatMul" (channel size: 192)"""
 OTHER = "Traceback (most recent call last):\n  File x\nKeyError: 'mystery'\n"
 
 
@@ -57,49 +66,47 @@ OTHER = "Traceback (most recent call last):\n  File x\nKeyError: 'mystery'\n"
         (MISSING, "no such model on the Hub, or it is private: check the name"),
         (FULL, r"the disk is full: free some space \(.* GB are left\)"),
         (REMOTE, "add --trust-remote-code"),
+        (GROUPS, "in groups of 100 does not fit a layer of width 192: choose a --group-size"),
         (OTHER, r"optimum-cli failed \(KeyError: 'mystery'\)"),
     ],
 )
 def test_a_failure_is_explained_and_leaves_nothing_behind(monkeypatch, tmp_path, output, complaint):
-    def fail(command, stdout, **_):
+    def fail(command, log, temporary):
         (Path(command[-1])).mkdir()
         (Path(command[-1]) / "openvino_model.xml").write_text("half")
-        stdout.write(output)
-        return subprocess.CompletedProcess(command, returncode=1)
+        log.write(output)
+        return 1
 
-    monkeypatch.setattr(export_module.subprocess, "run", fail)
+    monkeypatch.setattr(export_module, "run_child", fail)
     with pytest.raises(ExportError, match=f"owner/x: .*{complaint}"):
         export_model("owner/x", tmp_path, "fp16")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_export_that_was_killed_says_so(monkeypatch, tmp_path):
-    def kill(command, **_):
-        return subprocess.CompletedProcess(command, returncode=-9)
-
-    monkeypatch.setattr(export_module.subprocess, "run", kill)
+    monkeypatch.setattr(export_module, "run_child", lambda *_: -9)
     with pytest.raises(ExportError, match="killed, most likely because memory ran out"):
         export_model("owner/x", tmp_path, "fp16")
 
 
 def test_an_interrupted_export_leaves_nothing_behind(monkeypatch, tmp_path):
-    def interrupt(command, **_):
+    def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(export_module.subprocess, "run", interrupt)
+    monkeypatch.setattr(export_module, "run_child", interrupt)
     with pytest.raises(KeyboardInterrupt):
         export_model("owner/x", tmp_path, "fp16")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_export_without_a_fast_tokenizer_is_not_taken_for_finished(monkeypatch, tmp_path):
-    def write_some(command, **_):
+    def write_some(command, log, temporary):
         (Path(command[-1])).mkdir()
         for name in ("openvino_model.xml", "openvino_model.bin", "config.json"):
             (Path(command[-1]) / name).touch()
-        return subprocess.CompletedProcess(command, returncode=0)
+        return 0
 
-    monkeypatch.setattr(export_module.subprocess, "run", write_some)
+    monkeypatch.setattr(export_module, "run_child", write_some)
     with pytest.raises(ExportError, match=r"no tokenizer.json, so it is not usable"):
         export_model("owner/x", tmp_path, "fp16")
     assert list(tmp_path.iterdir()) == []
@@ -110,6 +117,90 @@ def test_an_unfinished_folder_of_another_tool_is_not_taken_for_finished(tmp_path
     (tmp_path / "x-fp16" / "openvino_model.xml").touch()
     with pytest.raises(ExportError, match=r"has no openvino_model.bin.*: remove .*x-fp16"):
         export_model("owner/x", tmp_path, "fp16")
+
+
+@pytest.fixture
+def fake_optimum(monkeypatch):
+    """Writes what is looked at of an export; returns the commands that it got."""
+    commands = []
+
+    def write(command, log, temporary):
+        commands.append(command)
+        Path(command[-1]).mkdir()
+        for name in export_module.NEEDED_FILES:
+            (Path(command[-1]) / name).touch()
+        return 0
+
+    monkeypatch.setattr(export_module, "run_child", write)
+    return commands
+
+
+@pytest.mark.parametrize("lost", ["tokenizer.json", "merges.txt"])
+def test_a_folder_without_a_tokenizer_is_refused_before_anything_runs(
+    checkpoint, tmp_path, fake_optimum, lost
+):
+    source = tmp_path / "lost"
+    shutil.copytree(checkpoint, source)
+    (source / "tokenizer.json").unlink()
+    if lost == "merges.txt":
+        (source / "vocab.json").touch()
+    with pytest.raises(ExportError, match=r"'.*lost' has no tokenizer \(no tokenizer\.json.*: put"):
+        export_model(str(source), tmp_path / "models", "fp16")
+    assert fake_optimum == []
+    assert names(tmp_path) == ["lost"]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["tokenizer.json"],
+        ["tokenizer.model"],
+        ["tokenizer.model.v3"],
+        ["vocab.json", "merges.txt"],
+        ["vocab.txt"],
+        ["spiece.model"],
+        ["sentencepiece.bpe.model"],
+        ["spm.model"],
+        ["tekken.json"],
+        ["qwen.tiktoken"],
+        ["tokenization_own.py"],
+    ],
+)
+def test_any_kind_of_tokenizer_is_one(tmp_path, fake_optimum, files):
+    source = tmp_path / "model"
+    source.mkdir()
+    for file in ("config.json", *files):
+        (source / file).touch()
+    assert export_model(str(source), tmp_path, "fp16").is_new
+
+
+@pytest.fixture
+def hub_cache(monkeypatch, tmp_path):
+    """The snapshot of owner/x in a Hub cache of its own."""
+    repository = tmp_path / "hub" / "models--owner--x"
+    snapshot = repository / "snapshots" / "0123"
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0123")
+    (snapshot / "config.json").write_text("{}")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return snapshot
+
+
+def test_a_model_of_the_hub_without_a_tokenizer_is_refused(hub_cache, tmp_path, fake_optimum):
+    with pytest.raises(ExportError, match=r"'owner/x' has no tokenizer"):
+        export_model("owner/x", tmp_path / "models", "fp16")
+    assert names(tmp_path / "models") == []
+    (hub_cache / "tokenizer.json").touch()
+    assert export_model("owner/x", tmp_path / "models", "fp16").is_new
+
+
+def test_a_model_that_is_not_in_the_cache_after_its_export_is_refused(
+    monkeypatch, tmp_path, fake_optimum
+):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    with pytest.raises(ExportError, match=r"'owner/x' is not in the Hub's cache"):
+        export_model("owner/x", tmp_path / "models", "fp16")
 
 
 @pytest.mark.parametrize("name", ["nowhere", "a/b/c", "/nowhere/at/all"])

@@ -1,5 +1,6 @@
 """`ov-specdec export`: checkpoints to OpenVINO IR, through Optimum."""
 
+import functools
 from pathlib import Path
 
 import click
@@ -7,6 +8,7 @@ import click
 from ov_specdec.cli.options import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.loading.export import WEIGHT_FORMATS, export_model
+from ov_specdec.loading.int4 import Int4Options
 from ov_specdec.loading.source import check_pair, open_source
 
 DEFAULT_MAIN = "meta-llama/Llama-2-7b-chat-hf"
@@ -20,17 +22,38 @@ DEFAULT_DRAFT = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
 @click.option(
     "--weight-format", type=click.Choice(WEIGHT_FORMATS), default="fp16", show_default=True
 )
+@click.option(
+    "--group-size",
+    type=int,
+    metavar="N",
+    help="int4: weights of a row that share a scale; -1: the whole row. [128, or less if it must]",
+)
+@click.option(
+    "--ratio",
+    type=float,
+    metavar="R",
+    help="int4: part of the layers in int4, the others in int8. [Optimum decides]",
+)
+@click.option("--sym", is_flag=True, help="int4: no zero points. [Optimum decides]")
 @OUTPUT_OPTION
 @click.option(
     "--trust-remote-code", is_flag=True, help="Run code that a model brings along. Read it first."
 )
 def export(
-    main: str | None, draft: str | None, weight_format: str, output: Path, trust_remote_code: bool
+    main: str | None,
+    draft: str | None,
+    weight_format: str,
+    group_size: int | None,
+    ratio: float | None,
+    sym: bool,
+    output: Path,
+    trust_remote_code: bool,
 ) -> None:
     """Export a main and a draft model; with only one of --main and --draft, just that one.
 
     What has been exported before is skipped. A pair's tokenizers are compared at the end.
     """
+    int4 = Int4Options(group_size, ratio, sym)
     if main is None and draft is None:
         main, draft = DEFAULT_MAIN, DEFAULT_DRAFT
     folders = []
@@ -39,7 +62,12 @@ def export(
             continue
         with console.status(f"Exporting {name} as {weight_format}"):
             exported = export_model(
-                name, output, weight_format, trust_remote_code=trust_remote_code
+                name,
+                output,
+                weight_format,
+                int4,
+                trust_remote_code=trust_remote_code,
+                on_note=functools.partial(click.echo, err=True),
             )
         click.echo(f"{exported.folder}{'' if exported.is_new else ' (was there already)'}")
         folders.append(exported.folder)

@@ -1,24 +1,56 @@
 """Export of a checkpoint to OpenVINO IR, by Optimum's own command."""
 
 import importlib.util
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, Any
 
-from ov_specdec.errors import ExportError
+from ov_specdec.errors import ExportError, OptionError
+from ov_specdec.loading.int4 import (
+    DEFAULT_GROUP_SIZE,
+    GROUP_SIZES,
+    Int4Options,
+    fitting_group_size,
+    layer_widths,
+)
 from ov_specdec.loading.locate import HUB_NAME, IR_FILE
+from ov_specdec.loading.partial import partial_folder
 
 WEIGHT_FORMATS = ("fp16", "int8", "int4")
 NEEDED_FILES = (IR_FILE, "openvino_model.bin", "config.json", "tokenizer.json")
 
+# Files that hold a vocabulary, by the kinds of tokenizers that transformers knows. The last one is
+# code of the model's own, which may read files of any name.
+TOKENIZERS = (
+    ("tokenizer.json",),
+    ("tokenizer.model*",),
+    ("vocab.json", "merges.txt"),
+    ("vocab.txt",),
+    ("spiece.model",),
+    ("sentencepiece*.model",),
+    ("spm*.model",),
+    ("tekken.json",),
+    ("*.tiktoken",),
+    ("tiktoken.model",),
+    ("tokenization_*.py",),
+)
+
 # What the output of a failed export gives away, and what to do about it; the first match counts.
+# A remedy may name what the pattern's groups matched.
 FAILURES = (
+    (
+        r"(?s)group-wise quantization with group size value (-?\d+).*?channel size: (\d+)",
+        "int4 in groups of {0} does not fit a layer of width {1}: choose a --group-size that "
+        "divides it, or -1 for one group to a row",
+    ),
     (
         r"GatedRepoError|gated repo|is restricted",
         "the model is gated: accept its licence on https://huggingface.co/{name}, then log in with "
@@ -58,43 +90,45 @@ class Exported:
 
 
 def export_model(
-    name: str, output: Path, weight_format: str, *, trust_remote_code: bool = False
+    name: str,
+    output: Path,
+    weight_format: str,
+    int4: Int4Options | None = None,
+    *,
+    trust_remote_code: bool = False,
+    on_note: Callable[[str], object] = lambda _note: None,
 ) -> Exported:
     """Export a Hub model or a local checkpoint into a folder of its own below `output`.
 
     The IR is written beside its final place and moved there when it is complete, so that an
-    export that was cut short is never taken for finished. A finished one is left as it is.
-    Raises `ExportError`.
+    export that was cut short is never taken for finished. A finished one is left as it is; the
+    int4 options that are given are part of its name. `on_note` is told of a group size that was
+    chosen here. Raises `ExportError`, and `OptionError` for int4 options with another format.
     """
-    folder = output / f"{Path(name).resolve().name if Path(name).is_dir() else Path(name).name}"
-    folder = folder.with_name(f"{folder.name}-{weight_format}")
+    int4 = int4 or Int4Options()
+    if weight_format != "int4" and (given := int4.arguments()):
+        raise OptionError(
+            f"{given[0]} has no effect with --weight-format {weight_format}: leave it out, or "
+            "export as int4"
+        )
+    model = Path(name).resolve().name if Path(name).is_dir() else Path(name).name
+    folder = output / f"{model}-{weight_format}{int4.suffix()}"
     if folder.exists():
         require_complete(folder, f"remove {folder} and export again")
         return Exported(folder, is_new=False)
     _check_source(name)
     check_optimum()
     with partial_folder(output, folder.name) as partial:
-        _run_optimum(name, partial / folder.name, weight_format, trust_remote_code)
+        if weight_format == "int4":
+            int4 = _with_group_size(int4, name, partial, on_note)
+        options = ["--weight-format", weight_format, *int4.arguments()]
+        options += ["--trust-remote-code"] if trust_remote_code else []
+        _run_optimum(name, partial / folder.name, options)
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
+        if not Path(name).is_dir():
+            _require_tokenizer(_cached_snapshot(name), name)
         (partial / folder.name).rename(folder)
     return Exported(folder, is_new=True)
-
-
-@contextmanager
-def partial_folder(output: Path, name: str) -> Iterator[Path]:
-    """A hidden folder in `output` to make `name` in; whatever is left in it at the end is removed.
-
-    Raises `ExportError` if `output` cannot be written.
-    """
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=output))
-    except OSError as error:
-        raise ExportError(f"--output '{output}' cannot be written ({error.strerror})") from error
-    try:
-        yield partial
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _check_source(name: str) -> None:
@@ -102,8 +136,77 @@ def _check_source(name: str) -> None:
     if source.is_dir():
         if not (source / "config.json").is_file():
             raise ExportError(f"'{name}' holds no config.json: give the folder of a checkpoint")
+        _require_tokenizer(source, name)
     elif source.exists() or not HUB_NAME.fullmatch(name):
         raise ExportError(f"'{name}' is neither a folder nor a Hub name such as owner/model")
+
+
+def _require_tokenizer(checkpoint: Path, name: str) -> None:
+    """Refuse a checkpoint without a vocabulary: transformers would make up a tokenizer for it."""
+    if not any(all(any(checkpoint.glob(file)) for file in kind) for kind in TOKENIZERS):
+        raise ExportError(
+            f"'{name}' has no tokenizer (no tokenizer.json, tokenizer.model, vocab.json with "
+            "merges.txt, vocab.txt, ...): put the tokenizer files of the model that it was made "
+            "from into a folder with its other files, and export that folder"
+        )
+
+
+def _cached_snapshot(name: str) -> Path:
+    """What the export has downloaded of a Hub model."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except LocalEntryNotFoundError as error:
+        raise ExportError(
+            f"'{name}' is not in the Hub's cache after its export, so its tokenizer cannot be "
+            "checked: download the model into a folder, and export that folder"
+        ) from error
+
+
+def _with_group_size(
+    int4: Int4Options, name: str, place: Path, on_note: Callable[[str], object]
+) -> Int4Options:
+    """The options, with a group size if none is given and Optimum's default does not fit."""
+    if int4.group_size is not None:
+        return int4
+    widths = layer_widths(_read_config(name, place))
+    size = fitting_group_size(widths)
+    if size == DEFAULT_GROUP_SIZE:
+        return int4  # Optimum has settings of its own for some models: leave it to them
+    if size is None:
+        raise ExportError(
+            f"{name}: int4 groups of {', '.join(map(str, GROUP_SIZES))} do not fit its layers of "
+            f"widths {', '.join(map(str, widths))}: choose a --group-size that divides these, or "
+            "-1 for one group to a row, or --weight-format int8"
+        )
+    misfit = next(width for width in widths if width % DEFAULT_GROUP_SIZE)
+    on_note(
+        f"{name}: int4 weights in groups of {size}, since {DEFAULT_GROUP_SIZE} does not divide "
+        f"its layers' width of {misfit} (--group-size chooses another size)"
+    )
+    return replace(int4, group_size=size)
+
+
+def _read_config(name: str, place: Path) -> dict[str, Any]:
+    """A checkpoint's config.json; of a Hub model, it is downloaded."""
+    from huggingface_hub import hf_hub_download
+
+    local = Path(name) / "config.json"
+    try:
+        path = local if local.is_file() else Path(hf_hub_download(name, local.name))
+        config = json.loads(path.read_text(encoding="utf-8"))
+    # RuntimeError is what some releases of the Hub's client raise where no connection is made.
+    except (OSError, ValueError, RuntimeError) as error:
+        known = _known_failure(f"{type(error).__name__}: {error}", name, place)
+        remedy = "check it, or the network, or download the model and give its folder"
+        raise ExportError(
+            f"{name}: {known or f'config.json cannot be read ({error}): {remedy}'}"
+        ) from error
+    if not isinstance(config, dict):
+        raise ExportError(f"{name}: config.json holds no JSON object: give a complete checkpoint")
+    return config
 
 
 def check_optimum() -> None:
@@ -119,26 +222,50 @@ def require_complete(folder: Path, remedy: str) -> None:
         raise ExportError(f"'{folder.name}' has no {missing[0]}, so it is not usable: {remedy}")
 
 
-def _run_optimum(name: str, target: Path, weight_format: str, trust_remote_code: bool) -> None:
-    command = [sys.executable, "-m", "optimum.commands.optimum_cli", "export", "openvino"]
-    command += ["--model", name, "--task", "text-generation-with-past"]
-    command += ["--weight-format", weight_format]
-    command += ["--trust-remote-code"] if trust_remote_code else []
+def _run_optimum(name: str, target: Path, options: Sequence[str]) -> None:
+    command = ["optimum.commands.optimum_cli", "export", "openvino"]
+    command += ["--model", name, "--task", "text-generation-with-past", *options, str(target)]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-        status = subprocess.run([*command, str(target)], stdout=log, stderr=log).returncode  # noqa: S603
+        status = run_child(command, log, target.parent)
         log.seek(0)
         if status:
             raise ExportError(f"{name}: {_explain(log.read(), status, name, target.parent)}")
 
 
+def run_child(command: Sequence[str], log: IO[str], temporary: Path) -> int:
+    """Run a module with arguments in a process that ends with this one; returns its exit status.
+
+    Its output goes to `log`, and its temporary files into a folder that outlives it, since a
+    process that is ended from outside removes none.
+    """
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "ov_specdec.loading.child", *command],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        env={**os.environ, "TMPDIR": str(temporary.resolve())},
+    ) as process:
+        try:
+            return process.wait()
+        finally:
+            process.kill()  # of an interrupted export; one that has ended is left alone
+            process.wait()
+
+
 def _explain(log: str, status: int, name: str, place: Path) -> str:
     """What went wrong in a failed export, with the remedy, from what Optimum printed."""
-    for pattern, remedy in FAILURES:
-        if re.search(pattern, log):
-            free = f"{shutil.disk_usage(place).free / 1e9:.1f} GB"
-            return remedy.format(name=name, free=free)
+    if known := _known_failure(log, name, place):
+        return known
     if status == KILLED:
         return "the export was killed, most likely because memory ran out: close other programs"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     last = lines[-1] if lines else f"exit status {status}"
     return f"optimum-cli failed ({last}): run it by hand for its whole output"
+
+
+def _known_failure(text: str, name: str, place: Path) -> str | None:
+    for pattern, remedy in FAILURES:
+        if match := re.search(pattern, text):
+            free = f"{shutil.disk_usage(place).free / 1e9:.1f} GB"
+            return remedy.format(*match.groups(), name=name, free=free)
+    return None

@@ -1,0 +1,34 @@
+"""Run a module as a program that ends with its parent.
+
+`python -m ov_specdec.loading.child MODULE ARGUMENTS`, with a pipe as stdin whose other end the
+parent keeps open: however the parent ends, SIGKILL included, the system closes that end.
+"""
+
+import os
+import runpy
+import sys
+import threading
+
+
+def main() -> None:
+    """Run the module that the command line names, and end with the parent."""
+    pipe = os.dup(0)
+    # What asks questions on stdin, as transformers does before it runs a model's own code, must
+    # read an end of file instead of waiting for an answer.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+def _end_with(pipe: int) -> None:
+    """End this process, without any cleaning up, when the other end of the pipe is closed."""
+    while os.read(pipe, 1):
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Settings of int4 weights under Optimum's names, and a group size that fits a model."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ov_specdec.errors import OptionError
+
+DEFAULT_GROUP_SIZE = 128
+"""What Optimum takes for a model that it has no settings of its own for."""
+GROUP_SIZES = (DEFAULT_GROUP_SIZE, 64, 32)
+
+WIDTHS = (
+    *("hidden_size", "n_embd", "n_embed", "d_model", "word_embed_proj_dim"),
+    *("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"),
+    *("moe_intermediate_size", "shared_expert_intermediate_size"),
+    *("q_lora_rank", "kv_lora_rank"),
+)
+"""Entries of config.json with the number of inputs of some matrix, by model family."""
+HEAD_WIDTHS = ("head_dim", "v_head_dim")
+"""Entries that give one when multiplied by the number of heads."""
+
+
+@dataclass(frozen=True)
+class Int4Options:
+    """Optimum's options for int4 weights; what is not given is left to Optimum.
+
+    group_size: weights of a row that share a scale, or -1 for the whole row; ratio: the part of the
+    layers in int4, above 0 and up to 1, with int8 for the others; sym: no zero points. Raises
+    `OptionError` for a value out of range.
+    """
+
+    group_size: int | None = None
+    ratio: float | None = None
+    sym: bool = False
+
+    def __post_init__(self) -> None:
+        if self.group_size is not None and self.group_size < 1 and self.group_size != -1:
+            raise OptionError(
+                f"--group-size {self.group_size} must be at least 1, or -1 for one group to a row"
+            )
+        if self.ratio is not None and not 0 < self.ratio <= 1:
+            raise OptionError(f"--ratio {self.ratio} must be a number above 0, up to 1")
+
+    def arguments(self) -> list[str]:
+        """What is given, as arguments of a command line."""
+        given = []
+        if self.group_size is not None:
+            given += ["--group-size", str(self.group_size)]
+        if self.ratio is not None:
+            given += ["--ratio", str(self.ratio)]
+        return [*given, "--sym"] if self.sym else given
+
+    def suffix(self) -> str:
+        """What is given, as the end of a folder's name: other settings make another model."""
+        return "".join(f"-{argument.removeprefix('--')}" for argument in self.arguments())
+
+
+def layer_widths(config: Mapping[str, Any]) -> list[int]:
+    """Numbers of inputs of a model's weight matrices, ascending, as far as config.json states them.
+
+    int4 groups lie along the inputs, so their size must divide these numbers.
+    """
+    text = config.get("text_config")
+    flat = {**config, **(text if isinstance(text, dict) else {})}
+    widths = {width for name in WIDTHS for width in _numbers(flat.get(name))}
+    for heads in _numbers(flat.get("num_attention_heads")):
+        widths |= {heads * size for name in HEAD_WIDTHS for size in _numbers(flat.get(name))}
+    return sorted(widths)
+
+
+def fitting_group_size(widths: Iterable[int]) -> int | None:
+    """The largest of `GROUP_SIZES` that divides all widths, if there is one."""
+    widths = list(widths)
+    return next((size for size in GROUP_SIZES if all(width % size == 0 for width in widths)), None)
+
+
+def _numbers(value: object) -> Iterator[int]:
+    """The positive whole numbers in an entry, which may be a list with one for each layer."""
+    for number in value if isinstance(value, list) else [value]:
+        if isinstance(number, int) and not isinstance(number, bool) and number > 0:
+            yield number

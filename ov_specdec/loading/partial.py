@@ -1,0 +1,73 @@
+"""A hidden folder to make a model folder in, so that a half made one is never taken for whole."""
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ov_specdec.errors import ExportError
+
+RANDOM = r"[a-z0-9_]{8}"
+"""What `tempfile` appends to a name to make it unique."""
+
+
+@contextmanager
+def partial_folder(output: Path, name: str) -> Iterator[Path]:
+    """A hidden folder in `output` to make `name` in; whatever is left in it at the end is removed.
+
+    So is what killed processes have left of the same `name`. A lock is held all the time, which
+    the system releases when its process ends in any way, so folders in use are never removed.
+    Raises `ExportError` if `output` cannot be written, and if another process is making `name`.
+    """
+    with _lock(output, name):
+        if (output / name).exists():
+            raise ExportError(f"another process has just made {output / name}: run this again")
+        _remove_stale(output, name)
+        with _writing(output):
+            partial = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=output))
+        try:
+            yield partial
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _lock(output: Path, name: str) -> Iterator[None]:
+    file = output / f".{name}.lock"
+    lock = FileLock(file)
+    with _writing(output):
+        output.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise ExportError(
+                f"another process is making {output / name}: wait until it ends, or choose another "
+                "--output"
+            ) from error
+    try:
+        yield
+    finally:
+        # Removed while it is held, since afterwards it may be another's. Windows removes no open
+        # file; there the release does it.
+        with suppress(OSError):
+            file.unlink()
+        lock.release()
+
+
+def _remove_stale(output: Path, name: str) -> None:
+    stale = re.compile(rf"\.{re.escape(name)}\.{RANDOM}")
+    for path in output.iterdir():
+        if stale.fullmatch(path.name):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ExportError(f"--output '{output}' cannot be written ({error.strerror})") from error

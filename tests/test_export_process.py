@@ -1,0 +1,171 @@
+"""Real exports that are killed, interrupted, or run twice at once; only Optimum is a stub."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from tempfile import TemporaryFile
+
+import pytest
+
+from ov_specdec.errors import ExportError
+from ov_specdec.loading.export import run_child
+from ov_specdec.loading.partial import partial_folder
+
+DEADLINE = 120
+"""Seconds after which something that should have happened never will."""
+
+# Half an export; then it reports to the test, and waits until it may write the rest.
+OPTIMUM = """
+import os, pathlib, socket, sys
+target = pathlib.Path(sys.argv[-1])
+target.mkdir()
+(target / "openvino_model.xml").touch()
+with socket.create_connection(("127.0.0.1", int(os.environ["TEST_PORT"]))) as test:
+    test.sendall(b"half")
+    assert test.recv(2) == b"go"
+for name in ("openvino_model.bin", "config.json", "tokenizer.json"):
+    (target / name).touch()
+"""
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+class Exports:
+    """Starts exports of one checkpoint into `output`."""
+
+    def __init__(self, folder, server):
+        self.output = folder / "models"
+        self.server = server
+        self.source = folder / "x"
+        self.source.mkdir()
+        for name in ("config.json", "tokenizer.json"):
+            (self.source / name).touch()
+        for package in ("optimum", "optimum/intel", "optimum/commands"):
+            (folder / "stub" / package).mkdir(parents=True)
+            (folder / "stub" / package / "__init__.py").touch()
+        (folder / "stub" / "optimum" / "commands" / "optimum_cli.py").write_text(OPTIMUM)
+        port = str(server.getsockname()[1])
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": str(folder / "stub"),
+            "TEST_PORT": port,
+        }
+
+    @contextmanager
+    def start(self):
+        """A process that exports."""
+        command = [sys.executable, "-m", "ov_specdec", "export"]
+        command += ["--main", str(self.source), "--output", str(self.output)]
+        with subprocess.Popen(
+            command,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    @contextmanager
+    def at_work(self):
+        """Such a process, and the connection to its Optimum, which is at work now."""
+        with self.start() as process:
+            optimum, _ = self.server.accept()
+            with optimum:
+                optimum.settimeout(DEADLINE)
+                assert optimum.recv(4) == b"half"
+                yield process, optimum
+
+
+@pytest.fixture
+def exports(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(DEADLINE)
+        yield Exports(tmp_path, server)
+
+
+def finish(process, optimum):
+    optimum.sendall(b"go")
+    return process.communicate(timeout=DEADLINE)
+
+
+def has_ended(optimum):
+    """Wait until a process has closed its connection, as the system does at its end."""
+    try:
+        return optimum.recv(1) == b""
+    except ConnectionResetError:  # what Windows says
+        return True
+
+
+def test_a_killed_export_takes_optimum_along_and_the_next_run_clears_up(exports):
+    with exports.at_work() as (process, optimum):
+        process.kill()
+        process.wait(DEADLINE)
+        assert has_ended(optimum)
+    left = names(exports.output)
+    assert len(left) == 2
+    assert all(name.startswith(".x-fp16.") for name in left)
+    other = exports.output / ".x-fp16.old-fp16.abcdefgh"  # of a model called x-fp16.old
+    other.mkdir()
+
+    with exports.at_work() as running:
+        assert finish(*running) == (f"{exports.output / 'x-fp16'}\n", "")
+    assert names(exports.output) == [other.name, "x-fp16"]
+
+
+def test_a_second_export_of_the_same_model_is_refused_and_disturbs_nothing(exports):
+    with exports.at_work() as running:
+        before = names(exports.output)
+        with exports.start() as second:
+            printed, complaint = second.communicate(timeout=DEADLINE)
+        assert (second.returncode, printed) == (2, "")
+        assert complaint == (
+            f"error: another process is making {exports.output / 'x-fp16'}: wait until it ends, or "
+            "choose another --output\n"
+        )
+        assert names(exports.output) == before
+        assert finish(*running) == (f"{exports.output / 'x-fp16'}\n", "")
+    assert names(exports.output) == ["x-fp16"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+def test_an_interrupted_export_ends_optimum_and_leaves_nothing(exports):
+    with exports.at_work() as (process, optimum):
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate(timeout=DEADLINE)
+        assert has_ended(optimum)
+    assert complaint.startswith("error: interrupted")
+    assert names(exports.output) == []
+
+
+def test_the_child_gets_no_answers_and_keeps_its_temporary_files_in_the_folder(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "asks.py").write_text(
+        "import faulthandler, sys, tempfile\n"
+        f"faulthandler.dump_traceback_later({DEADLINE}, exit=True)\n"
+        "print(sys.argv[1:], tempfile.gettempdir(), flush=True)\n"
+        "input()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with TemporaryFile("w+", encoding="utf-8") as log:
+        assert run_child(["asks", "a", "b"], log, tmp_path) == 1
+        log.seek(0)
+        lines = log.read().splitlines()
+    assert lines[0] == f"['a', 'b'] {tmp_path}"
+    assert lines[-1].startswith("EOFError")
+
+
+def test_what_another_process_has_made_meanwhile_is_left_alone(tmp_path):
+    (tmp_path / "x").mkdir()
+    complaint = r"another process has just made .*x: run this again"
+    with pytest.raises(ExportError, match=complaint), partial_folder(tmp_path, "x"):
+        pytest.fail("it may be written")
+    assert names(tmp_path) == ["x"]
