@@ -61,7 +61,7 @@ def test_what_is_there_is_left_alone(expanded):
     assert (folder / "openvino_model.bin").stat().st_mtime_ns == written
 
 
-def test_a_checkpoint_that_was_not_kept_cannot_be_had_afterwards(expanded):
+def test_a_checkpoint_that_was_not_kept_is_refused_afterwards(expanded):
     folder, _ = expanded
     done = run("expand", ORIGINAL, "--size", "30M", "--output", folder.parent, "--keep-checkpoint")
     assert done.returncode == 2
@@ -115,7 +115,7 @@ def test_longer_contexts_than_the_originals_can_be_measured(expanded):
     [
         (["nowhere"], "'nowhere' is not a folder"),
         (["--size", "huge"], "size 'huge' must be a number of parameters"),
-        (["--size", "1M"], "size 1,000,000 cannot be had"),
+        (["--size", "1M"], "size 1,000,000 is out of reach"),
         (["--weight-format", "int4"], "'int4' is not one of"),
     ],
 )

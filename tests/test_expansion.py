@@ -154,7 +154,7 @@ def test_a_size_that_is_no_number_is_refused(text):
 
 
 @pytest.mark.parametrize("size", ["20M", "900B", "1"])
-def test_a_size_that_cannot_be_had_is_refused_with_what_can(size, tmp_path):
+def test_a_size_out_of_reach_is_refused_with_what_is_possible(size, tmp_path):
     with pytest.raises(OptionError, match=r"26,751,360 parameters it can be from \d.* to \d"):
         expand_model(embedded_folder("main"), size, tmp_path, "int8", print)
     assert list(tmp_path.iterdir()) == []
