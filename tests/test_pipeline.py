@@ -3,6 +3,8 @@
 import gc
 import json
 import shutil
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -144,6 +146,24 @@ def test_a_pipeline_is_freed_with_its_last_reference(tiny_pair):
         assert [reference() for reference in watched] == [None] * 3
     finally:
         gc.enable()
+
+
+def test_ctrl_c_after_a_pipeline_has_gone_is_an_interruption(tiny_pair):
+    code = f"""
+import os, signal, time
+from ov_specdec import SpeculativePipeline
+pipeline = SpeculativePipeline({str(tiny_pair[0])!r}, {str(tiny_pair[1])!r})
+pipeline.generate("def", max_new_tokens=4)
+del pipeline
+memory = [bytearray(1 << 20) for _ in range(50)]
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n")
 
 
 def test_a_closed_pipeline_frees_its_models_and_says_that_it_is_closed(tiny_pair):

@@ -5,10 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import openvino as ov
-
 from ov_specdec.loading.compile import KvBackend
-from ov_specdec.loading.devices import Precision, find_device, precision_properties
+from ov_specdec.loading.devices import Precision, find_device, openvino_core, precision_properties
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Setup:
 
     def all_properties(self, role: Literal["main", "draft"] = "main") -> dict[str, str]:
         """Every OpenVINO property of a model: what `precision` stands for, and its own."""
-        device = find_device(ov.Core(), self.device)
+        device = find_device(openvino_core(), self.device)
         own = self.draft_properties if role == "draft" else self.properties
         chosen = self.properties if own is None else own
         return {**precision_properties(device, self.precision), **chosen}

@@ -13,7 +13,13 @@ from ov_specdec.cache.session import Session
 from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulSession
 from ov_specdec.checks import require_choice, require_int, require_text, require_texts
 from ov_specdec.errors import DeviceError, ModelError, OptionError, openvino_message
-from ov_specdec.loading.devices import Device, Precision, find_device, precision_properties
+from ov_specdec.loading.devices import (
+    Device,
+    Precision,
+    find_device,
+    openvino_core,
+    precision_properties,
+)
 from ov_specdec.loading.graph import hides_by_mask, select_rows, sequence_axes, to_paged
 from ov_specdec.loading.source import ModelSource, read_ir
 
@@ -131,7 +137,7 @@ def load_models(
 
 
 def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prepared:
-    core = ov.Core()
+    core = openvino_core()
     device = find_device(core, config.device)
     axes = sequence_axes(source.model)
     max_hidden = MAX_HIDDEN if config.max_hidden_tokens is None else config.max_hidden_tokens

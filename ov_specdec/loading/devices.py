@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import openvino as ov
@@ -43,9 +44,19 @@ class Device:
         return self.name == "CPU"
 
 
+@cache
+def openvino_core() -> ov.Core:
+    """The one core of this process, which keeps its plugins loaded.
+
+    OpenVINO's CPU plugin gives the thread that loads it a stack for signals, and frees that with
+    the plugin: after a core has ended, the next Ctrl-C would be a segmentation fault.
+    """
+    return ov.Core()
+
+
 def list_devices() -> list[Device]:
     """The devices that OpenVINO finds on this machine."""
-    core = ov.Core()
+    core = openvino_core()
     return [find_device(core, name) for name in core.available_devices]
 
 
@@ -67,14 +78,14 @@ def find_device(core: ov.Core, name: str) -> Device:
 
 def describe_machine(device: str) -> str:
     """Device, cores and OpenVINO version: what measured times depend on."""
-    full_name = find_device(ov.Core(), device).full_name
+    full_name = find_device(openvino_core(), device).full_name
     return f"{full_name}, {os.cpu_count()} cores, OpenVINO {ov.get_version()}"
 
 
 def computes_in(device: str, precision: str) -> bool:
     """Whether a device lists a precision among its capabilities; f32 needs no mention."""
     needed = CAPABILITIES.get(precision)
-    return needed is None or needed in find_device(ov.Core(), device).capabilities
+    return needed is None or needed in find_device(openvino_core(), device).capabilities
 
 
 def precision_properties(device: Device, precision: Precision) -> dict[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import openvino as ov
 
 from ov_specdec.errors import ModelError, openvino_message
+from ov_specdec.loading.devices import openvino_core
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
@@ -48,7 +49,7 @@ def open_source(path: Path) -> ModelSource:
 def read_ir(folder: ModelFolder) -> ov.Model:
     """Read a decoder's IR. `ModelError` if it is no stateful decoder over token ids."""
     try:
-        model = ov.Core().read_model(folder.ir)
+        model = openvino_core().read_model(folder.ir)
     except RuntimeError as error:
         raise ModelError(
             f"{folder.ir} cannot be read ({openvino_message(error)}): export the model again"
