@@ -42,8 +42,8 @@ class Report:
     """What one evaluation found. Losses in nats a token.
 
     acceptance: accepted candidates over proposed ones, by temperature and draft length; per_token:
-    over those that were judged, up to the first that fell; long_prompts: both, by temperature, at
-    length 4 after LONG_PROMPT tokens.
+    over those that were judged, up to the first rejected one; long_prompts: both, by temperature,
+    at length 4 after LONG_PROMPT tokens.
     """
 
     main: str

@@ -19,7 +19,7 @@ class Log:
         self.file.write_text("".join(kept), encoding="utf-8")
 
     def write(self, layers: int, **figures: float) -> None:
-        """One record: where the run stands, and figures: losses in nats a token, shares."""
+        """One record: how far the run is, and figures: losses in nats a token, shares."""
         record = {
             "step": self.clock["step"],
             "minute": round(self.clock["seconds"] / 60, 2),

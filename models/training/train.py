@@ -62,10 +62,10 @@ def grow(model: LlamaForCausalLM, layers: int) -> None:
     while len(model.model.layers) < layers:
         doubled = []
         for layer in model.model.layers:
-            twin = copy.deepcopy(layer)
-            nn.init.zeros_(twin.self_attn.o_proj.weight)
-            nn.init.zeros_(twin.mlp.down_proj.weight)
-            doubled += [layer, twin]
+            duplicate = copy.deepcopy(layer)
+            nn.init.zeros_(duplicate.self_attn.o_proj.weight)
+            nn.init.zeros_(duplicate.mlp.down_proj.weight)
+            doubled += [layer, duplicate]
         model.model.layers = nn.ModuleList(doubled[:layers])
     for index, layer in enumerate(model.model.layers):
         layer.self_attn.layer_idx = index
