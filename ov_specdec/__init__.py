@@ -9,9 +9,11 @@ __all__ = [
     "Chunk",
     "DeviceError",
     "ExportError",
+    "GenerationKwargs",
     "GenerationOptions",
     "GenerationResult",
     "GenerationStats",
+    "GenerationStream",
     "LogitsError",
     "ModelError",
     "OptionError",
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
         SpecdecError,
         TokenizerMismatchError,
     )
-    from ov_specdec.generation import Chunk, GenerationResult, Origin
-    from ov_specdec.options import GenerationOptions
+    from ov_specdec.generation import Chunk, GenerationResult, GenerationStream, Origin
+    from ov_specdec.options import GenerationKwargs, GenerationOptions
     from ov_specdec.pipeline import SpeculativePipeline
     from ov_specdec.stats import GenerationStats, RoundStats
 
@@ -49,8 +51,8 @@ else:
             *("DeviceError", "ExportError", "LogitsError", "ModelError", "OptionError"),
             *("SessionError", "SpecdecError", "TokenizerMismatchError"),
         ),
-        "generation": ("Chunk", "GenerationResult", "Origin"),
-        "options": ("GenerationOptions",),
+        "generation": ("Chunk", "GenerationResult", "GenerationStream", "Origin"),
+        "options": ("GenerationKwargs", "GenerationOptions"),
         "pipeline": ("SpeculativePipeline",),
         "stats": ("GenerationStats", "RoundStats"),
     }

@@ -235,4 +235,4 @@ def _check_drafter(
     )
     for name, value in given:
         if drafter not in WITH_DRAFT and value:
-            raise OptionError(f"{name}='{value}' has no use with drafter={drafter!r}: leave it out")
+            raise OptionError(f"{name}={value!r} has no use with drafter={drafter!r}: leave it out")

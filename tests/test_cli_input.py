@@ -168,6 +168,10 @@ BROKEN_MODELS = {
         lambda folder: (folder / "chat_template.jinja").write_text("{{ messages[0] "),
         "chat template cannot be rendered",
     ),
+    "chat template that divides by zero": (
+        lambda folder: (folder / "chat_template.jinja").write_text("{{ 1 / 0 }}"),
+        "chat template cannot be rendered",
+    ),
     "chat template that raises": (
         lambda folder: (folder / "chat_template.jinja").write_text("{{ messages[0]['a']['b'] }}"),
         "or give the prompt with --no-chat-template",
