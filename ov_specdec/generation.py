@@ -3,7 +3,6 @@
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event, RLock
-from types import TracebackType
 from typing import Literal
 
 import numpy as np
@@ -97,12 +96,7 @@ class GenerationStream:
     def __enter__(self) -> "GenerationStream":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -5,7 +5,6 @@ from collections.abc import Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock
-from types import TracebackType
 from typing import get_args
 
 from ov_specdec.checks import require_choice, require_text, require_texts
@@ -157,12 +156,7 @@ class SpeculativePipeline:
     def __enter__(self) -> "SpeculativePipeline":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _alone(

@@ -23,7 +23,7 @@ def prefill(policy):
 
 
 def a_round(policy, accepted, drafting=0.1, verifying=0.1, noise=1.0, last_size=0):
-    """One round of a simulated machine, whose draft sees `accepted(n)` of n candidates stand."""
+    """One round of a simulated machine, whose draft has `accepted(n)` of n candidates accepted."""
     plan = policy.plan("model")
     num_accepted = accepted(plan.length)
     size = policy.pass_size(plan.length + 1)

@@ -7,7 +7,6 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from queue import Empty, Queue
-from types import TracebackType
 from typing import IO, Any, cast
 
 from ov_specdec.errors import BenchmarkError
@@ -72,12 +71,7 @@ class WorkerProcess:
     def __enter__(self) -> "WorkerProcess":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _read(self) -> None:
