@@ -1,0 +1,72 @@
+"""The Python examples of the documents run as they are written."""
+
+import ast
+import inspect
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from ov_specdec.speculation.engine import speculate
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+MEASURING = {"watch", "pass_tokens", "stats"}
+"""What the engine's loop only measures and hands on with."""
+
+
+def examples(document):
+    """The Python blocks of a document, below as many empty lines as there are lines above."""
+    text = document.read_text(encoding="utf-8")
+    for match in BLOCK.finditer(text):
+        if not match.group(1).startswith("while "):  # the engine's loop, which is looked at below
+            yield "\n" * text[: match.start(1)].count("\n") + match.group(1)
+
+
+def run(document):
+    """Execute all blocks in one namespace, from the repository's root; returns the namespace."""
+    namespace = {"__name__": "example"}
+    for source in examples(document):
+        exec(compile(source, str(document), "exec"), namespace)  # noqa: S102
+    return namespace
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch, tmp_path):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("XDG_CACHE_HOME", os.fspath(tmp_path))  # no profile of this machine
+
+
+def test_the_guide_runs_from_top_to_bottom(capsys):
+    namespace = run(ROOT / "docs" / "python.md")
+    printed = capsys.readouterr().out
+    assert "unknown option 'max_tokens': did you mean max_new_tokens?\n" in printed
+    assert "\ncancelled\n" in printed
+    assert "this pipeline is closed" in printed
+    assert namespace["plain"].stats.tokens_per_main_pass == 1.0
+    assert namespace["fixed"].stats.drafted > 0
+
+
+def test_the_readme_runs(capsys):
+    namespace = run(ROOT / "README.md")
+    printed = capsys.readouterr().out
+    assert namespace["result"].text in printed
+    assert re.search(r"\d+% accepted, \d+ tokens/s", printed)
+
+
+def loop(source):
+    """The statements of the `while` loop in a source."""
+    return next(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.While)).body
+
+
+def test_the_loop_of_the_readme_is_that_of_the_engine():
+    blocks = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    (shown,) = (block for block in blocks if block.startswith("while "))
+    full = [
+        statement
+        for statement in loop(inspect.getsource(speculate))
+        if not {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)} & MEASURING
+    ]
+    assert [ast.unparse(part) for part in loop(shown)] == [ast.unparse(part) for part in full]
