@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from tests.browser import chromium, demo_server
+from tests.browser import chromium, demo_process
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 SIZE = {"width": 1280, "height": 900}
@@ -14,7 +14,7 @@ SIZE = {"width": 1280, "height": 900}
 def main() -> None:
     """Run the first example in a light and in a dark page, and photograph both."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with demo_server() as address, chromium() as browser:
+    with demo_process() as (_, address), chromium() as browser:
         for theme in ("light", "dark"):
             page = browser.new_page(viewport=SIZE)
             page.goto(f"{address}?__theme={theme}")

@@ -1,13 +1,14 @@
 """The demo as a visitor uses it, in a real browser."""
 
 import re
+import signal
 import subprocess
 import sys
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.browser import chromium, demo_server
+from tests.browser import CONTRAST, WATCH_CONTRAST, chromium, demo_process
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def address(browser):
-    with demo_server() as found:
+    with demo_process("--profile", "none") as (_, found):
         yield found
 
 
@@ -27,13 +28,13 @@ def open_page(browser, address):
     """Opens the demo as one more visitor."""
     contexts = []
 
-    def visit(**settings):
+    def visit(theme="light", **settings):
         context = browser.new_context(**settings)
         contexts.append(context)
         page = context.new_page()
         page.hosts = set()
         page.on("request", lambda request: page.hosts.add(urlsplit(request.url).hostname))
-        page.goto(address)
+        page.goto(f"{address}?__theme={theme}")
         page.locator("#run").wait_for()
         return page
 
@@ -55,8 +56,25 @@ def ask_for(page, num_tokens):
     field.press("Tab")
 
 
+def choose(page, label, option):
+    page.get_by_label(label).click()
+    page.get_by_role("option", name=option, exact=True).click()
+
+
+def start_long_run(page):
+    ask_for(page, 512)
+    page.locator("#run").click()
+    expect(page.locator("#plain .text")).to_have_text(re.compile(r"\S{5}"))
+
+
+def top_and_bottom(locator):
+    box = locator.bounding_box()
+    return box["y"], box["y"] + box["height"]
+
+
 def test_a_run_fills_both_panes_and_gives_a_ratio(open_page):
     page = open_page()
+    choose(page, "Draft length", "4")  # "auto" might find that it does not pay on a busy machine
     page.locator("#run").click()
     expect(page.locator("#verdict strong")).to_have_text(re.compile(r"\d+\.\d\d\u00d7"))
     expect(page.locator("#run-status")).to_have_text("Done.")
@@ -67,6 +85,50 @@ def test_a_run_fills_both_panes_and_gives_a_ratio(open_page):
     for origin in ("draft", "correction", "bonus"):
         assert page.locator(f"#speculative .{origin}").count() > 0
     expect(page.locator(".vega-embed")).to_have_count(2)
+    expect(page.locator("#details")).to_contain_text(re.compile(r"Draft length: 4.*Profile: none"))
+    assert page.hosts == {"127.0.0.1"}  # nothing is fetched from elsewhere
+
+
+def test_a_short_text_begins_at_the_top(open_page):
+    page = open_page()
+    ask_for(page, 16)
+    page.locator("#run").click()
+    expect(page.locator("#verdict strong")).to_be_visible()
+    for pane in ("plain", "speculative"):
+        top, bottom = top_and_bottom(page.locator(f"#{pane} .text"))
+        first, _ = top_and_bottom(page.locator(f"#{pane} .text span").first)
+        assert top <= first < top + 30
+        assert bottom > first + 200
+
+
+def test_a_long_text_is_followed_to_its_end(open_page):
+    page = open_page()
+    start_long_run(page)
+    overflows = "() => { const e = document.querySelector('#plain .text');"
+    overflows += " return e.scrollHeight > e.clientHeight + 100 }"
+    page.wait_for_function(overflows, timeout=60_000)
+    # Where its last piece ends below the lower edge of the box, while text comes in.
+    below = page.locator("#plain .text").evaluate(
+        "e => e.querySelector('span:last-child').getBoundingClientRect().bottom"
+        " - e.getBoundingClientRect().bottom"
+    )
+    assert -60 < below <= 0
+    page.locator("#stop").click()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_messages_can_be_read(open_page, theme):
+    first, second = open_page(), open_page(theme)
+    start_long_run(first)
+    second.evaluate(WATCH_CONTRAST, "#run-status .status")
+    second.locator("#run").click()
+    status = second.locator("#run-status .status")
+    expect(status).to_contain_text("Waiting")
+    first.locator("#stop").click()
+    expect(status).to_have_text("Done.")
+    assert second.evaluate("window.lowestContrast") > 4.5
+    for name in ("#plain .outcome", "#plain dt", ".note", "#details p"):
+        assert second.locator(name).first.evaluate(CONTRAST) > 4.5, name
 
 
 def test_origins_look_different_without_colours(open_page):
@@ -81,6 +143,7 @@ def test_origins_look_different_without_colours(open_page):
 
 def test_rejected_candidates_are_struck_through_where_switched_on(open_page):
     page = open_page()
+    choose(page, "Draft length", "4")
     page.get_by_label("Round by round").check()
     page.locator("#run").click()
     expect(page.locator("#run-status")).to_have_text("Done.")
@@ -91,12 +154,10 @@ def test_rejected_candidates_are_struck_through_where_switched_on(open_page):
 
 def test_stop_ends_the_run(open_page):
     page = open_page()
-    ask_for(page, 512)
-    page.locator("#run").click()
-    expect(page.locator("#plain .text")).to_have_text(re.compile(r"\S{5}"))
+    start_long_run(page)
     page.locator("#stop").click()
     expect(page.locator("#run-status")).to_have_text("Stopped.")
-    assert page.locator("#plain .pane").get_attribute("data-outcome") == "stopped"
+    assert page.locator("#plain .pane").get_attribute("data-outcome") == "cancelled"
     assert page.locator("#verdict strong").count() == 0
 
 
@@ -115,16 +176,34 @@ def test_a_prompt_that_cannot_be_used_shows_a_message(open_page, prompt, complai
 
 def test_two_visitors_wait_for_each_other_and_stop_only_themselves(open_page):
     first, second = open_page(), open_page()
-    ask_for(first, 512)
     ask_for(second, 32)
-    first.locator("#run").click()
-    expect(first.locator("#plain .text")).to_have_text(re.compile(r"\S{5}"))
+    start_long_run(first)
     second.locator("#run").click()
     expect(second.locator("#run-status")).to_contain_text("Waiting")
     first.locator("#stop").click()
     expect(first.locator("#run-status")).to_have_text("Stopped.")
     expect(second.locator("#verdict strong")).to_be_visible()
     assert second.locator("#plain .pane").get_attribute("data-outcome") == "length"
+
+
+def test_who_stops_while_waiting_is_told_so_while_the_other_goes_on(open_page):
+    first, second = open_page(), open_page()
+    start_long_run(first)
+    second.locator("#run").click()
+    expect(second.locator("#run-status")).to_contain_text("Waiting")
+    second.locator("#stop").click()
+    expect(second.locator("#run-status")).to_have_text("Stopped.")
+    assert first.locator("[data-outcome=running]").count() == 1
+    first.locator("#stop").click()
+
+
+def test_who_leaves_lets_the_next_one_run(open_page):
+    first, second = open_page(), open_page()
+    ask_for(second, 8)
+    start_long_run(first)
+    first.close()
+    second.locator("#run").click()
+    expect(second.locator("#verdict strong")).to_be_visible()
 
 
 def test_the_sweep_draws_its_plot(open_page):
@@ -139,8 +218,7 @@ def test_the_sweep_draws_its_plot(open_page):
 def test_another_drafter_can_be_chosen(open_page):
     page = open_page()
     ask_for(page, 16)
-    page.get_by_label("Drafter").click()
-    page.get_by_role("option", name="prompt lookup").click()
+    choose(page, "Drafter", "prompt lookup")
     page.locator("#run").click()
     expect(page.locator("#verdict strong")).to_be_visible()
 
@@ -159,14 +237,6 @@ def test_nothing_overflows(open_page, width):
     assert (speculative["y"] >= plain["y"] + plain["height"]) == (width < 700)
 
 
-def test_nothing_is_fetched_from_elsewhere(open_page):
-    page = open_page()
-    ask_for(page, 8)
-    page.locator("#run").click()
-    expect(page.locator("#verdict strong")).to_be_visible()
-    assert page.hosts == {"127.0.0.1"}
-
-
 def test_a_port_in_use_is_named(address):
     port = str(urlsplit(address).port)
     done = subprocess.run(
@@ -176,4 +246,20 @@ def test_a_port_in_use_is_named(address):
         timeout=120,
     )
     assert done.returncode == 2
-    assert f"error: port {port} " in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert port in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_ends_the_demo_in_the_middle_of_a_run(browser):
+    with demo_process() as (server, address):
+        page = browser.new_page()
+        page.goto(address)
+        start_long_run(page)
+        server.send_signal(signal.SIGINT)
+        output, errors = server.communicate(timeout=60)
+        page.close()
+    assert server.returncode == 2
+    assert output == ""
+    assert errors.startswith("error: interrupted")
+    assert len(errors.splitlines()) == 1

@@ -9,15 +9,20 @@ from ov_specdec.baseline import plain_options
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speculation.drafters.factory import DrafterName
 
-WARM_UP_PROMPT = 'def average(values):\n    """Return the mean of some numbers."""\n'
+WARM_UP_PROMPTS = (
+    "import json\n\n\ndef load(path):\n",
+    "for name in names:\n    print(name)\n\n",
+)
+"""Texts to go on with before the first visitor comes: ordinary ones, and none of the page's.
+
+The adaptive draft length times 3 plain rounds and then 4 with candidates, at most 23 tokens, and
+what it finds out decides on the rounds after them. After 48 tokens of each text it had a length of
+2 to 16 in 12 of 12 fresh processes with the embedded pair, and the first run was 1.5 to 2.1 times
+as fast as plain decoding. After 48 tokens from a single token, which is no usual text, the first
+run was 0.7 to 2.1 times as fast.
+"""
 WARM_UP: dict[str, Any] = {"max_new_tokens": 48, "ignore_eos": True}
 WARM_UP_PLAIN = plain_options({**WARM_UP, "max_new_tokens": 8})
-NUM_WARM_UPS = 2
-"""Generations with speculation before the first visitor's.
-
-The adaptive draft length first times 3 plain rounds and 4 with candidates, which takes 23 tokens at
-most; the rest of the first generation gives it a length, and the second confirms that.
-"""
 
 
 @dataclass(frozen=True)
@@ -97,9 +102,9 @@ class LoadedModels:
 
 def warm_up(pipeline: SpeculativePipeline) -> None:
     """Let OpenVINO prepare its passes, and the draft length settle, before somebody looks."""
-    pipeline.generate(WARM_UP_PROMPT, **WARM_UP_PLAIN)
-    for _ in range(NUM_WARM_UPS):
-        pipeline.generate(WARM_UP_PROMPT, **WARM_UP)
+    pipeline.generate(WARM_UP_PROMPTS[0], **WARM_UP_PLAIN)
+    for prompt in WARM_UP_PROMPTS:
+        pipeline.generate(prompt, **WARM_UP)
 
 
 def describe(pipeline: SpeculativePipeline) -> str:
