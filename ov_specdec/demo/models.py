@@ -1,7 +1,6 @@
 """Loads models as visitors choose them, one pair at a time."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,19 +84,14 @@ class LoadedModels:
         drafts = choice.drafter != "prompt-lookup"
         # The draft runs on the main's device by default; to name it would keep profiles away.
         differs = drafts and choice.draft_device != choice.device
-        # OpenVINO gives the thread that loads its CPU plugin a stack for signals, and frees that
-        # stack with the models, whichever thread lets go of them. On the main thread, Ctrl-C would
-        # then be a segmentation fault.
-        with ThreadPoolExecutor(max_workers=1) as other_thread:
-            return other_thread.submit(
-                SpeculativePipeline,
-                self._main,
-                self._draft if drafts else None,
-                drafter=choice.drafter,
-                device=choice.device,
-                draft_device=choice.draft_device if differs else None,
-                **self._arguments,
-            ).result()
+        return SpeculativePipeline(
+            self._main,
+            self._draft if drafts else None,
+            drafter=choice.drafter,
+            device=choice.device,
+            draft_device=choice.draft_device if differs else None,
+            **self._arguments,
+        )
 
 
 def warm_up(pipeline: SpeculativePipeline) -> None:
