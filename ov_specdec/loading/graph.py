@@ -6,6 +6,9 @@ from openvino import opset13 as ops
 from ov_specdec.cache.session import ROWS
 from ov_specdec.errors import ModelError, openvino_message
 
+ALIBI_SLOPES = 11
+"""Place of the slopes among the inputs of OpenVINO's paged attention; empty without ALiBi."""
+
 PASSED = ("Convert", "Add", "Subtract", "Multiply", "Divide", "Tanh")
 """What may stand between the last matrix product and the logits: bias, scaling, capping."""
 
@@ -14,8 +17,10 @@ def to_paged(model: ov.Model) -> None:
     """Turn a stateful IR into a paged one, in place: its KV states become cache inputs.
 
     Tokens are flattened to one axis, and `past_lens`, `block_indices` and their like say where in
-    the caches each sequence lies. Raises `ModelError` if OpenVINO cannot do it.
+    the caches each sequence lies. Raises `ModelError` if OpenVINO cannot do it, or would lose the
+    model's positions on the way.
     """
+    counts_by_index = not hides_by_mask(model)
     try:
         # A private name: OpenVINO has no public one for it yet.
         from openvino._offline_transformations import paged_attention_transformation
@@ -31,6 +36,11 @@ def to_paged(model: ov.Model) -> None:
             f"this model cannot take a paged KV cache ({openvino_message(error)}): "
             "use kv='stateful'"
         ) from error
+    if counts_by_index and not _has_alibi(model):
+        raise ModelError(
+            "this model cannot take a paged KV cache (OpenVINO does not carry over how it counts "
+            "positions): use kv='stateful'"
+        )
 
 
 def sequence_axes(model: ov.Model) -> dict[str, int]:
@@ -64,6 +74,12 @@ def hides_by_mask(model: ov.Model) -> bool:
     if "position_ids" in inputs:
         return True
     return any(node.get_type_name() == "CumSum" for node in model.get_ops())
+
+
+def _has_alibi(model: ov.Model) -> bool:
+    """Whether the attention of a paged model has slopes for ALiBi."""
+    attentions = (node for node in model.get_ops() if "PagedAttention" in node.get_type_name())
+    return any(node.get_input_partial_shape(ALIBI_SLOPES)[0] != 0 for node in attentions)
 
 
 def select_rows(model: ov.Model, axis: int) -> bool:
