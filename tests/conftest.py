@@ -1,19 +1,43 @@
-"""Models that several test files use, exported once per run."""
+"""One core for each test process, no telemetry, and the models that several test files use."""
+
+import os
 
 import pytest
 
-from tests.tiny import export, make_pair, save_checkpoint
+from tests.tiny import Shelf, TinyPair, make_pair, make_wide_draft
+
+
+def pytest_configure(config):
+    """Keep each process of `pytest -n` on a core of its own, with all that it starts.
+
+    OpenVINO, torch and numpy take as many threads as a process has cores, once and for good; two
+    processes with threads for every core would fight for them.
+    """
+    # OpenVINO's telemetry forks a process for each of the dozens of events of an export, which
+    # takes longer than the export. On Jenkins it is off; "CI" would change Hypothesis too.
+    os.environ.setdefault("JENKINS_URL", "none")
+    worker = getattr(config, "workerinput", None)
+    if worker is not None and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        number = int(worker["workerid"].removeprefix("gw"))
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
 
 
 @pytest.fixture(scope="session")
-def tiny_pair(tmp_path_factory):
+def shelf(pytestconfig):
+    """Exported models, kept in pytest's cache: `pytest --cache-clear` makes them anew."""
+    return Shelf(pytestconfig.cache.mkdir("exported"))
+
+
+@pytest.fixture(scope="session")
+def tiny_pair(shelf, tmp_path_factory):
     """Folders of a tiny random llama and of a draft that agrees with it sometimes."""
-    return make_pair("llama", tmp_path_factory.mktemp("llama"))
+    target = tmp_path_factory.mktemp("llama") / "pair"
+    pair = TinyPair(shelf.copy("llama", lambda folder: make_pair("llama", folder), target))
+    return pair.main, pair.draft
 
 
 @pytest.fixture(scope="session")
-def wide_draft(tmp_path_factory):
+def wide_draft(shelf, tmp_path_factory):
     """Folder of the same draft with logits padded to another width."""
-    folder = tmp_path_factory.mktemp("wide")
-    save_checkpoint("llama", folder / "checkpoint", noise=0.1, width=384)
-    return export(folder / "checkpoint", folder / "draft")
+    return shelf.copy("wide", make_wide_draft, tmp_path_factory.mktemp("wide") / "all") / "draft"

@@ -19,6 +19,7 @@ from ov_specdec.bench.prompts import QUOTING, encode_prompts, read_prompts
 from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import BenchmarkError, OptionError
 from ov_specdec.loading.locate import embedded_folder
+from tests.command_line import run
 
 CHECKPOINT = Path(__file__).parent.parent / "models" / "draft" / "checkpoint"
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "ov-specdec")
@@ -99,7 +100,7 @@ def test_quick_sweeps_and_draws(quick):
     assert [length for length, _ in sweeps["by_length"]] == list(QUICK.lengths)
     assert [row[0] for row in sweeps["by_temperature"]] == list(QUICK.temperatures)
     assert set(sweeps["pass_seconds"]) == {"main", "draft"}
-    assert all(reached >= stood for reached, stood in sweeps["by_position"])
+    assert all(judged >= accepted for judged, accepted in sweeps["by_position"])
     for name in PLOTS:
         content = (folder / f"{name}.png").read_bytes()
         assert content.startswith(PNG)
@@ -129,9 +130,10 @@ def test_it_runs_without_what_is_not_installed(tiny_pair, tmp_path):
 
 
 def test_it_fails_where_nothing_ran(tiny_pair, tmp_path):
-    done = bench(
-        *("--quick", "--main", tiny_pair[0], "--draft", tiny_pair[1], "--output", tmp_path),
+    done = run(
+        *("bench", "--quick", "--main", tiny_pair[0], "--draft", tiny_pair[1]),
         *("--methods", "plain", "--property", "NO_SUCH_PROPERTY=1", "--no-sweeps"),
+        *("--output", tmp_path),
     )
     assert done.returncode == 2
     assert "NO_SUCH_PROPERTY" in done.stdout
@@ -227,10 +229,10 @@ def test_prompts_are_filled_up_from_the_left(tiny_pair):
 BAD_INPUT = {
     "unknown method": (["--methods", "plain,fast"], "method 'fast' does not exist: there are"),
     "unknown baseline": (["--baseline", "fast"], "method 'fast' does not exist"),
-    "no rounds": (["--rounds", "0"], "rounds=0 must be a whole number"),
-    "no tokens": (["--max-new-tokens", "0"], "max_new_tokens=0"),
-    "no time": (["--timeout", "0"], "timeout=0"),
-    "no context": (["--context", "0"], "context=0"),
+    "no rounds": (["--rounds", "0"], "--rounds 0 must be a whole number"),
+    "no tokens": (["--max-new-tokens", "0"], "--max-new-tokens 0"),
+    "no time": (["--timeout", "0"], "--timeout 0"),
+    "no context": (["--context", "0"], "--context 0"),
     "too long": (["--context", "2000"], "are more than the model's context of 2048"),
     "no draft": (["--main", "."], "no draft model for main '.': give --draft"),
     "no folder": (["--main", "nowhere", "--draft", "nowhere"], "'nowhere' is not a folder"),
@@ -246,7 +248,7 @@ BAD_INPUT = {
 @pytest.mark.parametrize("case", BAD_INPUT)
 def test_bad_input_is_refused_before_anything_runs(case, tmp_path):
     arguments, complaint = BAD_INPUT[case]
-    done = bench(*arguments, cwd=tmp_path)
+    done = run("bench", *arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1

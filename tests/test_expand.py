@@ -1,55 +1,63 @@
 """`ov-specdec expand` from its command line to a model that decodes, with Optimum's real export."""
 
-import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import ov_specdec
+from ov_specdec import GenerationOptions, SpeculativePipeline
 from ov_specdec.expansion.ir_weights import read_weights
 from ov_specdec.expansion.shape import LlamaShape
 from ov_specdec.loading.folder import ModelFolder, read_json
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import read_ir
+from tests.command_line import run
+
+ORIGINAL = embedded_folder("draft")
+"""The smallest trained model at hand, in int8: 2 layers, expanded to 12 wider ones."""
+
+PACKAGE = Path(ov_specdec.__file__).parent
+NAME = "draft-expanded-30m-int8"
 
 
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "ov_specdec", *map(str, arguments)],
+def expand(output):
+    """Run the command in a process of its own; what it printed goes into a file."""
+    command = [sys.executable, "-m", "ov_specdec", "expand", ORIGINAL, "--size", "30M"]
+    done = subprocess.run(
+        [*command, "--output", output / "models"],
         capture_output=True,
         text=True,
         encoding="utf-8",
         timeout=300,
     )
-
-
-ORIGINAL = embedded_folder("draft")
-"""The smallest trained model at hand, in int8: 2 layers, expanded to 12 wider ones."""
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (output / "models").iterdir()] == [NAME]
+    where, _, rest = done.stdout.partition("\n")
+    assert where == str(output / "models" / NAME)
+    (output / "printed.txt").write_text(rest, encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def expanded(tmp_path_factory):
-    """The folder of the expanded model, and what the command printed."""
-    output = tmp_path_factory.mktemp("expand") / "models"
-    done = run("expand", ORIGINAL, "--size", "30M", "--output", output)
-    assert done.returncode == 0, done.stderr
-    folder = output / "draft-expanded-30m-int8"
-    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
-    return folder, done.stdout
+def expanded(shelf, tmp_path_factory):
+    """The folder of the expanded model, and what the command printed about it."""
+    target = tmp_path_factory.mktemp("expand") / "made"
+    made = shelf.copy("expanded", expand, target, Path(__file__), PACKAGE, ORIGINAL)
+    return made / "models" / NAME, (made / "printed.txt").read_text(encoding="utf-8")
 
 
 def test_the_command_says_what_it_made(expanded):
     folder, printed = expanded
     lines = printed.splitlines()
-    assert lines[0] == str(folder)
-    assert re.fullmatch(r"(29|30),\d{3},\d{3} parameters", lines[1])
+    assert re.fullmatch(r"(29|30),\d{3},\d{3} parameters", lines[0])
     same = r"largest difference of logits \S+e-0[5-7] .* the same at (\d+) of \1 positions"
-    assert re.fullmatch(same, lines[2])
+    assert re.fullmatch(same, lines[1])
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert card.startswith("# A cost-expanded main\n")
-    assert lines[1].split()[0] in card
+    assert lines[0].split()[0] in card
 
 
 def test_what_is_there_is_left_alone(expanded):
@@ -97,13 +105,13 @@ def test_no_two_constants_are_alike(expanded):
 
 @pytest.mark.parametrize("kv", ["paged", "stateful"])
 def test_it_decodes_as_the_original_does(expanded, kv):
-    texts = []
-    for folder in (ORIGINAL, expanded[0]):
-        options = ("--drafter", "prompt-lookup", "--kv", kv, "--precision", "exact", "--ignore-eos")
-        done = run("generate", "def area(", "--main", folder, *options, "--json")
-        assert done.returncode == 0, done.stderr
-        texts.append(json.loads(done.stdout)["token_ids"])
-    assert texts[0] == texts[1]
+    original, larger = (
+        SpeculativePipeline(folder, drafter="prompt-lookup", kv=kv, precision="exact")
+        for folder in (ORIGINAL, expanded[0])
+    )
+    texts = [pipeline.generate("def area(", ignore_eos=True) for pipeline in (original, larger)]
+    assert len(texts[0].token_ids) == GenerationOptions().max_new_tokens
+    assert texts[0].token_ids == texts[1].token_ids
 
 
 def test_longer_contexts_than_the_originals_can_be_measured(expanded):

@@ -1,11 +1,13 @@
 """The embedded pair, sampled: thousands of speculative tokens against exact distributions."""
 
+from contextlib import suppress
+
 import numpy as np
+import openvino as ov
 import pytest
 from scipy.stats import chi2
 
 from ov_specdec import GenerationOptions
-from ov_specdec.loading.compile import RuntimeConfig, load_model
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import open_source
 from ov_specdec.sampling.from_options import make_samplers
@@ -17,7 +19,9 @@ from ov_specdec.speculation.engine import SequenceState, speculate
 NUM_SAMPLES = 3000
 NEW_TOKENS = 3
 NUM_BINS = 12
+BATCH = 128
 VOCAB_SIZE = 4096
+EXACT = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
 PROMPT = "for "  # here the draft is far enough from the main that a wrong sampler shows
 
 OPTION_SETS = {
@@ -43,33 +47,81 @@ OPTION_SETS = {
 }
 
 
-class RememberingSession:
-    """A session that computes the logits of a token after a given history once.
+class Rows:
+    """A model's logits after the prompt and some tokens more, computed in batches and kept."""
 
-    Samples share their prompt and often their next tokens, so that most rows come from memory.
-    """
-
-    def __init__(self, session):
-        self._session = session
+    def __init__(self, role, prompt):
+        core = ov.Core()
+        model = core.read_model(embedded_folder(role) / "openvino_model.xml")
+        self._request = core.compile_model(model, "CPU", EXACT).create_infer_request()
+        self._prompt = list(prompt)
         self._rows = {}
+        self._missing = {()}
+
+    def after(self, tail):
+        """The logits after prompt and tail [vocab], or None: they are there after `compute`."""
+        row = self._rows.get(tail)
+        if row is None:
+            self._missing.add(tail)
+        return row
+
+    def compute(self):
+        """Compute the rows that were asked for in vain."""
+        for length in {len(tail) for tail in self._missing}:
+            tails = [tail for tail in self._missing if len(tail) == length]
+            for start in range(0, len(tails), BATCH):
+                self._compute(tails[start : start + BATCH])
+        self._missing = set()
+
+    def _compute(self, tails):
+        self._request.reset_state()
+        row = self._pass([self._prompt], past=0)[0, -1]
+        if not tails[0]:
+            self._rows[()] = row.copy()
+            return
+        # Every sequence of the batch goes on from the one in the cache, that of the prompt.
+        rows = self._pass([list(tail) for tail in tails], past=len(self._prompt))
+        for tail, own in zip(tails, rows[:, -1], strict=True):
+            self._rows[tail] = own.copy()
+
+    def _pass(self, tokens, past):
+        """Logits [batch, tokens, vocab]."""
+        batch, size = len(tokens), len(tokens[0])
+        self._request.infer(
+            {
+                "input_ids": np.array(tokens),
+                "attention_mask": np.ones((batch, past + size), np.int64),
+                "position_ids": np.tile(np.arange(past, past + size), (batch, 1)),
+                "beam_idx": np.zeros(batch, np.int32),
+            }
+        )
+        return self._request.get_tensor("logits").data
+
+
+class MissingRowError(Exception):
+    """A row of logits is missing."""
+
+
+class RowsSession:
+    """A session whose logits come from `Rows`; `MissingRowError` where there are none yet."""
+
+    def __init__(self, rows, prompt_length):
+        self._rows = rows
+        self._prompt_length = prompt_length
         self._text = []
-        self.max_length = session.max_length
+        self.max_length = 2048
 
     @property
     def length(self):
         return len(self._text)
 
     def forward(self, tokens, num_rows=None):
-        start = len(self._text)
         self._text = [*self._text, *tokens]
-        keys = [tuple(self._text[: end + 1]) for end in range(start, len(self._text))]
-        if not all(key in self._rows for key in keys):
-            self._session.reset()
-            rows = self._session.forward(self._text)
-            for end in range(len(self._text)):
-                self._rows.setdefault(tuple(self._text[: end + 1]), rows[end].copy())
-        wanted = keys[len(keys) - (num_rows or len(keys)) :]
-        return np.array([self._rows[key] for key in wanted])
+        ends = range(len(self._text) - (num_rows or len(tokens)) + 1, len(self._text) + 1)
+        rows = [self._rows.after(tuple(self._text[self._prompt_length : end])) for end in ends]
+        if any(row is None for row in rows):
+            raise MissingRowError
+        return np.array(rows)
 
     def rollback(self, length):
         self._text = self._text[:length]
@@ -80,27 +132,46 @@ class RememberingSession:
 
 @pytest.fixture(scope="module")
 def pair():
-    sources = [open_source(embedded_folder(role)) for role in ("main", "draft")]
-    # Rows are computed once and remembered, so that any precision is exact here.
-    sessions = [
-        load_model(source, RuntimeConfig(), vocab_size=VOCAB_SIZE).session for source in sources
-    ]
-    prompt = sources[0].tokenizer.encode(PROMPT)
-    return [RememberingSession(session) for session in sessions], prompt
+    prompt = open_source(embedded_folder("main")).tokenizer.encode(PROMPT)
+    return Rows("main", prompt), Rows("draft", prompt), prompt
+
+
+def sample(pair, options, seed):
+    """One generation of NEW_TOKENS tokens, of which the last two are speculative, and its sampler.
+
+    None if it lacks a row of logits.
+    """
+    main, draft, prompt = pair
+    chosen = GenerationOptions(**options, seed=seed)
+    samplers = make_samplers(chosen, prompt_length=len(prompt), eos_token_ids=frozenset())
+    state = SequenceState(list(prompt), len(prompt) + NEW_TOKENS)
+    drafter = ModelDrafter(RowsSession(draft, len(prompt)), samplers.draft)
+    session = RowsSession(main, len(prompt))
+    with suppress(MissingRowError):
+        list(speculate(session, drafter, ConstantLength(2), samplers.main, state))
+        return state.tokens, samplers.main
+    return None
 
 
 def samples(pair, options, seed):
-    """Speculative samples: outputs of NEW_TOKENS tokens, of which the last two are speculative."""
-    (main, draft), prompt = pair
-    # One generator for all samples: each of them is a generation with a seed of its own.
-    seeds = np.random.default_rng(seed).integers(0, 2**32, NUM_SAMPLES)
-    for own_seed in seeds:
-        chosen = GenerationOptions(**options, seed=int(own_seed))
-        rules = make_samplers(chosen, prompt_length=len(prompt), eos_token_ids=frozenset())
-        text = SequenceState(list(prompt), len(prompt) + NEW_TOKENS)
-        drafter = ModelDrafter(draft, rules.draft)
-        list(speculate(main, drafter, ConstantLength(2), rules.main, text))
-        yield text.tokens, rules.main
+    """NUM_SAMPLES of them, each with a seed of its own.
+
+    Those that lack a row of logits begin again once it is there, with the same seed, so that rows
+    are computed many at a time.
+    """
+    main, draft, _ = pair
+    seeds = np.random.default_rng(seed).integers(0, 2**32, NUM_SAMPLES).tolist()
+    while seeds:
+        main.compute()
+        draft.compute()
+        again = []
+        for own_seed in seeds:
+            found = sample(pair, options, own_seed)
+            if found is None:
+                again.append(own_seed)
+            else:
+                yield found
+        seeds = again
 
 
 def binned(distribution):
@@ -123,7 +194,7 @@ def p_value(pair, options, seed):
     Bins are counted over all samples; each count is a sum of draws whose means and covariances are
     known, given the history of each. The last bin follows from the others and is left out.
     """
-    (main, _), prompt = pair
+    main, _, prompt = pair
     excess = np.zeros(NUM_BINS)
     covariance = np.zeros((NUM_BINS, NUM_BINS))
     known = {}
@@ -131,8 +202,8 @@ def p_value(pair, options, seed):
         for place in range(len(prompt) + 1, len(tokens)):
             history = tuple(tokens[:place])
             if history not in known:
-                main.reset()
-                known[history] = binned(sampler.distribution(history, main.forward(history)[-1]))
+                row = main.after(history[len(prompt) :])
+                known[history] = binned(sampler.distribution(history, row))
             bin_of, masses = known[history]
             if bin_of[tokens[place]] < 0:
                 return 0.0  # the main model can never choose it

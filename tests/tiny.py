@@ -1,12 +1,31 @@
-"""Tiny random checkpoints of several architectures, made on the fly and exported for real."""
+"""Tiny random checkpoints of several architectures, exported for real, once for many runs."""
 
+import gc
+import hashlib
+import json
+import shutil
+import tempfile
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "gpt2", "gpt_neox", "opt", "bloom", "phi3", "mistral")
+from filelock import FileLock
+
+ARCHITECTURES = (
+    *("llama", "qwen2", "qwen3", "gpt2", "gpt_neox"),
+    *("opt", "bloom", "mpt", "phi3", "mistral"),
+)
 VOCAB_SIZE = 320
 CONTEXT = 256
 EOS = "<eos>"
+
+REFERENCE_PROMPTS = ([5, 6, 7, 8, 9, 10], [280, 17, 200] * 12)
+REFERENCE_TOKENS = 80
+
+MADE_BY = ("nncf", "openvino", "optimum", "optimum-intel", "tokenizers", "torch", "transformers")
+"""The packages on which it depends what an export holds."""
 
 # Trained on, so that merges exist; any text would do.
 SAMPLE = "def area(width, height):\n    return width * height\n\nprint(area(3, 4))\n"
@@ -57,6 +76,7 @@ def save_checkpoint(
         "gpt2": {"n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT},
         "opt": {**wide, "ffn_dim": 96, "word_embed_proj_dim": 48},
         "bloom": {"hidden_size": 48, "n_layer": 2, "n_head": 4},
+        "mpt": {"d_model": 48, "n_layers": 2, "n_heads": 4, "max_seq_len": CONTEXT},
     }[architecture]
     torch.manual_seed(1)
     config = AutoConfig.for_model(architecture, **common, **settings)
@@ -74,9 +94,12 @@ def export(checkpoint: Path, folder: Path) -> Path:
     """Export a checkpoint through Optimum in this process, weights as they are."""
     from optimum.exporters.openvino import main_export
 
+    # Optimum collects garbage several times: without this, over all that tests have imported.
+    gc.freeze()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tracing warns a dozen times
         main_export(str(checkpoint), str(folder), task="text-generation-with-past", stateful=True)
+    gc.unfreeze()
     return folder
 
 
@@ -91,11 +114,93 @@ def save_stateless_ir(folder: Path) -> None:
     ov.save_model(ov.Model([ops.convert(ids, "f32")], [ids], "x"), folder / "openvino_model.xml")
 
 
-def make_pair(architecture: str, folder: Path) -> tuple[Path, Path]:
-    """Export a main model and a draft that is the main plus noise; their two folders."""
-    folders = []
+def reference(checkpoint: Path, prompt: list[int]) -> list[int]:
+    """`REFERENCE_TOKENS` tokens, decoded greedily by transformers on torch without any cache."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(checkpoint).eval()
+    tokens = list(prompt)
+    with torch.no_grad():
+        for _ in range(REFERENCE_TOKENS):
+            logits = model(torch.tensor([tokens]), use_cache=False).logits[0, -1, :290]
+            tokens.append(int(logits.argmax()))
+    return tokens[len(prompt) :]
+
+
+@dataclass(frozen=True)
+class TinyPair:
+    """A main model, its checkpoint, and a draft that agrees with it sometimes.
+
+    expected: what torch generates from the checkpoint after each of `REFERENCE_PROMPTS`.
+    """
+
+    folder: Path
+
+    @property
+    def main(self) -> Path:
+        return self.folder / "main"
+
+    @property
+    def draft(self) -> Path:
+        return self.folder / "draft"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "main-checkpoint"
+
+    @property
+    def expected(self) -> list[list[int]]:
+        return json.loads((self.folder / "expected.json").read_text())
+
+
+def make_pair(architecture: str, folder: Path) -> None:
+    """Fill the folder of a `TinyPair`."""
     for role, noise in (("main", 0.0), ("draft", 0.02)):
         checkpoint = folder / f"{role}-checkpoint"
         save_checkpoint(architecture, checkpoint, noise=noise)
-        folders.append(export(checkpoint, folder / role))
-    return folders[0], folders[1]
+        export(checkpoint, folder / role)
+    outputs = [reference(folder / "main-checkpoint", prompt) for prompt in REFERENCE_PROMPTS]
+    (folder / "expected.json").write_text(json.dumps(outputs))
+
+
+def make_wide_draft(folder: Path) -> None:
+    """The draft of a tiny llama, in `folder / "draft"`, with logits padded to another width."""
+    save_checkpoint("llama", folder / "checkpoint", noise=0.1, width=384)
+    export(folder / "checkpoint", folder / "draft")
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """A folder for what takes long to make, filled once for all processes and for later runs.
+
+    What is there depends on the sources that make it and on versions: with others it is made anew.
+    """
+
+    folder: Path
+
+    def copy(self, name: str, make: Callable[[Path], None], target: Path, *sources: Path) -> Path:
+        """A copy, for a test to do with as it likes, of what `make` puts into a folder.
+
+        sources: further files and folders that it depends on.
+        """
+        digest = _digest([Path(__file__), *sources])
+        made = self.folder / f"{name}-{digest}"
+        with FileLock(f"{made}.lock"):
+            if not made.exists():
+                with tempfile.TemporaryDirectory(dir=self.folder, prefix="partial-") as partial:
+                    complete = Path(partial) / name
+                    complete.mkdir()
+                    make(complete)
+                    complete.rename(made)
+        return Path(shutil.copytree(made, target))
+
+
+def _digest(sources: list[Path]) -> str:
+    """Of the contents of files, those in folders included, and of the versions of `MADE_BY`."""
+    digest = hashlib.sha256(str([version(name) for name in MADE_BY]).encode())
+    for source in sources:
+        for file in sorted(source.rglob("*")) if source.is_dir() else [source]:
+            if file.is_file() and file.suffix != ".pyc":
+                digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
