@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack, closing, contextmanager
 from urllib.parse import urlsplit
 
 import pytest
@@ -26,21 +27,31 @@ def address(browser):
 @pytest.fixture
 def open_page(browser, address):
     """Opens the demo as one more visitor."""
-    contexts = []
+    with ExitStack() as visits:
+        yield lambda **settings: visits.enter_context(visit(browser, address, **settings))
 
-    def visit(theme="light", **settings):
-        context = browser.new_context(**settings)
-        contexts.append(context)
+
+@pytest.fixture(scope="module")
+def finished(browser, address):
+    """The demo after a run with drafts of 4, for tests that only look at it."""
+    with visit(browser, address) as page:
+        choose(
+            page, "Draft length", "4"
+        )  # "auto" may find that it does not pay
+        page.locator("#run").click()
+        expect(page.locator("#verdict strong")).to_be_visible()
+        yield page
+
+
+@contextmanager
+def visit(browser, address, *, theme="light", **settings):
+    with closing(browser.new_context(**settings)) as context:
         page = context.new_page()
         page.hosts = set()
         page.on("request", lambda request: page.hosts.add(urlsplit(request.url).hostname))
         page.goto(f"{address}?__theme={theme}")
         page.locator("#run").wait_for()
-        return page
-
-    yield visit
-    for context in contexts:
-        context.close()
+        yield page
 
 
 def expect(locator):
@@ -72,21 +83,22 @@ def top_and_bottom(locator):
     return box["y"], box["y"] + box["height"]
 
 
-def test_a_run_fills_both_panes_and_gives_a_ratio(open_page):
-    page = open_page()
-    choose(page, "Draft length", "4")  # "auto" might find that it does not pay on a busy machine
-    page.locator("#run").click()
-    expect(page.locator("#verdict strong")).to_have_text(re.compile(r"\d+\.\d\d\u00d7"))
-    expect(page.locator("#run-status")).to_have_text("Done.")
-    texts = [page.locator(f"#{pane} .text").inner_text() for pane in ("plain", "speculative")]
+def test_a_run_fills_both_panes_and_gives_a_ratio(finished):
+    expect(finished.locator("#verdict strong")).to_have_text(re.compile(r"\d+\.\d\d\u00d7"))
+    expect(finished.locator("#run-status")).to_have_text("Done.")
+    texts = [finished.locator(f"#{pane} .text").inner_text() for pane in ("plain", "speculative")]
     assert len(texts[0]) > 100
     assert texts[0] == texts[1]
-    assert page.locator("#plain .draft").count() == 0
+    assert finished.locator("#plain .draft").count() == 0
     for origin in ("draft", "correction", "bonus"):
-        assert page.locator(f"#speculative .{origin}").count() > 0
-    expect(page.locator(".vega-embed")).to_have_count(2)
-    expect(page.locator("#details")).to_contain_text(re.compile(r"Draft length: 4.*Profile: none"))
-    assert page.hosts == {"127.0.0.1"}  # nothing is fetched from elsewhere
+        assert finished.locator(f"#speculative .{origin}").count() > 0
+    expect(finished.locator(".vega-embed")).to_have_count(2)
+    details = finished.locator("#details")
+    expect(details).to_contain_text(re.compile(r"Draft length: 4.*Profile: none"))
+
+
+def test_nothing_is_fetched_from_elsewhere(finished):
+    assert finished.hosts == {"127.0.0.1"}
 
 
 def test_a_short_text_begins_at_the_top(open_page):
@@ -118,7 +130,7 @@ def test_a_long_text_is_followed_to_its_end(open_page):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_messages_can_be_read(open_page, theme):
-    first, second = open_page(), open_page(theme)
+    first, second = open_page(), open_page(theme=theme)
     start_long_run(first)
     second.evaluate(WATCH_CONTRAST, "#run-status .status")
     second.locator("#run").click()
@@ -131,9 +143,8 @@ def test_messages_can_be_read(open_page, theme):
         assert second.locator(name).first.evaluate(CONTRAST) > 4.5, name
 
 
-def test_origins_look_different_without_colours(open_page):
-    page = open_page()
-    marks = page.locator("#legend span")
+def test_origins_look_different_without_colours(finished):
+    marks = finished.locator("#legend span")
     borders = marks.evaluate_all(
         "marks => marks.map(m => getComputedStyle(m))"
         ".map(style => style.borderBottomWidth + style.borderBottomStyle)"
@@ -141,13 +152,11 @@ def test_origins_look_different_without_colours(open_page):
     assert borders == ["2pxsolid", "2pxdashed", "2pxdotted", "0pxsolid"]
 
 
-def test_rejected_candidates_are_struck_through_where_switched_on(open_page):
-    page = open_page()
-    choose(page, "Draft length", "4")
-    page.get_by_label("Round by round").check()
-    page.locator("#run").click()
-    expect(page.locator("#run-status")).to_have_text("Done.")
-    rejected = page.locator("#rounds del").first
+def test_rejected_candidates_are_struck_through_where_switched_on(finished):
+    rejected = finished.locator("#rounds del").first
+    expect(rejected).not_to_be_visible()
+    finished.get_by_label("Round by round").check()
+    expect(rejected).to_be_visible()
     assert rejected.inner_text()
     assert "line-through" in rejected.evaluate("e => getComputedStyle(e).textDecoration")
 
@@ -174,27 +183,22 @@ def test_a_prompt_that_cannot_be_used_shows_a_message(open_page, prompt, complai
     assert "Traceback" not in page.locator("body").inner_text()
 
 
-def test_two_visitors_wait_for_each_other_and_stop_only_themselves(open_page):
+def test_visitors_wait_for_one_another_and_stop_only_themselves(open_page):
     first, second = open_page(), open_page()
-    ask_for(second, 32)
+    status = second.locator("#run-status")
+    ask_for(second, 16)
     start_long_run(first)
     second.locator("#run").click()
-    expect(second.locator("#run-status")).to_contain_text("Waiting")
+    expect(status).to_contain_text("Waiting")
+    second.locator("#stop").click()
+    expect(status).to_have_text("Stopped.")
+    assert first.locator("[data-outcome=running]").count() == 1
+    second.locator("#run").click()
+    expect(status).to_contain_text("Waiting")
     first.locator("#stop").click()
     expect(first.locator("#run-status")).to_have_text("Stopped.")
     expect(second.locator("#verdict strong")).to_be_visible()
     assert second.locator("#plain .pane").get_attribute("data-outcome") == "length"
-
-
-def test_who_stops_while_waiting_is_told_so_while_the_other_goes_on(open_page):
-    first, second = open_page(), open_page()
-    start_long_run(first)
-    second.locator("#run").click()
-    expect(second.locator("#run-status")).to_contain_text("Waiting")
-    second.locator("#stop").click()
-    expect(second.locator("#run-status")).to_have_text("Stopped.")
-    assert first.locator("[data-outcome=running]").count() == 1
-    first.locator("#stop").click()
 
 
 def test_who_leaves_lets_the_next_one_run(open_page):

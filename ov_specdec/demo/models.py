@@ -12,13 +12,18 @@ WARM_UP_PROMPTS = (
     "import json\n\n\ndef load(path):\n",
     "for name in names:\n    print(name)\n\n",
 )
-"""Texts to go on with before the first visitor comes: ordinary ones, and none of the page's.
+"""Texts to continue before the first visitor comes: ordinary ones, and none of the page's.
 
 The adaptive draft length times 3 plain rounds and then 4 with candidates, at most 23 tokens, and
-what it finds out decides on the rounds after them. After 48 tokens of each text it had a length of
-2 to 16 in 12 of 12 fresh processes with the embedded pair, and the first run was 1.5 to 2.1 times
-as fast as plain decoding. After 48 tokens from a single token, which is no usual text, the first
-run was 0.7 to 2.1 times as fast.
+chooses a length from what they took; so 48 tokens of each text are enough to settle. Measured with
+the embedded pair on two busy cores: the first run was 1.4 to 2.4 times as fast as plain decoding in
+8 of 8 fresh processes. After 48 tokens that continue a single one it was 0.7 to 2.1 times as fast.
+"""
+MAX_WARM_UPS = 3
+"""How often to continue all texts, as long as most rounds go without candidates.
+
+They should where speculation does not pay, but they also do where another program has taken the
+cores while the first candidates were timed.
 """
 WARM_UP: dict[str, Any] = {"max_new_tokens": 48, "ignore_eos": True}
 WARM_UP_PLAIN = plain_options({**WARM_UP, "max_new_tokens": 8})
@@ -97,8 +102,14 @@ class LoadedModels:
 def warm_up(pipeline: SpeculativePipeline) -> None:
     """Let OpenVINO prepare its passes, and the draft length settle, before somebody looks."""
     pipeline.generate(WARM_UP_PROMPTS[0], **WARM_UP_PLAIN)
-    for prompt in WARM_UP_PROMPTS:
-        pipeline.generate(prompt, **WARM_UP)
+    for _ in range(MAX_WARM_UPS):
+        rounds = [
+            round_
+            for prompt in WARM_UP_PROMPTS
+            for round_ in pipeline.generate(prompt, **WARM_UP).stats.rounds
+        ]
+        if 2 * sum(round_.num_drafted > 0 for round_ in rounds) > len(rounds):
+            return
 
 
 def describe(pipeline: SpeculativePipeline) -> str:

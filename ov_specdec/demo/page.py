@@ -43,7 +43,7 @@ NARROW = 340
 """Pixels that a pane or a chart needs."""
 
 AT_ONCE: dict[str, Any] = {"queue": False, "show_progress": "hidden"}
-# The service lets one run use the models at a time, so that who waits can be told so, and can stop.
+# The service lets one run use the models at a time: so who waits can see that, and can stop.
 # Each of them holds one of gradio's 40 threads; some are left for the run that goes on, and stops.
 RUN: dict[str, Any] = {
     "concurrency_id": "runs",
