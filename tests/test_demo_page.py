@@ -35,9 +35,7 @@ def open_page(browser, address):
 def finished(browser, address):
     """The demo after a run with drafts of 4, for tests that only look at it."""
     with visit(browser, address) as page:
-        choose(
-            page, "Draft length", "4"
-        )  # "auto" may find that it does not pay
+        choose(page, "Draft length", "4")  # "auto" may find that it does not pay
         page.locator("#run").click()
         expect(page.locator("#verdict strong")).to_be_visible()
         yield page
