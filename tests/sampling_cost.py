@@ -4,15 +4,20 @@ Prints the two tables of docs/exactness.md: the share of a round on the embedded
 choosing tokens, and the time of one row at a large vocabulary.
 """
 
+from functools import partial
 from statistics import median
 from time import perf_counter
+from unittest.mock import patch
 
 import click
 import numpy as np
 
-from ov_specdec import GenerationOptions, SpeculativePipeline, engine
-from ov_specdec.sampling.from_options import Samplers, make_samplers, make_warper
+from ov_specdec import GenerationOptions, SpeculativePipeline
+from ov_specdec.sampling.from_options import make_samplers, make_warper
+from ov_specdec.speculation import engine
 from ov_specdec.speculation.draft_length import ConstantLength
+from ov_specdec.speculation.drafters import ModelDrafter
+from ov_specdec.speculation.verification import verify
 from tests.prompts import PROMPTS
 
 SETTINGS = {
@@ -34,44 +39,41 @@ SETTINGS = {
 LARGE_VOCABULARY = 150_000
 
 
-class TimedRule:
-    """A sampler that adds up the seconds spent in it."""
+class TimedSampler:
+    """A sampler that notes the seconds that a draft model's choices take."""
 
     def __init__(self, sampler, clock):
-        self._rule = sampler
+        self._sampler = sampler
         self._clock = clock
 
-    def _timed(self, method, *arguments):
-        start = perf_counter()
-        result = method(*arguments)
-        self._clock.append(perf_counter() - start)
-        return result
+    def sample(self, tokens, row):
+        return timed(self._clock, self._sampler.sample, tokens, row)
 
-    def draft(self, *arguments):
-        return self._timed(self._rule.draft, *arguments)
 
-    def verify(self, *arguments):
-        return self._timed(self._rule.verify, *arguments)
+def timed(clock, function, *arguments):
+    """Call a function, and append the seconds that it took to the clock."""
+    start = perf_counter()
+    result = function(*arguments)
+    clock.append(perf_counter() - start)
+    return result
 
 
 def share_of_round(pipeline: SpeculativePipeline, options: dict) -> float:
-    """Seconds in rules per second of inference, over the rounds after the prefill."""
-    generator = pipeline._generator
+    """Seconds of choosing tokens per second of inference, over the rounds after the prefill."""
+    main, draft = pipeline.main.session, pipeline.draft.session
     clock: list[float] = []
     inference = choosing = 0.0
     for seed, prompt in enumerate(PROMPTS[:8]):
-        chosen = GenerationOptions(
-            **options, seed=seed, ignore_eos=True, max_new_tokens=64, num_assistant_tokens=4
-        )
-        ids = generator.encode(prompt, chosen)
-        rules = make_samplers(chosen, prompt_length=len(ids), eos_token_ids=frozenset())
-        timed = Samplers(TimedRule(rules.main, clock), TimedRule(rules.draft, clock))
-        text = engine.Text(ids.copy(), len(ids) + 64)
-        drafter = pipeline._make_drafter(chosen, timed.draft)
-        rounds = engine.speculate(generator.main, drafter, ConstantLength(4), timed.main, text)
-        next(rounds)
-        clock.clear()
-        stats = [round_.stats for round_ in rounds]
+        chosen = GenerationOptions(**options, seed=seed if "temperature" in options else None)
+        ids = pipeline.tokenizer.encode(prompt)
+        samplers = make_samplers(chosen, prompt_length=len(ids), eos_token_ids=frozenset())
+        state = engine.SequenceState(ids.copy(), len(ids) + 64)
+        drafter = ModelDrafter(draft, TimedSampler(samplers.draft, clock))
+        rounds = engine.speculate(main, drafter, ConstantLength(4), samplers.main, state)
+        with patch.object(engine, "verify", partial(timed, clock, verify)):
+            next(rounds)
+            clock.clear()
+            stats = [round_.stats for round_ in rounds]
         spent = sum(clock)
         choosing += spent
         inference += sum(s.draft_seconds + s.verify_seconds for s in stats) - spent

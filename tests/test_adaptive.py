@@ -47,7 +47,7 @@ def a_round(policy, accepted, drafting=0.1, verifying=0.1, noise=1.0, last_size=
 
 
 def simulate(policy, acceptance, extra, num_tokens, *, seed=0, noise=0.05):
-    """Tokens per second over a generation; candidates stand with the given probability.
+    """Tokens per second over a generation; candidates are accepted with the given chance.
 
     extra: seconds that a candidate adds, half of them for drafting. noise: relative deviation of
     every round's time; one round in twenty takes three times as long, as on a busy machine.

@@ -1,5 +1,10 @@
 """The pair in `models/`: speculative output equals plain output, on real text."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from ov_specdec import SpeculativePipeline
@@ -7,30 +12,66 @@ from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import check_pair, open_source
 from tests.prompts import PROMPTS
 
+ROOT = Path(__file__).parent.parent
 NEW_TOKENS = 128
+OPTIONS = {"max_new_tokens": NEW_TOKENS, "ignore_eos": True}
+LENGTHS = (1, 2, 3, 5, 8)
+
+
+@pytest.fixture(scope="module", params=["paged", "stateful"])
+def pipelines(request):
+    """One for each drafter, all on one KV backend."""
+    return [
+        SpeculativePipeline(kv=request.param, precision="exact", drafter=drafter)
+        for drafter in ("model", "prompt-lookup", "both")
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(PROMPTS)))
+def test_speculative_equals_plain_decoding_token_for_token(pipelines, number):
+    model, lookup, both = pipelines
+    prompt, length = PROMPTS[number], LENGTHS[number % len(LENGTHS)]
+    plain = model.generate(prompt, num_assistant_tokens=0, **OPTIONS)
+    assert len(plain.token_ids) == NEW_TOKENS
+    results = [
+        model.generate(prompt, **OPTIONS),
+        model.generate(prompt, num_assistant_tokens=length, **OPTIONS),
+        lookup.generate(prompt, **OPTIONS),
+        both.generate(prompt, num_assistant_tokens=length, **OPTIONS),
+    ]
+    for result in results:
+        assert result.token_ids == plain.token_ids
+        assert result.text == plain.text
+    assert sum(result.stats.accepted for result in results) > 0
+
+
+ON_ALL_CORES = """
+import json, os, sys
+
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, range(os.cpu_count()))
+
+from ov_specdec import SpeculativePipeline
+from tests.test_embedded_pair import LENGTHS, OPTIONS, PROMPTS
+
+pipeline = SpeculativePipeline(kv=sys.argv[1], precision="exact")
+outputs = [
+    [pipeline.generate(prompt, num_assistant_tokens=n, **OPTIONS).token_ids for n in (0, length)]
+    for prompt, length in zip(PROMPTS, LENGTHS)
+]
+print(json.dumps(outputs))
+"""
 
 
 @pytest.mark.parametrize("kv", ["paged", "stateful"])
-def test_speculative_equals_plain_decoding_token_for_token(kv):
-    model = SpeculativePipeline(kv=kv, precision="exact")
-    lookup = SpeculativePipeline(kv=kv, precision="exact", drafter="prompt-lookup")
-    both = SpeculativePipeline(kv=kv, precision="exact", drafter="both")
-    accepted = 0
-    for number, prompt in enumerate(PROMPTS):
-        options = {"max_new_tokens": NEW_TOKENS, "ignore_eos": True}
-        plain = model.generate(prompt, num_assistant_tokens=0, **options)
-        assert len(plain.token_ids) == NEW_TOKENS
-        length = (1, 2, 3, 5, 8)[number % 5]
-        for result in (
-            model.generate(prompt, **options),
-            model.generate(prompt, num_assistant_tokens=length, **options),
-            lookup.generate(prompt, **options),
-            both.generate(prompt, num_assistant_tokens=length, **options),
-        ):
-            assert result.token_ids == plain.token_ids, prompt
-            assert result.text == plain.text
-            accepted += result.stats.accepted
-    assert accepted > 0
+def test_so_it_does_with_a_thread_for_every_core(kv):
+    # `pytest -n` leaves its own processes one core each.
+    command = [sys.executable, "-c", ON_ALL_CORES, kv]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    outputs = json.loads(done.stdout)
+    assert [len(plain) for plain, _ in outputs] == [NEW_TOKENS] * len(LENGTHS)
+    assert all(plain == speculative for plain, speculative in outputs)
 
 
 def test_the_pair_shares_its_tokenizer():
