@@ -87,4 +87,4 @@ class WorkerProcess:
         lines = [line.strip() for line in self._errors if line.strip()]
         last = f": {lines[-1]}" if lines else ""
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
-        return f"its process ended with {how}{last}"
+        return f"its process died with {how}{last}"
