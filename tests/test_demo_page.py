@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from ov_specdec.demo.sweep import NUM_STEPS
 from tests.browser import CONTRAST, WATCH_CONTRAST, chromium, demo_process
 
 
@@ -76,6 +77,14 @@ def start_long_run(page):
     expect(page.locator("#plain .text")).to_have_text(re.compile(r"\S{5}"))
 
 
+def start_sweep(page):
+    """What takes longest: the models are in use until it is stopped."""
+    ask_for(page, 512)
+    page.get_by_role("tab", name="Speed against temperature").click()
+    page.locator("#sweep").click()
+    expect(page.locator("#sweep-status")).to_contain_text(f"of {NUM_STEPS}")
+
+
 def top_and_bottom(locator):
     box = locator.bounding_box()
     return box["y"], box["y"] + box["height"]
@@ -129,12 +138,12 @@ def test_a_long_text_is_followed_to_its_end(open_page):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_messages_can_be_read(open_page, theme):
     first, second = open_page(), open_page(theme=theme)
-    start_long_run(first)
     second.evaluate(WATCH_CONTRAST, "#run-status .status")
+    start_sweep(first)
     second.locator("#run").click()
     status = second.locator("#run-status .status")
     expect(status).to_contain_text("Waiting")
-    first.locator("#stop").click()
+    first.locator("#stop-sweep").click()
     expect(status).to_have_text("Done.")
     assert second.evaluate("window.lowestContrast") > 4.5
     for name in ("#plain .outcome", "#plain dt", ".note", "#details p"):
@@ -185,16 +194,16 @@ def test_visitors_wait_for_one_another_and_stop_only_themselves(open_page):
     first, second = open_page(), open_page()
     status = second.locator("#run-status")
     ask_for(second, 16)
-    start_long_run(first)
+    start_sweep(first)
     second.locator("#run").click()
     expect(status).to_contain_text("Waiting")
     second.locator("#stop").click()
     expect(status).to_have_text("Stopped.")
-    assert first.locator("[data-outcome=running]").count() == 1
+    expect(first.locator("#sweep-status")).to_contain_text(f"of {NUM_STEPS}")
     second.locator("#run").click()
     expect(status).to_contain_text("Waiting")
-    first.locator("#stop").click()
-    expect(first.locator("#run-status")).to_have_text("Stopped.")
+    first.locator("#stop-sweep").click()
+    expect(first.locator("#sweep-status")).to_have_text("Stopped.")
     expect(second.locator("#verdict strong")).to_be_visible()
     assert second.locator("#plain .pane").get_attribute("data-outcome") == "length"
 
