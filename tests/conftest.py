@@ -4,23 +4,17 @@ import os
 
 import pytest
 
+from tests.cores import keep_to_one_core
 from tests.tiny import Shelf, TinyPair, make_pair, make_wide_draft
 
 
 def pytest_configure(config):
-    """Keep each process of `pytest -n` on a core of its own, with all that it starts.
-
-    OpenVINO, torch and numpy take as many threads as a process has cores, once and for good; two
-    processes with threads for every core would fight for them.
-    """
     # OpenVINO's telemetry forks a process for each of the dozens of events of an export, which
     # takes longer than the export. On Jenkins it is off; "CI" would change Hypothesis too.
     os.environ.setdefault("JENKINS_URL", "none")
-    worker = getattr(config, "workerinput", None)
-    if worker is not None and hasattr(os, "sched_setaffinity"):
-        cores = sorted(os.sched_getaffinity(0))
-        number = int(worker["workerid"].removeprefix("gw"))
-        os.sched_setaffinity(0, {cores[number % len(cores)]})
+    worker = getattr(config, "workerinput", None)  # of `pytest -n`
+    if worker is not None:
+        keep_to_one_core(int(worker["workerid"].removeprefix("gw")))
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import pytest
 from ov_specdec import SpeculativePipeline
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import check_pair, open_source
+from tests.cores import every_core
 from tests.prompts import PROMPTS
 
 ROOT = Path(__file__).parent.parent
@@ -45,11 +46,8 @@ def test_speculative_equals_plain_decoding_token_for_token(pipelines, number):
     assert sum(result.stats.accepted for result in results) > 0
 
 
-ON_ALL_CORES = """
-import json, os, sys
-
-if hasattr(os, "sched_setaffinity"):
-    os.sched_setaffinity(0, range(os.cpu_count()))
+ON_EVERY_CORE = """
+import json, sys
 
 from ov_specdec import SpeculativePipeline
 from tests.test_embedded_pair import LENGTHS, OPTIONS, PROMPTS
@@ -65,9 +63,9 @@ print(json.dumps(outputs))
 
 @pytest.mark.parametrize("kv", ["paged", "stateful"])
 def test_so_it_does_with_a_thread_for_every_core(kv):
-    # `pytest -n` leaves its own processes one core each.
-    command = [sys.executable, "-c", ON_ALL_CORES, kv]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    command = [sys.executable, "-c", ON_EVERY_CORE, kv]
+    with every_core():
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     outputs = json.loads(done.stdout)
     assert [len(plain) for plain, _ in outputs] == [NEW_TOKENS] * len(LENGTHS)
