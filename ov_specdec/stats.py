@@ -17,8 +17,11 @@ class RoundStats:
     text ended in the middle of them.
     seconds: the whole round, with what the three parts leave out.
     pass_tokens: tokens that the main model was fed. source: where the candidates came from.
-    planned, reason: the draft length that the policy chose, and why. confidences, match_confidence:
-    see `Proposal`.
+    cached_tokens: tokens in its KV cache before. planned, reason: the draft length that the policy
+    chose, and why, in one word. expected_accepted: how many of the candidates the policy expected
+    to be accepted. draft_pass_tokens: tokens that the draft model was fed. declined: a match that
+    the policy turned down, by source and confidence, and whether its first candidate came all the
+    same. confidences, match_confidence: see `Proposal`.
     """
 
     num_drafted: int
@@ -34,6 +37,10 @@ class RoundStats:
     reason: str = ""
     confidences: tuple[float, ...] = ()
     match_confidence: float | None = None
+    cached_tokens: int = 0
+    draft_pass_tokens: int = 0
+    expected_accepted: float = 0.0
+    declined: tuple[str, float, bool] | None = None
 
 
 @dataclass

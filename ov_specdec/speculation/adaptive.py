@@ -1,39 +1,43 @@
-"""The draft length with the best expected tokens per second, learnt while decoding."""
+"""The draft length with the best expected tokens per second: costs by curve, acceptance as seen."""
 
-import itertools
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from operator import mul
 
-from ov_specdec.speculation.acceptance import FIRST_PATIENCE, DraftHistory
-from ov_specdec.speculation.cost_model import CostModel
+from ov_specdec.costs import SIZES, CostCurve
+from ov_specdec.speculation.acceptance import Acceptance, Common
 from ov_specdec.speculation.draft_length import Plan
 from ov_specdec.stats import RoundStats
 
-MAX_LENGTH = 16
-LENGTHS = (0, *range(2, MAX_LENGTH + 1))
-"""Lengths to choose from; a pass over just 2 tokens tells too little of what further ones cost."""
+MODEL = "model"
 
-FIRST_LENGTH, TRIED_LENGTH = 4, 2
-"""Length of the first drafts, and of those that are tried after a time without."""
+LENGTHS = range(SIZES[-1])
+"""Numbers of candidates to choose from: with the token before them they fit the largest size."""
 
-TIMING, FIRST_TRY, TRYING = "times plain decoding", "first try", "tries again"
-DWELL = 4
-ROUNDS = {TIMING: 3, TRYING: 3}
-"""Rounds after which a length is looked at again: `DWELL`, but for these reasons of it."""
+ENDS = tuple(size - 1 for size in SIZES[1:])
 
-GAIN = 1.05
-"""How much faster another length must promise to be, as long as nothing else speaks for it."""
+HORIZON = 32
+"""Rounds that a new home size has to earn the change to it: acceptance is known no longer."""
 
-SPENT_ON_TRIES = 0.01
-"""Part of the time that goes into tries in the long run while speculation is switched off."""
+SPENT_ON_PROBES = 0.01
+"""Part of the time for trying again what does not pay: less than what noise hides."""
 
-PATIENCE_GROWTH = 3
-"""How much longer to wait for the next try after one that failed."""
+SAME_CONTEXT = 64
+"""Tokens by which the cached ones may grow until passes are looked up again: changes them by 1 %."""
 
-RECENT = 4
-"""Rounds after which a pass is no longer padded to the size that it had."""
+
+@dataclass(frozen=True)
+class Offer:
+    """What a source's candidates promise, each list by their number n.
+
+    alive: the probability that n are all accepted. tokens: to expect of a round with n.
+    seconds: of drafting n.
+    """
+
+    alive: list[float]
+    tokens: list[float]
+    seconds: list[float]
 
 
 class AdaptiveLength:
@@ -41,136 +45,192 @@ class AdaptiveLength:
 
     If the first i candidates are accepted with probability s(i), a round with n of them adds
     1 + s(1) + ... + s(n) tokens (Leviathan et al., arXiv 2211.17192, section 3.1, where s(i) is a
-    power of one acceptance rate). What it takes to draft and to verify n of them is learnt from the
-    rounds (see `CostModel`), and so is s (see `DraftHistory`). n may be 0: where speculation does
-    not pay it is switched off, and tried again from time to time at small cost. Within a round
-    drafting ends where the next candidate is not worth its time, because the source is not sure
-    enough of those so far.
+    power of one acceptance rate). Of all n the one is taken with the greatest
 
-    sources: where the drafter may take candidates from. What the length is kept for is the last of
-    them; a match of one before it has the length that it deserves, and is taken unless the last
-    promises to be faster than that match. costs, history: what was learnt before, and where this
-    generation adds to it.
+        tokens(n) - rate * seconds(n),
+
+    where `rate`, the price of a second, is the best rate of tokens that the text allows. n may be
+    0. A pass has one of a few sizes, and is padded to it. To change the size costs time: as long as
+    that is more than a longer pass costs, all rounds keep to one size, the home size.
+
+    sources: where the drafter may take candidates from, first to last. curve: what passes cost,
+    looked up while the text grows. common: what sequences of this kind taught; this one adds to it.
     """
 
     def __init__(
         self,
         sources: Sequence[str],
-        costs: CostModel,
-        history: DraftHistory,
+        curve: Callable[[], CostCurve],
+        common: Common,
         min_confidence: float = 0.0,
     ) -> None:
-        self._costs = costs
-        self._history = history
+        self._curve = curve
+        self._common = common
+        self._acceptance = Acceptance(common)
         self._min_confidence = min_confidence
-        self._source = sources[-1]
-        self._plan = Plan(0, TIMING, min_confidence)
-        self._age = 0
-        self._last_size: int | None = None
-        self._sizes: deque[int] = deque(maxlen=RECENT)
-        if costs.is_timed and not costs.is_old:
-            self._reconsider()
+        self._lookup = sources[0]
+        self._drafts = MODEL in sources
+        self._offers: dict[float | None, Offer] = {}
+        # How often there is a match, by how sure it is, and none: averages over recent rounds.
+        self._mix: dict[float | None, float] = {None: 1.0}
+        self._unread = 0
+        """Tokens that the draft model has yet to be fed."""
+        self._probing = False
+        self._size = self._home = 0
+        """Tokens of the last pass, and of those that most rounds have."""
+        self._rate = 0.0
+        self._look_up_costs(0)
 
     def plan(self, source: str, confidence: float | None = None) -> Plan:
-        """The plan for the next round."""
-        if confidence is None or not self._costs.is_timed or self._plan.reason == TRYING:
-            return self._plan
-        return self._plan_match(source, confidence)
-
-    def _plan_match(self, source: str, confidence: float) -> Plan:
-        """The plan for a match, whose candidates all have one confidence."""
-        speeds = self.expected_speeds(source, confidence)
-        best = max(LENGTHS, key=speeds.__getitem__)
-        if source != self._source:
-            others = self.expected_speeds(self._source)
-            if speeds[best] < others[self._plan.length]:
-                return Plan(0, f"the {self._source} drafter promises more than the match")
-        return Plan(best, "pays, by the length of the match" if best else "does not pay")
-
-    def expected_speeds(self, source: str, confidence: float | None = None) -> list[float]:
-        """Tokens per second to expect of lengths 0 to MAX_LENGTH, once rounds were timed."""
-        costs = self._costs
-        drafting, verifying = costs.drafting(source), costs.further_tokens
-        survival = itertools.accumulate(
-            self._history.acceptance(source, confidence).by_place(MAX_LENGTH), mul, initial=1.0
-        )
-        return [
-            tokens / (1.0 + drafting.at(n) + verifying.at(n)) / costs.plain_seconds
-            for n, tokens in enumerate(itertools.accumulate(survival))
-        ]
+        """The plan for the next round. confidence: that of a match; None for the draft model."""
+        if not self._rate:
+            self._settle()
+        match = None if source == MODEL else confidence
+        prices, offer = self._prices(), self._offer(match)
+        best, gain = self._best(offer, prices)
+        expected = tuple(offer.alive[1:])
+        if match is not None:
+            if self._drafts and self._best(self._offer(None), prices)[1] > gain:
+                return Plan(0, "outbid")
+            return Plan(best, "pays" if best else "loses", expected=expected)
+        if best:
+            floors = self._floors(offer, prices)
+            calibrated = self._acceptance.calibrated
+            return Plan(len(floors), "pays", self._min_confidence, expected, floors, calibrated)
+        if self._probing or self._common.credit >= self._probe_seconds(prices):
+            return Plan(1, "probe", expected=expected)
+        return Plan(0, "loses")
 
     def pass_size(self, num_tokens: int) -> int:
-        """The largest recent size, where padding to it costs less than changing the size."""
-        largest = max(self._sizes, default=0)
-        if num_tokens < largest and self._costs.is_timed and self._plan.reason != TIMING:
-            if (largest - num_tokens) * self._costs.further_tokens.slope < self._costs.change:
-                return largest
-        return num_tokens
+        """The size that costs least, with the change to it and from it to the home size."""
+        if num_tokens > SIZES[-1]:
+            return num_tokens
+        return min((num_tokens, *(s for s in SIZES if s > num_tokens)), key=self._price)
 
     def update(self, stats: RoundStats) -> None:
-        """Learn costs and acceptance from a round, and settle on the next length."""
-        if self._last_size is not None:  # the prefill is like no other round
-            self._costs.learn(stats, self._last_size)
-            self._history.learn(stats)
-            self._sizes.append(stats.num_drafted + 1)
-            self._age += 1
-            if self._age % ROUNDS.get(self._plan.reason, DWELL) == 0:
-                self._look()
-        self._last_size = stats.pass_tokens
+        """Learn acceptance from a round, and choose the home size."""
+        if stats.reason == "prefill":
+            self._unread = stats.cached_tokens + stats.pass_tokens
+            self._look_up_costs(self._unread)
+            return
+        self._book(stats)
+        self._size = stats.pass_tokens
+        match = stats.match_confidence if stats.declined is None else stats.declined[1]
+        for kind in self._mix | {match: 0.0}:
+            share = self._mix.get(kind, 0.0)
+            self._mix[kind] = share + ((kind == match) - share) / HORIZON
+        self._acceptance.learn(stats)
+        self._offers.pop(stats.match_confidence, None)
+        self._offers.pop(match, None)
+        if abs(stats.cached_tokens - self._cached) > SAME_CONTEXT:
+            self._look_up_costs(stats.cached_tokens)
+        self._settle()
 
-    def _look(self) -> None:
-        """Go on with what there is to find out, or settle."""
-        if self._costs.is_timed:
-            if self._plan.length and self._costs.is_old:
-                self._change(Plan(0, TIMING))
-            else:
-                self._reconsider()
-        elif self._plan.reason == TIMING:
-            self._change(Plan(FIRST_LENGTH, FIRST_TRY))
+    def _look_up_costs(self, num_cached: int) -> None:
+        curve = self._curve()
+        self._cached = num_cached
+        self._draft = curve.draft
+        self._change = curve.main.change
+        self._seconds = [curve.main.at(n + 1, num_cached) for n in LENGTHS]
+        self._step = self._again = 0.0
+        if curve.draft is not None:
+            self._step = curve.draft.at(1, num_cached)
+            # After a round in which all were accepted, the draft's first pass feeds two tokens.
+            pair = curve.draft.at(2, num_cached)
+            self._again = pair - self._step + 2 * curve.draft.change
+        self._offers.clear()
 
-    def _reconsider(self) -> None:
-        """Change to a length that is clearly better; try a draft after a long time without."""
-        speeds = self.expected_speeds(self._source)
-        best = max(LENGTHS, key=speeds.__getitem__)
-        now, settled = self._plan.length, self._plan.reason not in ROUNDS
-        if best and speeds[best] > GAIN * speeds[now if settled else 0]:
-            expected = f"{speeds[best]:.0f} tokens/s expected, {speeds[0]:.0f} without"
-            self._history.patience = FIRST_PATIENCE
-            self._change(self._ending_early(best, f"pays: {expected}", speeds[best]))
-        elif not settled or (now and best == 0):
-            if self._plan.reason == TRYING:
-                self._history.patience *= PATIENCE_GROWTH
-            self._change(Plan(0, "does not pay"))
-        elif now == 0 and self._history.idle >= self._patience(speeds):
-            self._history.acceptance(self._source).discount()
-            self._change(Plan(TRIED_LENGTH, TRYING))
-        else:
-            self._change(self._ending_early(now, self._plan.reason, speeds[now]))
+    def _offer(self, match: float | None) -> Offer:
+        """What a match that is so sure promises, or the draft model where there is none."""
+        if match not in self._offers:
+            source = self._lookup if match is not None else MODEL
+            acceptance = self._acceptance.by_place(source, match, len(LENGTHS) - 1)
+            alive = list(accumulate(acceptance, mul, initial=1.0))
+            seconds = [0.0] * len(LENGTHS)
+            if match is None:
+                seconds[1:] = [n * self._step + alive[n] * self._again for n in LENGTHS[1:]]
+            self._offers[match] = Offer(alive, list(accumulate(alive)), seconds)
+        return self._offers[match]
 
-    def _ending_early(self, length: int, reason: str, speed: float) -> Plan:
-        """A plan for `length` candidates at most; speed: tokens per second to expect of it."""
-        costs = self._costs
-        verifying, drafting = costs.further_tokens, costs.drafting(self._source)
-        # A shorter pass has another size, and so has the next one of full length.
-        spared = verifying.at(length) - verifying.at(1) - 2 * costs.change
-        if length < 2 or spared <= 0:
-            return Plan(
-                length, reason
-            )  # then the pass keeps its size, and to end early spares little
-        acceptance = self._history.acceptance(self._source)
-        cost = (spared / (length - 1) + drafting.slope) * costs.plain_seconds
-        # The next candidate yields a token if it and all before it are accepted.
-        survival = cost * speed / acceptance.by_place(length)[-1]
-        return Plan(length, reason, min_survival=survival, acceptance=acceptance.given)
+    def _best(self, offer: Offer, prices: Sequence[float]) -> tuple[int, float]:
+        """The best number of candidates, and what it gains over the price of its time."""
+        gains = [
+            tokens - self._rate * (seconds + price)
+            for tokens, seconds, price in zip(offer.tokens, offer.seconds, prices, strict=True)
+        ]
+        best = max(LENGTHS, key=gains.__getitem__)
+        return best, gains[best]
 
-    def _patience(self, speeds: Sequence[float]) -> float:
-        """Plain rounds before the next try: more after each that failed, up to a bound."""
-        slower = speeds[0] / speeds[TRIED_LENGTH] - 1.0
-        # What a try loses if nothing has changed, in rounds of plain decoding.
-        cost = ROUNDS[TRYING] * slower + 2 * self._costs.change
-        return min(self._history.patience, cost / SPENT_ON_TRIES)
+    def _floors(self, offer: Offer, prices: Sequence[float]) -> tuple[float, ...]:
+        """How probable n candidates have to be for one more to pay, from n = 1 on, up to the end.
 
-    def _change(self, plan: Plan) -> None:
-        if plan.length != self._plan.length:
-            self._age = 0
-        self._plan = replace(plan, min_confidence=self._min_confidence)
+        One more may pay only together with those that fill up a larger size.
+        """
+        costs = [self._rate * (n * self._step + price) for n, price in zip(LENGTHS, prices)]
+        floors: list[float] = []
+        for n in LENGTHS[1:-1]:
+            alive, tokens, cost = offer.alive[n], offer.tokens[n], costs[n]
+            ends = (n + 1, *(end for end in ENDS if end > n + 1))
+            # Else tokens after n are certain not to come.
+            gains = [(end, offer.tokens[end] - tokens) for end in ends]
+            floor = min((costs[end] - cost) * alive / gain if gain else 1.0 for end, gain in gains)
+            floors.append(floor)
+            if floor >= 1.0:
+                return tuple(floors)
+        return (*floors, 1.0)
+
+    def _price(self, size: int) -> float:
+        """Seconds of a pass of this size now, with the changes of size that it entails."""
+        changes = (size != self._size) + (size != self._home)
+        return self._seconds[size - 1] + changes * self._change
+
+    def _prices(self) -> list[float]:
+        """The least seconds of a pass over n candidates and the token before them, by n."""
+        prices, least = [0.0] * len(LENGTHS), float("inf")
+        for n in reversed(LENGTHS):
+            prices[n] = min(self._price(n + 1), least)
+            if n + 1 in SIZES:
+                least = prices[n]
+        return prices
+
+    def _settle(self) -> None:
+        """Choose the home size, and the rate of tokens that is the price of a second."""
+        rate = self._rate or 1.0 / self._seconds[0]
+        rates = dict.fromkeys(SIZES, 0.0)
+        totals = {size: [0.0, 0.0] for size in SIZES}
+        for match, share in self._mix.items():
+            offers = [self._offer(None)] if self._drafts else []
+            offers += [self._offer(match)] if match is not None else []
+            gain, tokens, seconds = 1.0, 1.0, 0.0
+            for n in LENGTHS:
+                for offer in offers:
+                    if offer.tokens[n] - rate * offer.seconds[n] > gain:
+                        tokens, seconds = offer.tokens[n], offer.seconds[n]
+                        gain = tokens - rate * seconds
+                if n + 1 in totals:
+                    totals[n + 1][0] += share * tokens
+                    totals[n + 1][1] += share * (seconds + self._seconds[n])
+        rates = {size: tokens / seconds for size, (tokens, seconds) in totals.items()}
+        best = max(rates, key=rates.__getitem__)
+        home = self._home or best
+        if rates[best] > rates[home] * (1.0 + self._change / self._seconds[home - 1] / HORIZON):
+            home = best
+        self._home, self._rate = home, rates[home]
+
+    def _probe_seconds(self, prices: Sequence[float]) -> float:
+        """What it takes to draft and verify one candidate, beyond a plain pass."""
+        if self._draft is None:
+            return float("inf")
+        return self._draft.at(self._unread, self._cached) + prices[1] - prices[0]
+
+    def _book(self, stats: RoundStats) -> None:
+        """Save time for probes while nothing is drafted, and charge what they lose."""
+        plain = self._seconds[0]
+        if stats.reason == "probe":
+            lost = self._probe_seconds(self._prices()) - stats.num_accepted * plain
+            self._common.credit -= lost
+            self._probing = stats.num_accepted > 0
+        elif stats.num_drafted == 0:
+            self._common.credit += SPENT_ON_PROBES * plain
+        drafted = stats.source == MODEL and stats.num_drafted > 0
+        self._unread = 1 if drafted else self._unread + stats.num_generated

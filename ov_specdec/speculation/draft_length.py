@@ -15,16 +15,18 @@ HEURISTIC_START = 5
 class Plan:
     """How far one source may draft in the coming round.
 
-    length: most candidates; 0 drafts nothing. reason: why so many, for the statistics.
+    length: most candidates; 0 drafts nothing. reason: why so many, in one word, for the statistics.
     min_confidence: drafting ends after a candidate that its source gives less probability.
-    min_survival: it also ends once the probability that all candidates are accepted is lower, as
-    `acceptance` tells from the confidence in each; None: that is not looked at.
+    expected: the probability that the first n candidates are all accepted, from n = 1 on.
+    floors: drafting also ends after n candidates once that probability is lower, as `acceptance`
+    tells from the confidence in each; None: that is not looked at.
     """
 
     length: int
     reason: str
     min_confidence: float = 0.0
-    min_survival: float = 0.0
+    expected: tuple[float, ...] = ()
+    floors: tuple[float, ...] = ()
     acceptance: Callable[[float], float] | None = None
 
     @property
@@ -38,7 +40,8 @@ class Plan:
             return True
         if self.acceptance is None:
             return False
-        return math.prod(map(self.acceptance, confidences)) < self.min_survival
+        alive = math.prod(map(self.acceptance, confidences))
+        return alive < self.floors[len(confidences) - 1]
 
     def within(self, room: int) -> "Plan":
         """The same plan, where only `room` candidates have a place."""
