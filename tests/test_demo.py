@@ -165,6 +165,7 @@ def test_options_without_effect_are_left_out():
     assert Settings("x", top_p=0.5, seed=3).options() == {
         "max_new_tokens": 128,
         "num_assistant_tokens": "auto",
+        "cache_prompt": False,
     }
     sampled = Settings("x", temperature=0.7, top_p=0.5, top_k=9, seed=3).options()
     assert sampled["top_p"] == 0.5

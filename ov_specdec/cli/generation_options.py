@@ -140,3 +140,11 @@ GENERATION_OPTIONS = (
         help="Put the prompt into the model's chat template, where it has one.",
     ),
 )
+
+CACHE_PROMPT_OPTION = click.option(
+    "--cache-prompt/--no-cache-prompt",
+    default=GenerationOptions.cache_prompt,
+    show_default=True,
+    help="Read only what the KV caches do not hold already of the prompt.",
+)
+"""For commands that generate more than once on a pipeline."""
