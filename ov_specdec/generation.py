@@ -11,6 +11,8 @@ from ov_specdec.cache.sequence import CachedSequence, Cancelled
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.from_options import make_samplers
+from ov_specdec.sampling.samplers import Sampler
+from ov_specdec.speculation.drafters import Drafter
 from ov_specdec.speculation.drafters.factory import DrafterFactory
 from ov_specdec.speculation.engine import Round, SequenceState, decode, speculate
 from ov_specdec.speculation.schedule import LearnedStats, make_policy
@@ -131,12 +133,24 @@ class TextGenerator:
         if drafter is None:
             rounds = decode(self.main, samplers.main, state)
         else:
-            policy = make_policy(options, drafter.sources, self.learned)
-            rounds = speculate(self.main, drafter, policy, samplers.main, state)
+            rounds = self._speculate(options, drafter, samplers.main, state)
         if not options.cache_prompt:
             rounds = self._on_empty_caches(rounds)
         shown = IncrementalDetokenizer(self.tokenizer.decode, ids, options.stops)
         return _chunks(rounds, state, shown, GenerationStats(len(ids)))
+
+    def _speculate(
+        self, options: GenerationOptions, drafter: Drafter, sampler: Sampler, state: SequenceState
+    ) -> Iterator[Round]:
+        """The rounds of a generation, from which costs are learnt; they may be measured first."""
+        costs = self.learned.costs
+        policy = make_policy(options, drafter.sources, self.learned)
+        try:
+            for round_ in speculate(self.main, drafter, policy, sampler, state):
+                costs.learn(round_.stats)
+                yield round_
+        finally:
+            costs.keep()
 
     def _on_empty_caches(self, rounds: Iterator[Round]) -> Iterator[Round]:
         """The same rounds; what the KV caches hold is forgotten before the first one."""

@@ -1,5 +1,6 @@
 """The Python interface: a main model, a drafter, and text from both."""
 
+import hashlib
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,9 @@ from typing import get_args
 
 from ov_specdec.cache.store import read_sequence, write_sequence
 from ov_specdec.checks import require_choice, require_text, require_texts
+from ov_specdec.costs import KeptCosts, Progress
 from ov_specdec.errors import OptionError, SessionError
+from ov_specdec.files import user_cache
 from ov_specdec.generation import (
     Chunk,
     GenerationResult,
@@ -26,6 +29,7 @@ from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.source import ModelSource, check_pair, open_source
 from ov_specdec.options import GenerationKwargs, GenerationOptions
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterFactory, DrafterName
+from ov_specdec.speculation.schedule import LearnedStats
 from ov_specdec.stats import Stopwatch
 from ov_specdec.text.guard import GuardReport
 
@@ -33,6 +37,10 @@ if sys.version_info >= (3, 11):
     from typing import Unpack
 else:
     from typing_extensions import Unpack
+
+
+MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
+"""Time for measuring what passes cost: a part of loading, or so many seconds where that is more."""
 
 
 class SpeculativePipeline:
@@ -107,17 +115,19 @@ class SpeculativePipeline:
         self._models = load_models(list(zip(sources, configs, strict=True)), vocab_size=vocab_size)
         self.drafter: DrafterName = drafter
         self.tokenizer = sources[0].tokenizer
+        self.load_seconds = watch.total()
+        self._costs = self._make_costs()
         self._generator: TextGenerator | None = TextGenerator(
             self.main.cache,
             self.tokenizer,
             vocab_size,
             sources[0].eos_token_ids,
             DrafterFactory(drafter, self.draft.cache if self.draft else None),
+            LearnedStats(self._costs),
         )
         self._running = Lock()
         self._cancelled = Event()
         """That of the newest generation."""
-        self.load_seconds = watch.total()
 
     @property
     def main(self) -> LoadedModel:
@@ -148,6 +158,30 @@ class SpeculativePipeline:
         cancelled = Event()
         chunks = self._generator.stream(prompt, checked, cancelled)
         return GenerationStream(self._alone(chunks, cancelled), cancelled)
+
+    def prepare(self, progress: Progress | None = None) -> None:
+        """Measure what passes cost, where that is not known from an earlier process.
+
+        Else the first generation that leaves the draft length to "auto" does so. It takes two
+        seconds, or 5 % of the time that loading took; the result is kept in the user's cache
+        folder. progress: told of the share that is done. Raises `SessionError` while a generation
+        is running.
+        """
+        if self.drafter != "none":
+            with self._exclusive():
+                self._costs.prepare(progress)
+
+    def _make_costs(self) -> KeptCosts:
+        """What passes of these models cost, kept under what their times depend on."""
+        caches = [model.cache for model in self._models]
+        digest = hashlib.sha256("\n".join(model.fingerprint() for model in self._models).encode())
+        folder = user_cache("costs")
+        return KeptCosts(
+            caches[0],
+            caches[1] if len(caches) > 1 else None,
+            None if folder is None else folder / f"{digest.hexdigest()[:16]}.json",
+            max(MEASURING_SHARE * self.load_seconds, MEASURING_SECONDS),
+        )
 
     def save_cache(self, path: str | Path) -> None:
         """Write what the KV caches hold into files, for `load_cache` of a later process.

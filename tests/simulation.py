@@ -1,9 +1,8 @@
 """Simulated machines and texts, without a clock: how near a policy comes to the best constant one.
 
-    python -m tests.simulation        # the table of all machines and texts
+python -m tests.simulation        # the table of all machines and texts
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,8 +11,8 @@ from statistics import median
 
 import numpy as np
 
-from ov_specdec.costs import SIZES, CostCurve, PassCurve
-from ov_specdec.speculation.draft_length import ConstantLength, Policy
+from ov_specdec.costs import SIZES, CostCurve, LiveCurve, PassCurve
+from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.stats import RoundStats
 
 FLAT = {1: 1.0, 17: 1.0}
@@ -52,7 +51,7 @@ class Machine:
     def curve(self, generator, noise=0.03) -> CostCurve:
         """As it would be measured."""
         row = {n: self.pass_seconds(n) * generator.gauss(1.0, noise) for n in SIZES}
-        draft = {n: self.step for n in (1, 2)}
+        draft = {1: self.step}
         return CostCurve(PassCurve({0: row}, self.change), PassCurve({0: draft}))
 
     def run(self, seconds: float, generator) -> float:
@@ -102,9 +101,16 @@ def steady(acceptance):
 def generate(policy, machine, text, num_tokens, generator, *, sources=("model",), prompt=100):
     """One generation after its prefill; the records of its rounds."""
     policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, prompt, reason="prefill"))
-    rounds, done, last_size, all_accepted = [], 1, prompt, False
+    rounds, done, last_size = [], 1, prompt
     while done < num_tokens:
-        draft_seconds, declined, plan, drafted, source, match = 0.0, None, None, 0, sources[-1], None
+        draft_seconds, declined, plan, drafted, source, match = (
+            0.0,
+            None,
+            None,
+            0,
+            sources[-1],
+            None,
+        )
         confidences = ()
         found = text.match(generator) if "prompt-lookup" in sources else None
         chances = []
@@ -170,9 +176,7 @@ def compare(make, machine, text, *, seeds=20, texts=4, num_tokens=256, sources=(
             rounds = [
                 r
                 for _ in range(texts)
-                for r in generate(
-                    next_policy(), here, text, num_tokens, generator, sources=sources
-                )
+                for r in generate(next_policy(), here, text, num_tokens, generator, sources=sources)
             ]
             # The pace changes what a second is worth; times are compared without it and outliers.
             speeds[which].append(1.0 / seconds_per_token(rounds))
@@ -186,7 +190,7 @@ def adaptive(curve, sources):
     from ov_specdec.speculation.adaptive import AdaptiveLength
 
     common = Common()
-    return lambda: AdaptiveLength(sources, lambda: curve, common)
+    return lambda: AdaptiveLength(sources, LiveCurve(curve), common)
 
 
 TEXTS = {
@@ -207,6 +211,7 @@ SEEDS = 9
 
 def main():
     from multiprocessing import Pool
+
     cases = [(n, c, t) for n in CURVES for c in CHANGES for t in TEXTS]
     with Pool(2) as pool:
         results = dict(pool.map(one, cases, chunksize=4))
@@ -214,7 +219,9 @@ def main():
     for name in CURVES:
         for change in CHANGES:
             row = [results[name, change, t] for t in TEXTS]
-            print(f"{name:8}{change:4}" + " ".join(f"{b:6.3f}@{n:<2}" for b, _, n in row), flush=True)
+            print(
+                f"{name:8}{change:4}" + " ".join(f"{b:6.3f}@{n:<2}" for b, _, n in row), flush=True
+            )
     print("worst", min(b for b, _, _ in results.values()))
 
 

@@ -19,6 +19,7 @@ LAYERS = (
     {"checks", "files", "logits", "stats"},
     {"options"},
     {"cache", "sampling", "text"},
+    {"costs"},
     {"speculation", "loading"},
     {"generation"},
     {"pipeline"},

@@ -1,5 +1,16 @@
 """What passes of the models cost on this machine: measured, kept in a file, corrected in use."""
 
+from ov_specdec.costs.correction import LiveCurve
 from ov_specdec.costs.curve import NOMINAL, SIZES, CostCurve, PassCurve
+from ov_specdec.costs.source import Costs, KeptCosts, Progress
 
-__all__ = ["NOMINAL", "SIZES", "CostCurve", "PassCurve"]
+__all__ = [
+    "NOMINAL",
+    "SIZES",
+    "CostCurve",
+    "Costs",
+    "KeptCosts",
+    "LiveCurve",
+    "PassCurve",
+    "Progress",
+]

@@ -12,7 +12,7 @@ from ov_specdec.demo.comparison import Comparison
 from ov_specdec.demo.service import DemoService, Form
 from ov_specdec.errors import SpecdecError
 from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
-from ov_specdec.speculation.adaptive import MAX_LENGTH
+from ov_specdec.speculation.adaptive import LENGTHS
 
 TITLE = "Speculative decoding on OpenVINO"
 PLAIN, SPECULATIVE = "Plain decoding", "Speculative decoding"
@@ -97,7 +97,7 @@ def _controls(devices: Sequence[str]) -> list[gr.components.Component]:
             with gr.Row():
                 names = {"draft model": "model", "prompt lookup": "prompt-lookup", "both": "both"}
                 drafter = gr.Dropdown(list(names.items()), value="model", label="Drafter")
-                lengths = ["auto", *range(1, MAX_LENGTH + 1)]
+                lengths = ["auto", *range(1, LENGTHS[-1] + 1)]
                 length = gr.Dropdown(lengths, value="auto", label="Draft length")
                 tokens = gr.Slider(1, 512, 128, step=1, label="Max new tokens")
             with gr.Row():

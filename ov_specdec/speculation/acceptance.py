@@ -89,7 +89,7 @@ class Acceptance:
         return self._common.bins.share(_bin(confidence), confidence, PRIOR_WEIGHT)
 
     def learn(self, stats: RoundStats) -> None:
-        """Count a round's candidates up to the first that was rejected; none after it was judged."""
+        """Count a round's candidates up to the first rejected one; none after it was judged."""
         for place in range(min(stats.num_accepted + 1, stats.num_drafted)):
             accepted = place < stats.num_accepted
             self._add((stats.source, stats.match_confidence, place.bit_length()), accepted)

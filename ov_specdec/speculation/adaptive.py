@@ -1,11 +1,11 @@
 """The draft length with the best expected tokens per second: costs by curve, acceptance as seen."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
 
-from ov_specdec.costs import SIZES, CostCurve
+from ov_specdec.costs import SIZES, Costs
 from ov_specdec.speculation.acceptance import Acceptance, Common
 from ov_specdec.speculation.draft_length import Plan
 from ov_specdec.stats import RoundStats
@@ -24,7 +24,7 @@ SPENT_ON_PROBES = 0.01
 """Part of the time for trying again what does not pay: less than what noise hides."""
 
 SAME_CONTEXT = 64
-"""Tokens by which the cached ones may grow until passes are looked up again: changes them by 1 %."""
+"""Cached tokens that a text may grow by until passes are looked up again: they change by 1 %."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,18 @@ class AdaptiveLength:
     0. A pass has one of a few sizes, and is padded to it. To change the size costs time: as long as
     that is more than a longer pass costs, all rounds keep to one size, the home size.
 
-    sources: where the drafter may take candidates from, first to last. curve: what passes cost,
+    sources: where the drafter may take candidates from, first to last. costs: of passes,
     looked up while the text grows. common: what sequences of this kind taught; this one adds to it.
     """
 
     def __init__(
         self,
         sources: Sequence[str],
-        curve: Callable[[], CostCurve],
+        costs: Costs,
         common: Common,
         min_confidence: float = 0.0,
     ) -> None:
-        self._curve = curve
+        self._costs = costs
         self._common = common
         self._acceptance = Acceptance(common)
         self._min_confidence = min_confidence
@@ -127,7 +127,7 @@ class AdaptiveLength:
         self._settle()
 
     def _look_up_costs(self, num_cached: int) -> None:
-        curve = self._curve()
+        curve = self._costs.curve
         self._cached = num_cached
         self._draft = curve.draft
         self._change = curve.main.change
@@ -166,7 +166,9 @@ class AdaptiveLength:
 
         One more may pay only together with those that fill up a larger size.
         """
-        costs = [self._rate * (n * self._step + price) for n, price in zip(LENGTHS, prices)]
+        costs = [
+            self._rate * (n * self._step + price) for n, price in zip(LENGTHS, prices, strict=True)
+        ]
         floors: list[float] = []
         for n in LENGTHS[1:-1]:
             alive, tokens, cost = offer.alive[n], offer.tokens[n], costs[n]

@@ -1,28 +1,26 @@
 """From the options of a generation to its draft-length policy."""
 
-from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ov_specdec.options import SAMPLING_OPTIONS, GenerationOptions
-from ov_specdec.speculation.acceptance import DraftHistory
+from ov_specdec.costs import NOMINAL, Costs, LiveCurve
+from ov_specdec.options import GenerationOptions
+from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
-from ov_specdec.speculation.cost_model import CostModel
 from ov_specdec.speculation.draft_length import ConstantLength, HeuristicLength, Policy
 
 
 @dataclass(frozen=True)
 class LearnedStats:
-    """What generations have taught: what rounds cost, and what drafting brought.
+    """What planning knows beyond one generation.
 
-    histories: by kind of generation, since the more tokens are left to chance, the fewer
-    candidates are accepted.
+    costs: of passes. greedy, sampled: what drafting brought in earlier sequences; the more is left
+    to chance, the fewer candidates are accepted.
     """
 
-    costs: CostModel = field(default_factory=CostModel)
-    histories: dict[Hashable, DraftHistory] = field(
-        default_factory=lambda: defaultdict(DraftHistory)
-    )
+    costs: Costs = field(default_factory=lambda: LiveCurve(NOMINAL))
+    greedy: Common = field(default_factory=Common)
+    sampled: Common = field(default_factory=Common)
 
 
 def make_policy(
@@ -31,21 +29,14 @@ def make_policy(
     """A new policy for one generation, whose drafter takes candidates from `sources`."""
     threshold = options.assistant_confidence_threshold
     number, schedule = options.num_assistant_tokens, options.num_assistant_tokens_schedule
-    if number == "auto":
-        # What follows the clock cannot repeat.
-        repeats = options.samples and options.seed is not None
-        if schedule == "heuristic" or (schedule is None and repeats):
-            return HeuristicLength(min_confidence=threshold)
-        history = learned.histories[_kind(options)]
-        return AdaptiveLength(sources, learned.costs, history, threshold)
-    if schedule == "heuristic" and number > 0:
-        return HeuristicLength(number, threshold)
-    return ConstantLength(number, threshold)
-
-
-def _kind(options: GenerationOptions) -> Hashable:
-    """What acceptance depends on beside the models and the text."""
-    if not options.samples:
-        return None
-    chosen = (getattr(options, name) for name in SAMPLING_OPTIONS)
-    return (*chosen, options.assistant_do_sample)
+    if number != "auto":
+        if schedule == "heuristic" and number > 0:
+            return HeuristicLength(number, threshold)
+        return ConstantLength(number, threshold)
+    if schedule == "heuristic":
+        return HeuristicLength(min_confidence=threshold)
+    if options.samples and options.seed is not None:
+        # The same text again: lengths that depend on nothing but its own tokens.
+        return AdaptiveLength(sources, LiveCurve(NOMINAL), Common(), threshold)
+    common = learned.sampled if options.samples else learned.greedy
+    return AdaptiveLength(sources, learned.costs, common, threshold)

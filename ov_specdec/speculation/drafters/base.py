@@ -10,13 +10,23 @@ from ov_specdec.speculation.verification import Draft
 
 
 @dataclass(frozen=True)
+class Declined:
+    """A candidate that was not proposed; whether it would have been accepted shows all the same."""
+
+    source: str
+    match_confidence: float
+    candidate: int
+
+
+@dataclass(frozen=True)
 class Proposal:
     """A draft, and how it came about, for the statistics and the draft-length policy.
 
     source: the name of where the candidates come from. plan: how many there were to be, and why.
     confidences: the probability that the source gives each candidate, where the plan asked for it.
     match_confidence: how sure the source was of all its candidates before it drafted any, where it
-    can tell, as prompt lookup can by the length of its match.
+    can tell, as prompt lookup can by the length of its match. pass_tokens: tokens that a draft
+    model was fed. declined: a match that the plan gave no place to.
     """
 
     draft: Draft
@@ -24,6 +34,8 @@ class Proposal:
     plan: Plan = NO_PLAN
     confidences: tuple[float, ...] = ()
     match_confidence: float | None = None
+    pass_tokens: int = 0
+    declined: Declined | None = None
 
 
 class Drafter(Protocol):

@@ -1,6 +1,7 @@
 """Two drafters as one: the second is asked where the first has no idea."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Event
 
 from ov_specdec.speculation.draft_length import Planner
@@ -31,4 +32,6 @@ class Cascade:
     def propose(self, tokens: Sequence[int], planner: Planner) -> Proposal:
         """The first one's candidates if there are any, else those of the second."""
         proposal = self._first.propose(tokens, planner)
-        return proposal if proposal.draft.tokens else self._second.propose(tokens, planner)
+        if proposal.draft.tokens:
+            return proposal
+        return replace(self._second.propose(tokens, planner), declined=proposal.declined)

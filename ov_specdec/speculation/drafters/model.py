@@ -37,12 +37,13 @@ class ModelDrafter:
         """Candidates up to where the plan or the draft model's own context ends."""
         plan = planner(SOURCE)
         history, candidates = list(tokens), list[int]()
-        probs, confidences = [], []
+        probs, confidences, pass_tokens = [], [], 0
         # Each pass feeds one more token, after which the cache must still have room.
         length = min(plan.length, self._cache.max_length + 1 - len(tokens))
         while len(candidates) < length:
             # After a round in which all were accepted, the first pass also feeds the last of them.
-            row = self._cache.advance(tokens, candidates, num_rows=1).logits[0]
+            fed = self._cache.advance(tokens, candidates, num_rows=1)
+            row, pass_tokens = fed.logits[0], pass_tokens + fed.num_tokens
             candidate, drawn_from = self._sampler.sample(history, row)
             history.append(candidate)
             candidates.append(candidate)
@@ -52,7 +53,8 @@ class ModelDrafter:
                 confidences.append(confidence(row, candidate, drawn_from))
                 if plan.ends_after(confidences):
                     break
-        return Proposal(Draft(candidates, probs or None), SOURCE, plan, tuple(confidences))
+        draft = Draft(candidates, probs or None)
+        return Proposal(draft, SOURCE, plan, tuple(confidences), pass_tokens=pass_tokens)
 
 
 def confidence(row: Logits, candidate: int, drawn_from: Distribution | None) -> float:

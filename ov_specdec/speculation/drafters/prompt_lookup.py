@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from threading import Event
 
 from ov_specdec.speculation.draft_length import Plan, Planner
-from ov_specdec.speculation.drafters.base import Proposal
+from ov_specdec.speculation.drafters.base import Declined, Proposal
 from ov_specdec.speculation.verification import Draft
 
 SOURCE = "prompt-lookup"
@@ -45,9 +45,12 @@ class PromptLookup:
                 confidence = size / (size + 1)
                 plan = planner(SOURCE, confidence)
                 length = min(plan.length, self._max_candidates or plan.length)
+                if length == 0:
+                    declined = Declined(SOURCE, confidence, tokens[start])
+                    return Proposal(Draft([]), SOURCE, plan, declined=declined)
                 draft = Draft(_copy(tokens, start, length))
                 return Proposal(draft, SOURCE, plan, (confidence,) * length, confidence)
-        return Proposal(Draft([]), SOURCE, Plan(0, "no match"))
+        return Proposal(Draft([]), SOURCE, Plan(0, "unmatched"))
 
     def _index(self, tokens: Sequence[int]) -> None:
         """Enter the n-grams that have got a follower since the last call."""

@@ -1,0 +1,76 @@
+"""Cost curves in the user's cache folder."""
+
+import json
+import math
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from ov_specdec.costs.curve import CostCurve, PassCurve
+
+VERSION = 1
+
+
+def read_curve(path: Path) -> CostCurve | None:
+    """The curve in a file; None where there is none that can be used, so that it is measured."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["version"] != VERSION:
+            return None
+        draft = content["draft"]
+        return CostCurve(
+            _pass_curve(content["main"]), None if draft is None else _pass_curve(draft)
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_curve(path: Path, curve: CostCurve) -> None:
+    """Replace the file as a whole, so that a process that reads it meanwhile finds the old one.
+
+    A folder that cannot be written to is a reason to warn, not to stop.
+    """
+    content = {
+        "version": VERSION,
+        "main": _as_dict(curve.main),
+        "draft": None if curve.draft is None else _as_dict(curve.draft),
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(content, file, indent=1)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        warnings.warn(
+            f"what passes cost cannot be kept in '{path}' ({error.strerror}), and is measured in "
+            "each process: let XDG_CACHE_HOME name a folder that can be written to",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _as_dict(curve: PassCurve) -> dict[str, Any]:
+    rows = {str(cached): dict(row) for cached, row in curve.seconds.items()}
+    return {"seconds": rows, "change": curve.change}
+
+
+def _pass_curve(content: Any) -> PassCurve:
+    """`ValueError` for numbers that are no times."""
+    seconds = {
+        int(cached): {int(size): float(value) for size, value in row.items()}
+        for cached, row in content["seconds"].items()
+    }
+    change = float(content["change"])
+    values = [value for row in seconds.values() for value in row.values()]
+    if not all(seconds.values()) or not values or change < 0 or not math.isfinite(change):
+        raise ValueError("rows without times")
+    if not all(0.0 < value < math.inf for value in values):
+        raise ValueError("times that are none")
+    return PassCurve(seconds, change)

@@ -1,0 +1,84 @@
+"""Where a pipeline's cost curve comes from: a file, or a measurement before it is first needed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.costs.correction import LiveCurve
+from ov_specdec.costs.curve import CostCurve
+from ov_specdec.costs.kept import read_curve, write_curve
+from ov_specdec.costs.measure import measure
+from ov_specdec.stats import RoundStats
+
+Progress = Callable[[float], None]
+"""Told of the share of a measurement that is done, from 0 to 1."""
+
+
+class Costs(Protocol):
+    """What passes cost, as far as it is known."""
+
+    @property
+    def curve(self) -> CostCurve:
+        """The present curve."""
+        ...
+
+    def learn(self, stats: RoundStats) -> None:
+        """Take note of a round."""
+        ...
+
+    def keep(self) -> None:
+        """Keep what was learnt."""
+        ...
+
+
+class KeptCosts:
+    """The curve of a pair of models on this machine. Implements `Costs`.
+
+    path: the file that keeps it, None: none does. seconds: for measuring it where the file has
+    none. Passes are timed when the curve is first looked at, or by `prepare`.
+    """
+
+    def __init__(
+        self,
+        main: CachedSequence,
+        draft: CachedSequence | None,
+        path: Path | None,
+        seconds: float,
+    ) -> None:
+        self._models = main, draft
+        self._path = path
+        self._seconds = seconds
+        self._live: LiveCurve | None = None
+
+    @property
+    def curve(self) -> CostCurve:
+        """The present curve; measured now where there is none."""
+        return self._prepared().curve
+
+    def prepare(self, progress: Progress | None = None) -> None:
+        """Read or measure the curve, where that has not been done."""
+        self._prepared(progress)
+
+    def learn(self, stats: RoundStats) -> None:
+        """Correct the curve by a round, once there is one."""
+        if self._live is not None:
+            self._live.learn(stats)
+
+    def keep(self) -> None:
+        """Write the curve where it has changed."""
+        if self._live is not None and self._live.is_changed and self._path is not None:
+            write_curve(self._path, self._live.curve)
+            self._live.is_changed = False
+
+    def _prepared(self, progress: Progress | None = None) -> LiveCurve:
+        if self._live is None:
+            kept = None if self._path is None else read_curve(self._path)
+            # A file that was made for a pair serves no main model alone, and the reverse.
+            if kept is None or (kept.draft is None) != (self._models[1] is None):
+                self._live = LiveCurve(measure(*self._models, self._seconds, progress))
+                self._live.is_changed = True
+                self.keep()
+            else:
+                self._live = LiveCurve(kept)
+        return self._live
