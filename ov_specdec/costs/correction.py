@@ -53,7 +53,8 @@ class LiveCurve:
             self._add(("main", size, nearest_row(cached)), stats.verify_seconds / expected)
         # Reading the prompt, or what was added while others drafted, is no step.
         if self.curve.draft is not None and 0 < stats.num_drafted == stats.draft_pass_tokens:
-            expected = stats.num_drafted * self.curve.draft.at(1, cached)
+            start, step, _ = self.curve.drafting(cached)
+            expected = start + stats.num_drafted * step
             self._add(("draft", 1, nearest_row(cached)), stats.draft_seconds / expected)
         self._last_size = size
 

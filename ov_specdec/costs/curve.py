@@ -22,11 +22,13 @@ class PassCurve:
     """Passes of one model.
 
     seconds: by cached tokens, then by tokens in the pass. change: seconds that a pass takes longer
-    if it has another size than the one before, because OpenVINO prepares for the new shapes.
+    if it has another size than the one before, because OpenVINO prepares for the new shapes. start:
+    the same of the first pass after those of another model, which has taken the caches.
     """
 
     seconds: Mapping[int, Mapping[int, float]]
     change: float = 0.0
+    start: float = 0.0
 
     def at(self, num_tokens: int, num_cached: int) -> float:
         """Seconds of a pass over `num_tokens` that reads `num_cached`; positive.
@@ -57,6 +59,16 @@ class CostCurve:
 
     main: PassCurve
     draft: PassCurve | None = None
+
+    def drafting(self, num_cached: int) -> tuple[float, float, float]:
+        """Seconds of drafting: once a round, per candidate, and after a fully accepted draft.
+
+        The first pass then feeds two tokens, the last candidate and the main model's own.
+        """
+        if self.draft is None:
+            return 0.0, 0.0, 0.0
+        step, pair = self.draft.at(1, num_cached), self.draft.at(2, num_cached)
+        return self.draft.start, step, pair - step + 2 * self.draft.change
 
 
 def nearest_row(num_cached: int) -> int:

@@ -58,7 +58,7 @@ def write_curve(path: Path, curve: CostCurve) -> None:
 
 def _as_dict(curve: PassCurve) -> dict[str, Any]:
     rows = {str(cached): dict(row) for cached, row in curve.seconds.items()}
-    return {"seconds": rows, "change": curve.change}
+    return {"seconds": rows, "change": curve.change, "start": curve.start}
 
 
 def _pass_curve(content: Any) -> PassCurve:
@@ -67,10 +67,10 @@ def _pass_curve(content: Any) -> PassCurve:
         int(cached): {int(size): float(value) for size, value in row.items()}
         for cached, row in content["seconds"].items()
     }
-    change = float(content["change"])
+    extra = float(content["change"]), float(content["start"])
     values = [value for row in seconds.values() for value in row.values()]
-    if not all(seconds.values()) or not values or change < 0 or not math.isfinite(change):
+    if not all(seconds.values()) or not values or not all(0.0 <= e < math.inf for e in extra):
         raise ValueError("rows without times")
     if not all(0.0 < value < math.inf for value in values):
         raise ValueError("times that are none")
-    return PassCurve(seconds, change)
+    return PassCurve(seconds, *extra)

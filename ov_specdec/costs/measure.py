@@ -1,18 +1,16 @@
 """Measures what passes cost, in turns and in a given time."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from statistics import median
 from time import perf_counter
 
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.costs.curve import ROWS, SIZES, CostCurve, PassCurve
 
-ENOUGH = 5
+SWEEPS = 5
 """Sweeps over all sizes: medians of five bear two that were disturbed."""
-
-FILLER = 0
-"""The id that passes are timed with: what it means changes nothing."""
 
 FIRST_SWEEP = (16, 1, 4, 1, 4, 8, 2, 12, 6, 3)
 """The sizes whose absence would cost most come first; two of them twice, to see a change of size.
@@ -20,46 +18,73 @@ FIRST_SWEEP = (16, 1, 4, 1, 4, 8, 2, 12, 6, 3)
 A first pass of a size is longer than any other, so that it shows no change.
 """
 
+LEAST = 9
+"""Turns without which a curve would be none, whatever they take: the draft's, and 16, 1, 4, 8."""
+
+DRAFT_SIZES = (16, 2, 1)
+"""Passes of a draft model: reading, one that also feeds the last accepted candidate, and a step."""
+
+FILLER = 0
+"""The id that passes are timed with: what it means changes nothing."""
+
 
 class PassTimes:
-    """The passes of one model that were timed, in a KV cache that keeps what it holds."""
+    """The passes of one model that were timed, on top of what its KV cache holds."""
 
-    def __init__(self, cache: CachedSequence, sizes: tuple[int, ...]) -> None:
+    def __init__(self, cache: CachedSequence) -> None:
         self._cache = cache
         self._held = cache.tokens
         self._tokens = self._held or [FILLER]
-        self._sizes = sizes
-        # By cached tokens and size: the first of two passes, and the second.
+        cache.begin(self._tokens)
+        # By cached tokens and size: the first of some passes, and the last.
         self._times: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(dict)
+        self._starts: list[float] = []
 
-    @property
-    def sweeps(self) -> list[tuple[int, ...]]:
-        """The sizes to time, in turns."""
-        first = tuple(size for size in FIRST_SWEEP if size in self._sizes)
-        return [first, *[self._sizes] * (ENOUGH - 1)]
+    def seconds_to_read(self, num_cached: int) -> float:
+        """At most so many for reading so many tokens."""
+        if num_cached + SIZES[-1] > self._cache.max_length:
+            return float("inf")
+        return num_cached / SIZES[-1] * self.curve().at(SIZES[-1], ROWS[0])
 
-    def may_grow(self, num_cached: int, seconds: float) -> bool:
-        """Whether so many tokens can be cached, and read in the time."""
-        largest = self._sizes[-1]
-        fits = num_cached + largest <= self._cache.max_length
-        return fits and self._curve_row(ROWS[0])[largest] * num_cached / largest < seconds
-
-    def grow(self, num_cached: int) -> None:
+    def read(self, num_cached: int) -> None:
         """Have at least so many tokens cached."""
         self._tokens += [FILLER] * (num_cached - len(self._tokens))
         self._cache.advance(self._tokens, num_rows=1)
 
-    def forget(self) -> None:
+    def time(self, size: int, row: int) -> None:
+        """Time passes of a size: the first comes after a change, and the last does not.
+
+        The last of three of one token: a draft model's steps follow each other.
+        """
+        first = self._pass(size)
+        last = [self._pass(size) for _ in range(2 if size == 1 else 1)][-1]
+        self._times[row].setdefault(size, []).append((first, last))
+
+    def start(self, row: int) -> None:  # noqa: ARG002
+        """Time a pass over one token that follows passes of another model."""
+        self._starts.append(self._pass(1))
+
+    def curve(self) -> PassCurve:
+        """What was measured."""
+        changes = [
+            first - last
+            for sizes in self._times.values()
+            for times in sizes.values()
+            for first, last in times[1:]
+        ]
+        rows = {
+            row: {size: _typical(times) for size, times in sorted(sizes.items())}
+            for row, sizes in self._times.items()
+        }
+        start = median(self._starts) - rows[ROWS[0]][1] if self._starts else 0.0
+        return PassCurve(rows, max(median(changes), 0.0) if changes else 0.0, max(start, 0.0))
+
+    def restore(self) -> None:
         """Have cached what was before."""
         if self._held:
             self._cache.begin(self._held)
         else:
             self._cache.clear()
-
-    def time(self, row: int, size: int) -> None:
-        """Time two passes of a size: the first one after a change, the second one not."""
-        first, second = self._pass(size), self._pass(size)
-        self._times[row].setdefault(size, []).append((first, second))
 
     def _pass(self, size: int) -> float:
         start = perf_counter()
@@ -67,69 +92,57 @@ class PassTimes:
         self._cache.advance(self._tokens, [FILLER] * (size - 1))
         return perf_counter() - start
 
-    def curve(self) -> PassCurve:
-        """What was measured."""
-        changes = [
-            first - second
-            for sizes in self._times.values()
-            for times in sizes.values()
-            for first, second in times[1:]
-        ]
-        change = max(median(changes), 0.0) if changes else 0.0
-        return PassCurve({row: self._curve_row(row) for row in self._times}, change)
 
-    def _curve_row(self, row: int) -> dict[int, float]:
-        return {size: _typical(times) for size, times in sorted(self._times[row].items())}
-
-
-def _typical(times: list[tuple[float, float]]) -> float:
-    """The median of second passes; of few, the least of all: what disturbs a pass lengthens it."""
-    return median(second for _, second in times) if len(times) > 2 else min(map(min, times))
+Turn = Callable[[int], None]
 
 
 def measure(
     main: CachedSequence,
     draft: CachedSequence | None,
     seconds: float,
+    *,
+    sweeps: int = SWEEPS,
     progress: Callable[[float], None] | None = None,
 ) -> CostCurve:
     """The cost curve of a main and a draft model, in about `seconds`; at least four sizes.
 
     What is not measured is interpolated. What the KV caches hold they hold afterwards too.
-    progress: told of the share of the work or time that has passed.
+    progress: told of the share of the time that has passed, 0 to 1.
     """
-    start = perf_counter()
-    models = [PassTimes(main, SIZES)]
-    if draft is not None:
-        models.append(PassTimes(draft, DRAFT_SIZES))
+    begin = perf_counter()
+    models = [PassTimes(cache) for cache in (main, draft) if cache is not None]
     for row in ROWS[:2]:
-        left = seconds - (perf_counter() - start)
-        if row != ROWS[0] and not all(model.may_grow(row, left / 4) for model in models):
-            break
+        if row != ROWS[0]:
+            left = seconds - (perf_counter() - begin)
+            if sum(model.seconds_to_read(row) for model in models) > left / 2:
+                break
         for model in models:
-            model.grow(row)
-        for done, (model, size) in enumerate(_turns(models)):
-            spent = perf_counter() - start
+            model.read(row)
+        for done, turn in enumerate(_turns(models, sweeps)):
+            spent = perf_counter() - begin
             if spent > seconds and (done >= LEAST or row != ROWS[0]):
                 break
             if progress is not None:
                 progress(min(spent / seconds, 1.0))
-            model.time(row, size)
+            turn(row)
     for model in models:
-        model.forget()
+        model.restore()
     return CostCurve(*(model.curve() for model in models))
 
 
-DRAFT_SIZES = (1, 2, 16)
-"""Passes of a draft model: a step, one that also feeds the last accepted candidate, and reading."""
+def _turns(models: Sequence[PassTimes], sweeps: int) -> Iterator[Turn]:
+    """All sizes of all models in turns, so that a change of the machine's pace meets them all."""
+    main, *drafts = models
+    for sweep in range(sweeps):
+        for draft in drafts:
+            if sweep > 0:
+                yield draft.start
+            for size in DRAFT_SIZES:
+                yield partial(draft.time, size)
+        for size in FIRST_SWEEP if sweep == 0 else SIZES:
+            yield partial(main.time, size)
 
-LEAST = 8
-"""Passes without which a curve would be none, whatever they take: 16, 1, 4 and 8 of the main."""
 
-
-def _turns(models: list[PassTimes]) -> Iterator[tuple[PassTimes, int]]:
-    """Sweeps of all models in turns, so that a change of the machine's pace meets all sizes."""
-    for sweeps in zip(*(model.sweeps for model in models), strict=True):
-        for model, sweep in zip(reversed(models), reversed(sweeps), strict=True):
-            for size in sweep:
-                yield model, size
+def _typical(times: list[tuple[float, float]]) -> float:
+    """The median of last passes; of few, the least of all: what disturbs a pass lengthens it."""
+    return median(last for _, last in times) if len(times) > 2 else min(map(min, times))

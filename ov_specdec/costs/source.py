@@ -76,7 +76,7 @@ class KeptCosts:
             kept = None if self._path is None else read_curve(self._path)
             # A file that was made for a pair serves no main model alone, and the reverse.
             if kept is None or (kept.draft is None) != (self._models[1] is None):
-                self._live = LiveCurve(measure(*self._models, self._seconds, progress))
+                self._live = LiveCurve(measure(*self._models, self._seconds, progress=progress))
                 self._live.is_changed = True
                 self.keep()
             else:

@@ -13,10 +13,10 @@ Pairs that people use reach 0.5 to 0.9. Lookup gives one by the length of its ma
 PRIOR_WEIGHT = 4.0
 """Candidates that it takes to outweigh that: a first text settles within ten rounds."""
 
-COMMON_WEIGHT = 8.0
+COMMON_WEIGHT = 32.0
 """Candidates of a sequence that count as much as all sequences before: some tens are believed."""
 
-MEMORY = 0.97
+MEMORY = 0.98
 """What is left of a sequence's counts after each draft: the last 30 count, as texts change."""
 
 COMMON_MEMORY = 0.998

@@ -17,7 +17,7 @@ LENGTHS = range(SIZES[-1])
 
 ENDS = tuple(size - 1 for size in SIZES[1:])
 
-HORIZON = 32
+HORIZON = 64
 """Rounds that a new home size has to earn the change to it: acceptance is known no longer."""
 
 SPENT_ON_PROBES = 0.01
@@ -132,12 +132,7 @@ class AdaptiveLength:
         self._draft = curve.draft
         self._change = curve.main.change
         self._seconds = [curve.main.at(n + 1, num_cached) for n in LENGTHS]
-        self._step = self._again = 0.0
-        if curve.draft is not None:
-            self._step = curve.draft.at(1, num_cached)
-            # After a round in which all were accepted, the draft's first pass feeds two tokens.
-            pair = curve.draft.at(2, num_cached)
-            self._again = pair - self._step + 2 * curve.draft.change
+        self._start, self._step, self._again = curve.drafting(num_cached)
         self._offers.clear()
 
     def _offer(self, match: float | None) -> Offer:
@@ -148,7 +143,9 @@ class AdaptiveLength:
             alive = list(accumulate(acceptance, mul, initial=1.0))
             seconds = [0.0] * len(LENGTHS)
             if match is None:
-                seconds[1:] = [n * self._step + alive[n] * self._again for n in LENGTHS[1:]]
+                seconds[1:] = [
+                    self._start + n * self._step + alive[n] * self._again for n in LENGTHS[1:]
+                ]
             self._offers[match] = Offer(alive, list(accumulate(alive)), seconds)
         return self._offers[match]
 
