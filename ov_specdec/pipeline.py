@@ -11,7 +11,7 @@ from typing import get_args
 
 from ov_specdec.cache.store import read_sequence, write_sequence
 from ov_specdec.checks import require_choice, require_text, require_texts
-from ov_specdec.costs import KeptCosts, Progress
+from ov_specdec.costs import CostCurve, KeptCosts, Progress
 from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.files import user_cache
 from ov_specdec.generation import (
@@ -159,17 +159,18 @@ class SpeculativePipeline:
         chunks = self._generator.stream(prompt, checked, cancelled)
         return GenerationStream(self._alone(chunks, cancelled), cancelled)
 
-    def prepare(self, progress: Progress | None = None) -> None:
+    def prepare(
+        self, progress: Progress | None = None, *, seconds: float | None = None
+    ) -> CostCurve:
         """Measure what passes cost, where that is not known from an earlier process.
 
         Else the first generation that leaves the draft length to "auto" does so. It takes two
         seconds, or 5 % of the time that loading took; the result is kept in the user's cache
-        folder. progress: told of the share that is done. Raises `SessionError` while a generation
-        is running.
+        folder. progress: told of the share that is done. seconds: measure in any case, and for so
+        long. Raises `SessionError` while a generation is running.
         """
-        if self.drafter != "none":
-            with self._exclusive():
-                self._costs.prepare(progress)
+        with self._exclusive():
+            return self._costs.prepare(progress, seconds)
 
     def _make_costs(self) -> KeptCosts:
         """What passes of these models cost, kept under what their times depend on."""

@@ -12,6 +12,9 @@ def pytest_configure(config):
     # OpenVINO's telemetry forks a process for each of the dozens of events of an export, which
     # takes longer than the export. On Jenkins it is off; "CI" would change Hypothesis too.
     os.environ.setdefault("JENKINS_URL", "none")
+    # Profiles and cost curves are the user's: tests keep their own, from one run to the next, so
+    # that passes are timed once for each model.
+    os.environ["XDG_CACHE_HOME"] = str(config.cache.mkdir("user-cache"))
     worker = getattr(config, "workerinput", None)  # of `pytest -n`
     if worker is not None:
         keep_to_one_core(int(worker["workerid"].removeprefix("gw")))

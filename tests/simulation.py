@@ -1,90 +1,93 @@
-"""Simulated machines and texts, without a clock: how near a policy comes to the best constant one.
+"""Simulated machines and texts, without a clock: how near the planner comes to the best length.
 
-python -m tests.simulation        # the table of all machines and texts
+python -m tests.simulation        # all machines and texts; the tests try some of them
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
+from itertools import accumulate
 from random import Random
 from statistics import median
 
 import numpy as np
 
 from ov_specdec.costs import SIZES, CostCurve, LiveCurve, PassCurve
-from ov_specdec.speculation.draft_length import ConstantLength
+from ov_specdec.speculation.acceptance import Common
+from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.stats import RoundStats
 
-FLAT = {1: 1.0, 17: 1.0}
-LINEAR = {1: 1.0, 17: 3.4}
-STEPPED = {1: 1.0, 4: 1.0, 5: 1.6, 8: 1.6, 9: 2.6, 16: 2.6, 17: 4.0}
-AVX2 = {1: 1.0, 2: 1.4, 3: 1.7, 5: 2.9, 9: 4.1, 17: 7.0}
+CURVES = {
+    "flat": {1: 1.0, 17: 1.0},
+    "linear": {1: 1.0, 17: 3.4},
+    "stepped": {1: 1.0, 4: 1.0, 5: 1.6, 8: 1.6, 9: 2.6, 16: 2.6, 17: 4.0},
+    "avx2": {1: 1.0, 2: 1.4, 3: 1.7, 5: 2.9, 9: 4.1, 17: 7.0},
+}
 """Plain passes that a pass over so many tokens takes; linear between them."""
 
-CURVES = {"flat": FLAT, "linear": LINEAR, "stepped": STEPPED, "avx2": AVX2}
 CHANGES = (0.0, 0.3, 1.0)
+"""Plain passes that a pass takes longer if its size is another than that of the last one."""
+
+STEP = 0.1
+"""Plain passes that the draft model takes for a candidate."""
+
+LENGTHS = (0, *range(2, 13))
+PROMPT, NUM_TEXTS, NUM_TOKENS = 100, 4, 256
 
 
-@dataclass
+@dataclass(frozen=True)
 class Machine:
-    """What passes take, in plain passes. change: added by a pass of another size than the last.
+    """What passes take, in plain passes. noise: relative deviation of each pass.
 
     outliers: the share of passes that take ten times as long. jumps: the share of rounds at which
-    the pace changes, by two. noise: relative deviation of every pass.
+    the pace of everything changes, by two.
     """
 
-    passes: dict[int, float]
+    passes: list[float]
     change: float
-    step: float = 0.1
-    outliers: float = 0.0
-    jumps: float = 0.0
-    noise: float = 0.03
-    pace: float = 1.0
+    noise: float = 0.05
+    outliers: float = 0.02
+    jumps: float = 0.01
 
-    def __post_init__(self) -> None:
-        sizes = range(129)
-        self._seconds = np.interp(sizes, list(self.passes), list(self.passes.values())).tolist()
+    @classmethod
+    def of(cls, curve: str, change: float) -> "Machine":
+        sizes, values = zip(*CURVES[curve].items(), strict=True)
+        return cls(np.interp(range(PROMPT + 1), sizes, values).tolist(), change)
 
-    def pass_seconds(self, size: int) -> float:
-        return self._seconds[size]
+    def measured(self, generator: Random) -> CostCurve:
+        """Its curve, as far as measuring finds it."""
+        row = {n: self.passes[n] * generator.gauss(1.0, self.noise / 2) for n in SIZES}
+        return CostCurve(PassCurve({16: row}, self.change), PassCurve({16: {1: STEP}}))
 
-    def curve(self, generator, noise=0.03) -> CostCurve:
-        """As it would be measured."""
-        row = {n: self.pass_seconds(n) * generator.gauss(1.0, noise) for n in SIZES}
-        draft = {1: self.step}
-        return CostCurve(PassCurve({0: row}, self.change), PassCurve({0: draft}))
-
-    def run(self, seconds: float, generator) -> float:
-        if generator.random() < self.jumps:
-            self.pace = 2.0 if self.pace == 1.0 else 1.0
-        slower = 10.0 if generator.random() < self.outliers else 1.0
-        return seconds * self.pace * slower * max(generator.gauss(1.0, self.noise), 0.5)
+    def disturb(self, seconds: float, generator: Random) -> float:
+        outlier = 10.0 if generator.random() < self.outliers else 1.0
+        return seconds * outlier * max(generator.gauss(1.0, self.noise), 0.5)
 
 
 @dataclass(frozen=True)
 class Text:
-    """What candidates are worth, by the place of the text where they are drafted.
+    """What candidates are worth.
 
-    acceptance: mean probability that a candidate of the draft model is accepted, by the share of
-    the text that is done. spread: how much it varies from candidate to candidate, 0 to 1.
-    matches: share of the places where a match is found, by its confidence, and the acceptance of
-    all its candidates.
+    acceptance: probability that a candidate of the draft model is accepted, by the share of the
+    text that is done. spread: how much candidates differ, 0 to 1, which the draft model knows; the
+    mean is the same. matches: by their confidence, the share of places that have one, and the
+    acceptance of their candidates. sources: who drafts.
     """
 
     acceptance: Callable[[float], float]
-    spread: float = 0.5
+    spread: float = 0.0
     matches: dict[float, tuple[float, float]] = field(default_factory=dict)
+    sources: tuple[str, ...] = ("model",)
 
-    def candidates(self, done: float, generator) -> list[float]:
-        """The probability of each candidate; a draft model knows it, as its confidence."""
+    def candidates(self, done: float, generator: Random) -> list[float]:
+        """The probability of each candidate, which is the draft model's confidence too."""
         mean = self.acceptance(done)
-        if not 0.0 < mean < 1.0 or self.spread == 0.0:
+        if self.spread == 0.0:
             return [mean] * 16
-        weight = 1.0 / self.spread - 1.0 + 1e-3
+        weight = 1.0 / self.spread - 1.0
         alpha, beta = mean * weight, (1.0 - mean) * weight
         return [generator.betavariate(alpha, beta) for _ in range(16)]
 
-    def match(self, generator) -> tuple[float, float] | None:
+    def match(self, generator: Random) -> tuple[float, float] | None:
         """Confidence and acceptance of the match at a place, if there is one."""
         chance = generator.random()
         for confidence, (share, acceptance) in self.matches.items():
@@ -94,135 +97,126 @@ class Text:
         return None
 
 
-def steady(acceptance):
-    return lambda done: acceptance
+def steady(acceptance: float) -> Callable[[float], float]:
+    return lambda done: acceptance  # noqa: ARG005
 
 
-def generate(policy, machine, text, num_tokens, generator, *, sources=("model",), prompt=100):
-    """One generation after its prefill; the records of its rounds."""
-    policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, prompt, reason="prefill"))
-    rounds, done, last_size = [], 1, prompt
-    while done < num_tokens:
-        draft_seconds, declined, plan, drafted, source, match = (
-            0.0,
-            None,
-            None,
-            0,
-            sources[-1],
-            None,
-        )
-        confidences = ()
-        found = text.match(generator) if "prompt-lookup" in sources else None
-        chances = []
-        if found is not None:
-            plan = policy.plan("prompt-lookup", found[0])
-            if plan.length:
-                source, match, drafted = "prompt-lookup", found[0], plan.length
-                chances = [found[1]] * drafted
-            else:
-                declined = ("prompt-lookup", found[0], bool(generator.random() < found[1]))
-        if not drafted and "model" in sources:
-            plan = policy.plan("model")
-            for chance in text.candidates(done / num_tokens, generator)[: plan.length]:
-                chances.append(chance)
-                draft_seconds += machine.step
-                if plan.wants_confidence and plan.ends_after(chances):
-                    break
-            drafted = len(chances)
-            confidences = tuple(chances)
-        elif not drafted:
-            source, match = "prompt-lookup", None
-        accepted = 0
-        while accepted < drafted and generator.random() < chances[accepted]:
-            accepted += 1
-        size = policy.pass_size(drafted + 1)
-        seconds = machine.pass_seconds(size) + (machine.change if size != last_size else 0.0)
-        draft_seconds = machine.run(draft_seconds, generator)
-        seconds = machine.run(seconds, generator)
-        if declined is not None and source == "prompt-lookup":
-            match = declined[1]
-        stats = RoundStats(
-            drafted, accepted, accepted + 1, draft_seconds, seconds, 0.0, seconds + draft_seconds,
-            size, source, plan.length if plan else 0, plan.reason if plan else "unmatched",
-            confidences if plan and plan.wants_confidence else (), match, prompt + done,
-            drafted, sum(plan.expected[:drafted]) if plan else 0.0, declined,
-        )  # fmt: skip
-        policy.update(stats)
-        rounds.append(stats)
-        last_size, done = size, done + accepted + 1
-    return rounds
-
-
-def seconds_per_token(rounds):
-    return sum(r.seconds for r in rounds) / sum(r.num_generated for r in rounds)
-
-
-def compare(make, machine, text, *, seeds=20, texts=4, num_tokens=256, sources=("model",)):
-    """Per seed, the speed of `make`'s policies over that of the best constant length, and plain.
-
-    make: from a curve to a function that makes the policy of each text of a process.
-    """
-    lengths = (0, *range(2, 13))
-    speeds = {n: [] for n in (*lengths, "own")}
-    for seed in range(seeds):
-        for which in speeds:
-            generator = Random(2 * seed + (which == "own"))
-            here = replace(machine)
-            next_policy = (
-                make(machine.curve(Random(seed)), sources)
-                if which == "own"
-                else partial(ConstantLength, which)
-            )
-            rounds = [
-                r
-                for _ in range(texts)
-                for r in generate(next_policy(), here, text, num_tokens, generator, sources=sources)
-            ]
-            # The pace changes what a second is worth; times are compared without it and outliers.
-            speeds[which].append(1.0 / seconds_per_token(rounds))
-    best = max(lengths, key=lambda n: median(speeds[n]))
-    own = median(speeds["own"])
-    return own / median(speeds[best]), own / median(speeds[0]), best
-
-
-def adaptive(curve, sources):
-    from ov_specdec.speculation.acceptance import Common
-    from ov_specdec.speculation.adaptive import AdaptiveLength
-
-    common = Common()
-    return lambda: AdaptiveLength(sources, LiveCurve(curve), common)
-
+LOOKUP = {0.5: (0.3, 0.15), 0.75: (0.2, 0.8)}
+"""Short matches that are worth little, and long ones that are worth much."""
 
 TEXTS = {
-    **{f"{p}": Text(steady(p), 0.0) for p in (0.0, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)},
-    **{f"{p} spread": Text(steady(p), 0.6) for p in (0.3, 0.6, 0.8)},
-    "0.9 then 0": Text(lambda done: 0.9 if done < 0.5 else 0.0, 0.0),
-    "0 then 0.9": Text(lambda done: 0.0 if done < 0.5 else 0.9, 0.0),
+    **{f"{p}": Text(steady(p)) for p in (0.0, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)},
+    **{f"~{p}": Text(steady(p), 0.6) for p in (0.3, 0.6, 0.8)},
+    "0.9, 0": Text(lambda done: 0.9 if done < 0.5 else 0.0),
+    "0, 0.9": Text(lambda done: 0.0 if done < 0.5 else 0.9),
+    "lookup": Text(steady(0.0), 0.0, LOOKUP, ("prompt-lookup",)),
+    "poor": Text(steady(0.0), 0.0, {0.5: (0.4, 0.1)}, ("prompt-lookup",)),
+    "both": Text(steady(0.6), 0.0, LOOKUP, ("prompt-lookup", "model")),
 }
 
 
-def one(case):
-    name, change, label = case
-    return case, compare(adaptive, Machine(CURVES[name], change), TEXTS[label], seeds=SEEDS)
+def rounds_of(policy, text, machine, generator, live):
+    """Yields the record of each round of one text, and the plain passes that it truly took."""
+    policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, PROMPT, reason="prefill"))
+    done, last_size, pace = 1, PROMPT, 1.0
+    while done < NUM_TOKENS:
+        source, match, declined, chances, drafting = text.sources[-1], None, None, [], 0.0
+        plan = None
+        found = text.match(generator)
+        if found is not None:
+            plan = policy.plan(text.sources[0], found[0])
+            if plan.length:
+                source, match, chances = text.sources[0], found[0], [found[1]] * plan.length
+            else:
+                declined = (text.sources[0], found[0], generator.random() < found[1])
+        if not chances and "model" in text.sources:
+            plan = policy.plan("model")
+            for chance in text.candidates(done / NUM_TOKENS, generator)[: plan.length]:
+                chances.append(chance)
+                drafting += STEP
+                if plan.wants_confidence and plan.ends_after(chances):
+                    break
+        drafted = len(chances)
+        accepted = next((i for i, p in enumerate(chances) if generator.random() >= p), drafted)
+        size = policy.pass_size(drafted + 1)
+        passing = machine.passes[size] + (machine.change if size != last_size else 0.0)
+        if generator.random() < machine.jumps:
+            pace = 2.0 / pace
+        seen = [pace * machine.disturb(seconds, generator) for seconds in (drafting, passing)]
+        stats = RoundStats(
+            num_drafted=drafted,
+            num_accepted=accepted,
+            num_generated=accepted + 1,
+            draft_seconds=seen[0],
+            verify_seconds=seen[1],
+            rollback_seconds=0.0,
+            seconds=sum(seen),
+            pass_tokens=size,
+            source=source,
+            planned=plan.length if plan else 0,
+            reason=plan.reason if plan else "unmatched",
+            confidences=tuple(chances) if plan and plan.wants_confidence else (),
+            match_confidence=match,
+            cached_tokens=PROMPT + done,
+            draft_pass_tokens=drafted if drafting else 0,
+            declined=declined,
+        )
+        policy.update(stats)
+        live.learn(stats)
+        last_size, done = size, done + accepted + 1
+        yield stats, drafting + passing
 
 
-SEEDS = 9
+def planner_speed(machine: Machine, text: Text, seed: int) -> float:
+    """Tokens per plain pass of some texts in a fresh process with a kept curve."""
+    generator = Random(seed)  # noqa: S311
+    live, common = LiveCurve(machine.measured(generator)), Common()
+    tokens = seconds = 0.0
+    for _ in range(NUM_TEXTS):
+        policy = AdaptiveLength(text.sources, live, common)
+        for stats, spent in rounds_of(policy, text, machine, generator, live):
+            tokens += stats.num_generated
+            seconds += spent
+    return tokens / seconds
 
 
-def main():
-    from multiprocessing import Pool
+def constant_speed(machine: Machine, text: Text, length: int) -> float:
+    """Tokens per plain pass to expect of a constant length."""
 
-    cases = [(n, c, t) for n in CURVES for c in CHANGES for t in TEXTS]
-    with Pool(2) as pool:
-        results = dict(pool.map(one, cases, chunksize=4))
-    print(" " * 12 + " ".join(f"{t[:8]:>9}" for t in TEXTS))
-    for name in CURVES:
+    def tokens(acceptance: float) -> float:
+        return list(accumulate(acceptance**n for n in range(length + 1)))[-1]
+
+    found = sum(share for share, _ in text.matches.values())
+    matched = sum(share * tokens(p) for share, p in text.matches.values())
+    times = []
+    for half in (0.25, 0.75):
+        if "model" in text.sources:
+            new = matched + (1.0 - found) * tokens(text.acceptance(half))
+            spent = machine.passes[length + 1] + (1.0 - found) * length * STEP
+        else:
+            new = matched + (1.0 - found)
+            spent = found * machine.passes[length + 1] + (1.0 - found) * machine.passes[1]
+            spent += 2 * found * (1.0 - found) * machine.change * (length > 0)
+        times.append(spent / new)
+    return 2.0 / sum(times)
+
+
+def compare(curve: str, change: float, label: str, seeds: int = 20) -> tuple[float, float, int]:
+    """The planner's speed over the best constant length's and over plain; and that length."""
+    machine, text = Machine.of(curve, change), TEXTS[label]
+    own = median(planner_speed(machine, text, seed) for seed in range(seeds))
+    speeds = {n: constant_speed(machine, text, n) for n in LENGTHS}
+    best = max(speeds, key=speeds.__getitem__)
+    return own / speeds[best], own / speeds[0], best
+
+
+def main() -> None:
+    print(" " * 12 + "".join(f"{label:>10}" for label in TEXTS))
+    for curve in CURVES:
         for change in CHANGES:
-            row = [results[name, change, t] for t in TEXTS]
-            print(
-                f"{name:8}{change:4}" + " ".join(f"{b:6.3f}@{n:<2}" for b, _, n in row), flush=True
-            )
-    print("worst", min(b for b, _, _ in results.values()))
+            row = [compare(curve, change, label) for label in TEXTS]
+            cells = "".join(f"{ratio:7.3f}@{best:<2}" for ratio, _, best in row)
+            print(f"{curve:8}{change:4}" + cells, flush=True)
 
 
 if __name__ == "__main__":

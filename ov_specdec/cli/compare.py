@@ -39,7 +39,7 @@ def compare(
 ) -> None:
     """Continue PROMPT with plain and with speculative decoding; show both texts and times."""
     require_int("repeat", repeat, low=1)
-    models = make_pipeline(pipeline)
+    models = make_pipeline(pipeline, generation)
     results = run(models, prompt, generation, repeat)
     report = {
         "sampled": GenerationOptions.from_kwargs(generation).samples,

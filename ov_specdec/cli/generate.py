@@ -23,7 +23,7 @@ def generate(
     prompt: str, pipeline: Mapping[str, Any], generation: Mapping[str, Any], as_json: bool
 ) -> None:
     """Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr."""
-    models = make_pipeline(pipeline)
+    models = make_pipeline(pipeline, generation)
     if as_json:
         print_json(as_dict(models.generate(prompt, **generation)))
         return

@@ -18,6 +18,7 @@ from ov_specdec.loading.devices import Precision
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speculation.drafters.factory import DrafterFactory, DrafterName
+from ov_specdec.speculation.schedule import follows_costs
 
 MODEL_OPTIONS = (
     click.option("--main", metavar="DIR", help="Main model: folder or Hub name. [embedded]"),
@@ -157,10 +158,17 @@ def check_generation(options: Mapping[str, Any], drafter: DrafterName) -> None:
     DrafterFactory(drafter).check(GenerationOptions.from_kwargs(options))
 
 
-def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
-    """Load the models, with a spinner on stderr."""
-    with console.status("Loading models"):
-        return SpeculativePipeline(**arguments)
+def make_pipeline(
+    arguments: Mapping[str, Any], generation: Mapping[str, Any]
+) -> SpeculativePipeline:
+    """Load the models and measure what their passes cost if need be, with a spinner on stderr."""
+    with console.status("Loading models") as status:
+        pipeline = SpeculativePipeline(**arguments)
+        if pipeline.drafter != "none" and follows_costs(GenerationOptions.from_kwargs(generation)):
+            pipeline.prepare(
+                lambda share: status.update(f"Measuring what passes cost: {share:.0%}")
+            )
+        return pipeline
 
 
 def parse_properties(pairs: Iterable[str]) -> dict[str, str]:

@@ -1,17 +1,24 @@
 """`ov-specdec tune`: the settings that suit a pair of models on this machine."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from ov_specdec.checks import require_number
 from ov_specdec.cli.terminal import console, print_json, with_errors
+from ov_specdec.costs import SIZES as COST_SIZES
+from ov_specdec.costs import CostCurve
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import default_path
-from ov_specdec.tuning import Refused, Trial, Tuner, Tuning
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.tuning import Refused, Trial, Tuner, Tuning, break_even
 from ov_specdec.tuning.passes import SIZES
+
+CURVE_SECONDS = 10.0
+"""For the cost curve, five times as long as a run takes for it: its medians are of more sweeps."""
 
 HEADER = ("model", "settings", *(f"{size}" for size in SIZES), "prefill")
 
@@ -55,15 +62,43 @@ def tune(
     if path is None:
         raise OptionError("there is no home folder for the profile: give --output FILE")
     tuning.profile.write(path)
+    with (
+        console.status("Measuring what passes cost with the chosen settings"),
+        SpeculativePipeline(*folders, device=device, profile=path) as pipeline,
+    ):
+        curve = pipeline.prepare(seconds=CURVE_SECONDS)
     if as_json:
-        print_json(tuning.profile.as_dict())
+        print_json({**tuning.profile.as_dict(), "costs": asdict(curve)})
         return
     for row in (HEADER, ("---",) * len(HEADER), *rows):
         click.echo(f"| {' | '.join(row)} |")
     click.echo("(milliseconds of a pass over so many tokens)\n")
-    for line in conclude(tuning):
+    for row in curve_table(curve):
+        click.echo(f"| {' | '.join(row)} |")
+    click.echo("(the same with the chosen settings, in turns; kept for later runs)\n")
+    for line in [*conclude(tuning), explain(curve)]:
         click.echo(line)
     click.echo(f"profile       {path}")
+
+
+def curve_table(curve: CostCurve) -> list[tuple[str, ...]]:
+    """The cost curve of both models, a row for each number of cached tokens."""
+    header = ("model", "cached", *map(str, COST_SIZES), "change of size")
+    rows = [header, ("---",) * len(header)]
+    for role, passes in (("main", curve.main), ("draft", curve.draft)):
+        for cached in sorted(passes.seconds) if passes is not None else ():
+            seconds = [passes.at(size, cached) for size in COST_SIZES] if passes else []
+            values = [*seconds, passes.change if passes else 0.0]
+            rows.append((role, str(cached), *(f"{1000 * value:.2f}" for value in values)))
+    return rows
+
+
+def explain(curve: CostCurve) -> str:
+    """What the curve means for speculation."""
+    least = break_even(curve, min(curve.main.seconds))
+    if least is None:
+        return "break-even    none: candidates cost more than they can yield"
+    return f"break-even    speculation pays from {least:.0%} accepted candidates on"
 
 
 def describe_trial(role: str, trial: Trial | Refused) -> tuple[str, ...]:
@@ -85,8 +120,8 @@ def conclude(tuning: Tuning) -> list[str]:
     profile, tuned, default = tuning.profile, tuning.tuned, tuning.default
     pays = f"pays: {tuned.ratio:.2f} times plain decoding" if tuned.draft_length else "does not pay"
     return [
-        f"main          {describe_settings(profile.main_properties)}",
-        f"draft         {describe_settings(profile.draft_properties)}",
+        f"main          {describe_settings(profile.main_properties)} ({tuning.reasons['main']})",
+        f"draft         {describe_settings(profile.draft_properties)} ({tuning.reasons['draft']})",
         f"speculation   {pays}, with {tuned.draft_length} candidates per round at best",
         f"to expect     {tuned.speed:.1f} tokens/s, {tuned.plain_speed:.1f} in plain decoding "
         f"(OpenVINO's defaults: {default.speed:.1f} and {default.plain_speed:.1f})",

@@ -1,6 +1,7 @@
 """Where a pipeline's cost curve comes from: a file, or a measurement before it is first needed."""
 
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
 from typing import Protocol
 
@@ -8,7 +9,7 @@ from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.costs.correction import LiveCurve
 from ov_specdec.costs.curve import CostCurve
 from ov_specdec.costs.kept import read_curve, write_curve
-from ov_specdec.costs.measure import measure
+from ov_specdec.costs.measure import SWEEPS, measure
 from ov_specdec.stats import RoundStats
 
 Progress = Callable[[float], None]
@@ -56,9 +57,11 @@ class KeptCosts:
         """The present curve; measured now where there is none."""
         return self._prepared().curve
 
-    def prepare(self, progress: Progress | None = None) -> None:
-        """Read or measure the curve, where that has not been done."""
-        self._prepared(progress)
+    def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> CostCurve:
+        """Read or measure the curve, where that has not been done. seconds: measure it anew."""
+        if seconds is not None:
+            self._measure(progress, seconds, sweeps=ceil(SWEEPS * seconds / self._seconds))
+        return self._prepared(progress).curve
 
     def learn(self, stats: RoundStats) -> None:
         """Correct the curve by a round, once there is one."""
@@ -76,9 +79,13 @@ class KeptCosts:
             kept = None if self._path is None else read_curve(self._path)
             # A file that was made for a pair serves no main model alone, and the reverse.
             if kept is None or (kept.draft is None) != (self._models[1] is None):
-                self._live = LiveCurve(measure(*self._models, self._seconds, progress=progress))
-                self._live.is_changed = True
-                self.keep()
-            else:
-                self._live = LiveCurve(kept)
+                return self._measure(progress, self._seconds, SWEEPS)
+            self._live = LiveCurve(kept)
+        return self._live
+
+    def _measure(self, progress: Progress | None, seconds: float, sweeps: int) -> LiveCurve:
+        curve = measure(*self._models, seconds, sweeps=sweeps, progress=progress)
+        self._live = LiveCurve(curve)
+        if self._path is not None:
+            write_curve(self._path, curve)
         return self._live

@@ -8,25 +8,8 @@ from ov_specdec.baseline import plain_options
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speculation.drafters.factory import DrafterName
 
-WARM_UP_PROMPTS = (
-    "import json\n\n\ndef load(path):\n",
-    "for name in names:\n    print(name)\n\n",
-)
-"""Texts to continue before the first visitor comes: ordinary ones, and none of the page's.
-
-The adaptive draft length times 3 plain rounds and then 4 with candidates, at most 23 tokens, and
-chooses a length from what they took; so 48 tokens of each text are enough to settle. Measured with
-the embedded pair on two busy cores: the first run was 1.4 to 2.4 times as fast as plain decoding in
-8 of 8 fresh processes. After 48 tokens that continue a single one it was 0.7 to 2.1 times as fast.
-"""
-MAX_WARM_UPS = 3
-"""How often to continue all texts, as long as most rounds go without candidates.
-
-They should where speculation does not pay, but they also do where another program has taken the
-cores while the first candidates were timed.
-"""
-WARM_UP: dict[str, Any] = {"max_new_tokens": 48, "ignore_eos": True}
-WARM_UP_PLAIN = plain_options({**WARM_UP, "max_new_tokens": 8})
+WARM_UP: dict[str, Any] = {"max_new_tokens": 24, "ignore_eos": True}
+WARM_UP_PROMPT = "import json\n\n\ndef load(path):\n"
 
 
 @dataclass(frozen=True)
@@ -100,16 +83,10 @@ class LoadedModels:
 
 
 def warm_up(pipeline: SpeculativePipeline) -> None:
-    """Let OpenVINO prepare its passes, and the draft length settle, before somebody looks."""
-    pipeline.generate(WARM_UP_PROMPTS[0], **WARM_UP_PLAIN)
-    for _ in range(MAX_WARM_UPS):
-        rounds = [
-            round_
-            for prompt in WARM_UP_PROMPTS
-            for round_ in pipeline.generate(prompt, **WARM_UP).stats.rounds
-        ]
-        if 2 * sum(round_.num_drafted > 0 for round_ in rounds) > len(rounds):
-            return
+    """Measure what passes cost, and have OpenVINO prepare its passes, before somebody looks."""
+    pipeline.prepare()
+    pipeline.generate(WARM_UP_PROMPT, **plain_options(WARM_UP))
+    pipeline.generate(WARM_UP_PROMPT, **WARM_UP)
 
 
 def describe(pipeline: SpeculativePipeline) -> str:

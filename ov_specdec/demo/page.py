@@ -97,7 +97,7 @@ def _controls(devices: Sequence[str]) -> list[gr.components.Component]:
             with gr.Row():
                 names = {"draft model": "model", "prompt lookup": "prompt-lookup", "both": "both"}
                 drafter = gr.Dropdown(list(names.items()), value="model", label="Drafter")
-                lengths = ["auto", *range(1, LENGTHS[-1] + 1)]
+                lengths = ["auto", *range(1, int(LENGTHS[-1]) + 1)]
                 length = gr.Dropdown(lengths, value="auto", label="Draft length")
                 tokens = gr.Slider(1, 512, 128, step=1, label="Max new tokens")
             with gr.Row():

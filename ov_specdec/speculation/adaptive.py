@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import mul
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ov_specdec.costs import SIZES, Costs
 from ov_specdec.speculation.acceptance import Acceptance, Common
@@ -12,32 +13,43 @@ from ov_specdec.stats import RoundStats
 
 MODEL = "model"
 
-LENGTHS = range(SIZES[-1])
+LENGTHS = np.arange(SIZES[-1])
 """Numbers of candidates to choose from: with the token before them they fit the largest size."""
 
-ENDS = tuple(size - 1 for size in SIZES[1:])
+IS_SIZE = np.isin(LENGTHS + 1, SIZES)
+LATER = LENGTHS[:, None] < LENGTHS
+"""Pairs of lengths of which the second is larger."""
 
 HORIZON = 64
-"""Rounds that a new home size has to earn the change to it: acceptance is known no longer."""
+"""Rounds that a new home size has to earn the change to it: by recorded drafts as good as 32 and
+128, and 16 changes too often."""
 
 SPENT_ON_PROBES = 0.01
 """Part of the time for trying again what does not pay: less than what noise hides."""
 
+KEEP_PLANS = 4
+"""Rounds between two plannings, which take 0.2 ms: a candidate moves acceptance by 3 % at most."""
+
 SAME_CONTEXT = 64
 """Cached tokens that a text may grow by until passes are looked up again: they change by 1 %."""
+
+TINY = 1e-9
+"""Instead of probabilities of 0, by which nothing can be divided."""
+
+Numbers = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What a source's candidates promise, each list by their number n.
+    """What a source's candidates promise, each array by their number n.
 
     alive: the probability that n are all accepted. tokens: to expect of a round with n.
     seconds: of drafting n.
     """
 
-    alive: list[float]
-    tokens: list[float]
-    seconds: list[float]
+    alive: Numbers
+    tokens: Numbers
+    seconds: Numbers
 
 
 class AdaptiveLength:
@@ -70,7 +82,9 @@ class AdaptiveLength:
         self._min_confidence = min_confidence
         self._lookup = sources[0]
         self._drafts = MODEL in sources
-        self._offers: dict[float | None, Offer] = {}
+        # Plans by the match and the last size, until costs and acceptance are looked at again.
+        self._plans: dict[tuple[float | None, int], Plan] = {}
+        self._age = 0
         # How often there is a match, by how sure it is, and none: averages over recent rounds.
         self._mix: dict[float | None, float] = {None: 1.0}
         self._unread = 0
@@ -83,23 +97,13 @@ class AdaptiveLength:
 
     def plan(self, source: str, confidence: float | None = None) -> Plan:
         """The plan for the next round. confidence: that of a match; None for the draft model."""
-        if not self._rate:
-            self._settle()
         match = None if source == MODEL else confidence
-        prices, offer = self._prices(), self._offer(match)
-        best, gain = self._best(offer, prices)
-        expected = tuple(offer.alive[1:])
-        if match is not None:
-            if self._drafts and self._best(self._offer(None), prices)[1] > gain:
-                return Plan(0, "outbid")
-            return Plan(best, "pays" if best else "loses", expected=expected)
-        if best:
-            floors = self._floors(offer, prices)
-            calibrated = self._acceptance.calibrated
-            return Plan(len(floors), "pays", self._min_confidence, expected, floors, calibrated)
-        if self._probing or self._common.credit >= self._probe_seconds(prices):
-            return Plan(1, "probe", expected=expected)
-        return Plan(0, "loses")
+        if (match, self._size) not in self._plans:
+            self._plans[match, self._size] = self._make_plan(match)
+        plan = self._plans[match, self._size]
+        if match is None and plan.length == 0 and self._may_probe():
+            return Plan(1, "probe")
+        return plan
 
     def pass_size(self, num_tokens: int) -> int:
         """The size that costs least, with the change to it and from it to the home size."""
@@ -108,10 +112,11 @@ class AdaptiveLength:
         return min((num_tokens, *(s for s in SIZES if s > num_tokens)), key=self._price)
 
     def update(self, stats: RoundStats) -> None:
-        """Learn acceptance from a round, and choose the home size."""
+        """Learn acceptance from a round, and plan anew from time to time."""
         if stats.reason == "prefill":
             self._unread = stats.cached_tokens + stats.pass_tokens
             self._look_up_costs(self._unread)
+            self._settle()
             return
         self._book(stats)
         self._size = stats.pass_tokens
@@ -120,114 +125,121 @@ class AdaptiveLength:
             share = self._mix.get(kind, 0.0)
             self._mix[kind] = share + ((kind == match) - share) / HORIZON
         self._acceptance.learn(stats)
-        self._offers.pop(stats.match_confidence, None)
-        self._offers.pop(match, None)
-        if abs(stats.cached_tokens - self._cached) > SAME_CONTEXT:
-            self._look_up_costs(stats.cached_tokens)
-        self._settle()
+        self._age += 1
+        if self._age % KEEP_PLANS == 0:
+            if stats.cached_tokens - self._cached > SAME_CONTEXT:
+                self._look_up_costs(stats.cached_tokens)
+            self._settle()
 
     def _look_up_costs(self, num_cached: int) -> None:
         curve = self._costs.curve
         self._cached = num_cached
-        self._draft = curve.draft
         self._change = curve.main.change
-        self._seconds = [curve.main.at(n + 1, num_cached) for n in LENGTHS]
+        self._seconds = np.array([curve.main.at(int(n) + 1, num_cached) for n in LENGTHS])
+        self._draft = curve.draft
         self._start, self._step, self._again = curve.drafting(num_cached)
-        self._offers.clear()
 
     def _offer(self, match: float | None) -> Offer:
         """What a match that is so sure promises, or the draft model where there is none."""
-        if match not in self._offers:
-            source = self._lookup if match is not None else MODEL
-            acceptance = self._acceptance.by_place(source, match, len(LENGTHS) - 1)
-            alive = list(accumulate(acceptance, mul, initial=1.0))
-            seconds = [0.0] * len(LENGTHS)
-            if match is None:
-                seconds[1:] = [
-                    self._start + n * self._step + alive[n] * self._again for n in LENGTHS[1:]
-                ]
-            self._offers[match] = Offer(alive, list(accumulate(alive)), seconds)
-        return self._offers[match]
+        source = self._lookup if match is not None else MODEL
+        acceptance = self._acceptance.by_place(source, match, len(LENGTHS) - 1)
+        alive = np.cumprod([1.0, *acceptance])
+        seconds = np.zeros(len(LENGTHS))
+        if match is None:
+            seconds[1:] = (self._start + LENGTHS * self._step + alive * self._again)[1:]
+        return Offer(alive, np.cumsum(alive), seconds)
 
-    def _best(self, offer: Offer, prices: Sequence[float]) -> tuple[int, float]:
+    def _make_plan(self, match: float | None) -> Plan:
+        prices, offer = self._prices(), self._offer(match)
+        best, gain = self._best(offer, prices)
+        expected = tuple(offer.alive[1:].tolist())
+        if match is not None:
+            if self._drafts and self._best(self._offer(None), prices)[1] > gain:
+                return Plan(0, "outbid")
+            return Plan(best, "pays" if best else "loses", expected=expected)
+        if best == 0:
+            return Plan(0, "loses")
+        floors = self._floors(offer, prices)
+        calibrated = self._acceptance.calibrated
+        return Plan(len(floors), "pays", self._min_confidence, expected, floors, calibrated)
+
+    def _best(self, offer: Offer, prices: Numbers) -> tuple[int, float]:
         """The best number of candidates, and what it gains over the price of its time."""
-        gains = [
-            tokens - self._rate * (seconds + price)
-            for tokens, seconds, price in zip(offer.tokens, offer.seconds, prices, strict=True)
-        ]
-        best = max(LENGTHS, key=gains.__getitem__)
-        return best, gains[best]
+        gains = offer.tokens - self._rate * (offer.seconds + prices)
+        best = int(gains.argmax())
+        return best, float(gains[best])
 
-    def _floors(self, offer: Offer, prices: Sequence[float]) -> tuple[float, ...]:
+    def _floors(self, offer: Offer, prices: Numbers) -> tuple[float, ...]:
         """How probable n candidates have to be for one more to pay, from n = 1 on, up to the end.
 
         One more may pay only together with those that fill up a larger size.
         """
-        costs = [
-            self._rate * (n * self._step + price) for n, price in zip(LENGTHS, prices, strict=True)
+        costs = self._rate * (LENGTHS * self._step + prices)
+        more_cost = costs - costs[:, None]
+        more_tokens = (offer.tokens - offer.tokens[:, None]) / np.maximum(offer.alive, TINY)[
+            :, None
         ]
-        floors: list[float] = []
-        for n in LENGTHS[1:-1]:
-            alive, tokens, cost = offer.alive[n], offer.tokens[n], costs[n]
-            ends = (n + 1, *(end for end in ENDS if end > n + 1))
-            # Else tokens after n are certain not to come.
-            gains = [(end, offer.tokens[end] - tokens) for end in ends]
-            floor = min((costs[end] - cost) * alive / gain if gain else 1.0 for end, gain in gains)
-            floors.append(floor)
-            if floor >= 1.0:
-                return tuple(floors)
-        return (*floors, 1.0)
+        needed = np.where(LATER, more_cost / np.maximum(more_tokens, TINY), 1.0).min(axis=1)
+        end = int((needed[1:] >= 1.0).argmax()) + 1
+        return tuple(needed[1 : end + 1].tolist())
 
     def _price(self, size: int) -> float:
         """Seconds of a pass of this size now, with the changes of size that it entails."""
         changes = (size != self._size) + (size != self._home)
-        return self._seconds[size - 1] + changes * self._change
+        return float(self._seconds[size - 1]) + changes * self._change
 
-    def _prices(self) -> list[float]:
+    def _prices(self) -> Numbers:
         """The least seconds of a pass over n candidates and the token before them, by n."""
-        prices, least = [0.0] * len(LENGTHS), float("inf")
-        for n in reversed(LENGTHS):
-            prices[n] = min(self._price(n + 1), least)
-            if n + 1 in SIZES:
-                least = prices[n]
-        return prices
+        sizes = LENGTHS + 1
+        changes = (sizes != self._size).astype(float) + (sizes != self._home)
+        own = self._seconds + changes * self._change
+        padded = np.where(IS_SIZE, own, np.inf)
+        return np.minimum(own, np.minimum.accumulate(padded[::-1])[::-1])
 
     def _settle(self) -> None:
         """Choose the home size, and the rate of tokens that is the price of a second."""
         rate = self._rate or 1.0 / self._seconds[0]
-        rates = dict.fromkeys(SIZES, 0.0)
-        totals = {size: [0.0, 0.0] for size in SIZES}
+        tokens, seconds = np.zeros(len(LENGTHS)), self._seconds.copy()
         for match, share in self._mix.items():
             offers = [self._offer(None)] if self._drafts else []
             offers += [self._offer(match)] if match is not None else []
-            gain, tokens, seconds = 1.0, 1.0, 0.0
-            for n in LENGTHS:
-                for offer in offers:
-                    if offer.tokens[n] - rate * offer.seconds[n] > gain:
-                        tokens, seconds = offer.tokens[n], offer.seconds[n]
-                        gain = tokens - rate * seconds
-                if n + 1 in totals:
-                    totals[n + 1][0] += share * tokens
-                    totals[n + 1][1] += share * (seconds + self._seconds[n])
-        rates = {size: tokens / seconds for size, (tokens, seconds) in totals.items()}
-        best = max(rates, key=rates.__getitem__)
-        home = self._home or best
-        if rates[best] > rates[home] * (1.0 + self._change / self._seconds[home - 1] / HORIZON):
+            best_gain = np.ones(len(LENGTHS))
+            best_tokens, best_seconds = np.ones(len(LENGTHS)), np.zeros(len(LENGTHS))
+            for offer in offers:
+                gains = offer.tokens - rate * offer.seconds
+                # A size has room for the best of all smaller numbers of candidates.
+                highest = np.maximum.accumulate(gains)
+                places = np.maximum.accumulate(np.where(gains == highest, LENGTHS, 0))
+                better = highest > best_gain
+                best_gain = np.where(better, highest, best_gain)
+                best_tokens = np.where(better, offer.tokens[places], best_tokens)
+                best_seconds = np.where(better, offer.seconds[places], best_seconds)
+            tokens += share * best_tokens
+            seconds += share * best_seconds
+        rates = np.where(IS_SIZE, tokens / seconds, 0.0)
+        best = int(rates.argmax())
+        home = self._home - 1 if self._home else best
+        if rates[best] > rates[home] * (1.0 + self._change / self._seconds[home] / HORIZON):
             home = best
-        self._home, self._rate = home, rates[home]
+        self._home, self._rate = home + 1, float(rates[home])
+        self._plans.clear()
 
-    def _probe_seconds(self, prices: Sequence[float]) -> float:
+    def _may_probe(self) -> bool:
+        return self._probing or self._common.credit >= self._probe_seconds()
+
+    def _probe_seconds(self) -> float:
         """What it takes to draft and verify one candidate, beyond a plain pass."""
         if self._draft is None:
             return float("inf")
-        return self._draft.at(self._unread, self._cached) + prices[1] - prices[0]
+        prices = self._prices()
+        reading = self._draft.at(self._unread, self._cached)
+        return self._start + reading + float(prices[1] - prices[0])
 
     def _book(self, stats: RoundStats) -> None:
         """Save time for probes while nothing is drafted, and charge what they lose."""
-        plain = self._seconds[0]
+        plain = float(self._seconds[0])
         if stats.reason == "probe":
-            lost = self._probe_seconds(self._prices()) - stats.num_accepted * plain
-            self._common.credit -= lost
+            self._common.credit -= self._probe_seconds() - stats.num_accepted * plain
             self._probing = stats.num_accepted > 0
         elif stats.num_drafted == 0:
             self._common.credit += SPENT_ON_PROBES * plain

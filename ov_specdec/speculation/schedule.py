@@ -23,6 +23,17 @@ class LearnedStats:
     sampled: Common = field(default_factory=Common)
 
 
+def follows_costs(options: GenerationOptions) -> bool:
+    """Whether draft lengths depend on what passes cost on this machine.
+
+    They do not where the options fix them, nor where a sampled text is to come out the same again:
+    then they must follow nothing but its own tokens.
+    """
+    is_auto = options.num_assistant_tokens == "auto"
+    repeats = options.samples and options.seed is not None
+    return is_auto and options.num_assistant_tokens_schedule != "heuristic" and not repeats
+
+
 def make_policy(
     options: GenerationOptions, sources: Sequence[str], learned: LearnedStats
 ) -> Policy:
@@ -35,8 +46,7 @@ def make_policy(
         return ConstantLength(number, threshold)
     if schedule == "heuristic":
         return HeuristicLength(min_confidence=threshold)
-    if options.samples and options.seed is not None:
-        # The same text again: lengths that depend on nothing but its own tokens.
+    if not follows_costs(options):
         return AdaptiveLength(sources, LiveCurve(NOMINAL), Common(), threshold)
     common = learned.sampled if options.samples else learned.greedy
     return AdaptiveLength(sources, learned.costs, common, threshold)

@@ -1,6 +1,6 @@
 """The search for the best properties: one after the other, each against the best so far."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ov_specdec.errors import DeviceError
@@ -38,10 +38,29 @@ class Refused:
 
 @dataclass(frozen=True)
 class Found:
-    """OpenVINO's defaults, and the best settings that were found."""
+    """OpenVINO's defaults, and the best settings that were found.
+
+    others: scores of all other settings in parts of that of the defaults, lower is better.
+    """
 
     default: Trial
     best: Trial
+    others: Sequence[tuple[Properties, float]] = ()
+
+    def reason(self) -> str:
+        """Why the defaults were kept, or by how much the best settings beat them."""
+        scores = {str(properties): score for properties, score in self.others}
+        if self.best.properties:
+            gain = 1.0 / scores.get(str(self.best.properties), 1.0)
+            return f"{gain:.2f} times as fast as the defaults in the search"
+        if not self.others:
+            return "nothing else was tried"
+        properties, score = min(self.others, key=lambda other: other[1])
+        name = " ".join(f"{key}={value}" for key, value in properties.items())
+        return (
+            f"the best of {len(self.others)} other settings, {name}, was "
+            f"{1.0 / score:.2f} times as fast, and {1.0 / GAIN:.2f} times is asked for, twice"
+        )
 
 
 def search(
@@ -58,11 +77,12 @@ def search(
     """
     default = best = Trial({}, measure({}))
     note(default)
+    others: list[tuple[Properties, float]] = []
     for name, values in choices.items():
         base = best.properties
         for value in values:
             if not may_go_on():
-                return confirm(Found(default, best), measure, score)
+                return confirm(Found(default, best, others), measure, score)
             properties = {**base, name: value}
             try:
                 trial = Trial(properties, measure(properties))
@@ -70,9 +90,10 @@ def search(
                 note(Refused(properties, str(error)))
                 continue
             note(trial)
+            others.append((properties, score(trial.costs) / score(default.costs)))
             if score(trial.costs) < GAIN * score(best.costs):
                 best = trial
-    return confirm(Found(default, best), measure, score)
+    return confirm(Found(default, best, others), measure, score)
 
 
 def confirm(
@@ -83,6 +104,7 @@ def confirm(
     """Measure the best settings and the defaults once more: whoever wins by chance loses here."""
     default = Trial(found.default.properties, measure(found.default.properties))
     if not found.best.properties:
-        return Found(default, default)
+        return Found(default, default, found.others)
     best = Trial(found.best.properties, measure(found.best.properties))
-    return Found(default, best if score(best.costs) < GAIN * score(default.costs) else default)
+    won = score(best.costs) < GAIN * score(default.costs)
+    return Found(default, best if won else default, found.others)

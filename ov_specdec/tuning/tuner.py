@@ -10,14 +10,16 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
+from ov_specdec.costs import CostCurve
 from ov_specdec.loading.compile import LoadedModel, RuntimeConfig, load_model
 from ov_specdec.loading.devices import PRECISION_PROPERTIES, computes_in, describe_machine
 from ov_specdec.loading.profile import Profile, fingerprint
 from ov_specdec.loading.source import check_pair, open_source
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.speculation.acceptance import AcceptanceStats
+from ov_specdec.speculation.acceptance import Acceptance, Common
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
+from ov_specdec.speculation.drafters.model import SOURCE
 from ov_specdec.speculation.engine import SequenceState, decode, speculate
 from ov_specdec.tuning.passes import SIZES, PassCosts, measure_passes
 from ov_specdec.tuning.search import (
@@ -69,7 +71,7 @@ class Tuning:
 
     default, tuned: what to expect of OpenVINO's defaults and of the profile. changed: the share of
     tokens for which greedy decoding in each of them chooses another token than in `exact`.
-    acceptance: by place in the draft, of sample prompts.
+    acceptance: by place in the draft, of sample prompts. reasons: for the settings of each model.
     """
 
     profile: Profile
@@ -77,6 +79,7 @@ class Tuning:
     tuned: Expectation
     changed: dict[str, float]
     acceptance: list[float]
+    reasons: dict[Role, str]
 
 
 def expect(main: PassCosts, draft_step: float, acceptance: Sequence[float]) -> Expectation:
@@ -151,7 +154,9 @@ class Tuner:
             "draft_pass_seconds": dict(drafts.best.costs.seconds),
         }
         best = dict(mains.best.properties), dict(drafts.best.properties)
-        return Tuning(Profile(self._pair, *best, report), default, tuned, changed, acceptance)
+        profile = Profile(self._pair, *best, report)
+        reasons: dict[Role, str] = {"main": mains.reason(), "draft": drafts.reason()}
+        return Tuning(profile, default, tuned, changed, acceptance, reasons)
 
     def _search(self, role: Role, score: Callable[[PassCosts], float], seconds: float) -> Found:
         """Search one model's settings, for as long as another trial fits into the time."""
@@ -205,14 +210,30 @@ class Tuner:
 
     def _measure_acceptance(self) -> list[float]:
         """Acceptance by place in the draft, over the sample prompts."""
-        acceptance = AcceptanceStats()
+        acceptance = Acceptance(Common())
         main, draft = self._load("main", {}).cache, self._load("draft", {}).cache
         for prompt in self._prompts:
             text = SequenceState(prompt.copy(), min(len(prompt) + NUM_TOKENS, main.max_length))
             drafter, policy = ModelDrafter(draft, GreedySampler()), ConstantLength(DRAFT_LENGTH)
             for round_ in speculate(main, drafter, policy, GreedySampler(), text):
                 acceptance.learn(round_.stats)
-        return acceptance.by_place(max(SIZES) - 1)
+        return acceptance.by_place(SOURCE, None, max(SIZES) - 1)
+
+
+def break_even(curve: CostCurve, num_cached: int) -> float | None:
+    """From which acceptance on speculation pays: the least share of candidates, of all lengths.
+
+    None where it never does.
+    """
+    start, step, again = curve.drafting(num_cached)
+    plain = curve.main.at(1, num_cached)
+    for percent in range(101):
+        alive = [(percent / 100) ** n for n in range(max(SIZES))]
+        for n, tokens in enumerate(itertools.accumulate(alive)):
+            drafting = start + n * step + alive[n] * again
+            if n and tokens * plain > curve.main.at(n + 1, num_cached) + drafting:
+                return percent / 100
+    return None
 
 
 def offered(device: str) -> dict[str, tuple[str, ...]]:
