@@ -98,7 +98,7 @@ class Text:
 
 
 def steady(acceptance: float) -> Callable[[float], float]:
-    return lambda done: acceptance  # noqa: ARG005
+    return lambda done: acceptance
 
 
 LOOKUP = {0.5: (0.3, 0.15), 0.75: (0.2, 0.8)}
@@ -169,7 +169,7 @@ def rounds_of(policy, text, machine, generator, live):
 
 def planner_speed(machine: Machine, text: Text, seed: int) -> float:
     """Tokens per plain pass of some texts in a fresh process with a kept curve."""
-    generator = Random(seed)  # noqa: S311
+    generator = Random(seed)
     live, common = LiveCurve(machine.measured(generator)), Common()
     tokens = seconds = 0.0
     for _ in range(NUM_TEXTS):

@@ -1,8 +1,10 @@
 """Seconds of a pass by the tokens in it and the cached tokens that it reads."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 """Tokens of the passes that are measured, and to which others are padded.
@@ -15,6 +17,8 @@ ROWS = (16, 256, 1024, 4096, 16384, 65536)
 
 From 32 to 200 cached tokens passes of a small model grow by less than they vary.
 """
+BORDERS = tuple(math.isqrt(low * high) for low, high in pairwise(ROWS))
+"""Where a row is as many times too short as the next one is too long."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,8 @@ class CostCurve:
 
 
 def nearest_row(num_cached: int) -> int:
-    """The row that tells most about passes that read so many tokens: rows are factors apart."""
-    return min(ROWS, key=lambda row: max(row, num_cached + 1) / min(row, num_cached + 1))
+    """The row that tells most about passes that read so many tokens."""
+    return ROWS[bisect_left(BORDERS, num_cached)]
 
 
 def _line(points: Sequence[tuple[int, float]], x: float) -> float:

@@ -34,7 +34,7 @@ class PassTimes:
     def __init__(self, cache: CachedSequence) -> None:
         self._cache = cache
         self._held = cache.tokens
-        self._tokens = self._held or [FILLER]
+        self._tokens = self._held.copy() or [FILLER]
         cache.begin(self._tokens)
         # By cached tokens and size: the first of some passes, and the last.
         self._times: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(dict)

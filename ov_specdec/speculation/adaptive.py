@@ -194,7 +194,8 @@ class AdaptiveLength:
         changes = (sizes != self._size).astype(float) + (sizes != self._home)
         own = self._seconds + changes * self._change
         padded = np.where(IS_SIZE, own, np.inf)
-        return np.minimum(own, np.minimum.accumulate(padded[::-1])[::-1])
+        prices: Numbers = np.minimum(own, np.minimum.accumulate(padded[::-1])[::-1])
+        return prices
 
     def _settle(self) -> None:
         """Choose the home size, and the rate of tokens that is the price of a second."""

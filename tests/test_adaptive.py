@@ -1,0 +1,117 @@
+"""The planner, on simulated machines and texts."""
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from ov_specdec.costs import NOMINAL, LiveCurve
+from ov_specdec.speculation.acceptance import Common
+from ov_specdec.speculation.adaptive import AdaptiveLength
+from ov_specdec.stats import RoundStats
+from tests.rounds import a_round
+from tests.simulation import TEXTS, Machine, Text, compare, rounds_of, steady
+
+CASES = [
+    ("flat", 0.0, "0.8"),
+    ("flat", 0.3, "0.95"),
+    ("flat", 1.0, "0, 0.9"),
+    ("linear", 0.0, "0.6"),
+    ("linear", 0.3, "~0.8"),
+    ("linear", 1.0, "0.4"),
+    ("stepped", 0.0, "1.0"),
+    ("stepped", 0.3, "0.9, 0"),
+    ("stepped", 1.0, "both"),
+    ("avx2", 0.0, "0.6"),
+    ("avx2", 0.3, "lookup"),
+    ("avx2", 1.0, "~0.6"),
+]
+"""Machines with jumps of pace and outliers; `python -m tests.simulation` has them all."""
+
+
+@pytest.mark.parametrize(("curve", "change", "text"), CASES)
+def test_it_comes_near_the_best_constant_length(curve, change, text):
+    to_best, _, _ = compare(curve, change, text)
+    assert to_best >= 0.97
+
+
+@pytest.mark.parametrize(
+    ("curve", "change", "text"),
+    [("flat", 1.0, "0.0"), ("linear", 0.0, "0.0"), ("avx2", 0.3, "0.2"), ("avx2", 1.0, "poor")],
+)
+def test_where_nothing_pays_it_is_hardly_slower_than_plain_decoding(curve, change, text):
+    _, to_plain, _ = compare(curve, change, text)
+    assert to_plain >= 0.98
+
+
+def run(text, seed=0, curve="linear", change=0.3, common=None, policy=None):
+    """One text on a machine that nothing disturbs."""
+    machine = Machine(Machine.of(curve, change).passes, change, 0.0, 0.0, 0.0)
+    generator = Random(seed)
+    live = LiveCurve(machine.measured(generator))
+    policy = policy or AdaptiveLength(text.sources, live, common or Common())
+    return [stats for stats, _ in rounds_of(policy, text, machine, generator, live)]
+
+
+def test_probes_of_a_useless_draft_take_one_hundredth_of_the_time():
+    common = Common()
+    for _ in range(4):
+        run(TEXTS["0.0"], common=common)
+    rounds = [stats for _ in range(8) for stats in run(TEXTS["0.0"], common=common)]
+    reasons = {stats.reason for stats in rounds}
+    assert reasons == {"loses", "probe"}
+    assert sum(stats.seconds for stats in rounds) <= 1.015 * len(rounds)
+
+
+def test_a_probe_that_succeeds_is_followed_by_drafts():
+    common = Common()
+    assert run(TEXTS["0.0"], common=common)[-1].reason == "loses"
+    reasons = [stats.reason for _ in range(4) for stats in run(TEXTS["1.0"], common=common)]
+    assert reasons[0] in ("loses", "probe")
+    assert reasons[-1] == "pays"
+
+
+def test_a_match_that_was_declined_comes_back_without_probes():
+    common = Common()
+    poor = Text(steady(0.0), matches={0.5: (0.5, 0.0)}, sources=("prompt-lookup",))
+    good = Text(steady(0.0), matches={0.5: (0.5, 1.0)}, sources=("prompt-lookup",))
+    assert not any(stats.num_drafted for stats in run(poor, common=common)[-20:])
+    rounds = run(good, common=common)
+    assert any(stats.num_drafted for stats in rounds)
+    assert "probe" not in {stats.reason for stats in rounds}
+
+
+def test_the_better_source_is_taken():
+    text = Text(steady(0.9), matches={0.5: (0.5, 0.1)}, sources=("prompt-lookup", "model"))
+    assert {stats.source for stats in run(text)[-20:]} == {"model"}
+    text = Text(steady(0.1), matches={0.75: (0.5, 0.95)}, sources=("prompt-lookup", "model"))
+    assert "prompt-lookup" in {stats.source for stats in run(text)[-20:] if stats.num_drafted}
+
+
+def test_passes_keep_one_size_where_a_change_costs_more():
+    sizes = [stats.pass_tokens for stats in run(TEXTS["~0.8"], curve="flat", change=1.0)]
+    assert sum(a != b for a, b in pairwise(sizes)) <= 4
+    sizes = [stats.pass_tokens for stats in run(TEXTS["~0.8"], curve="linear", change=0.0)]
+    assert len(set(sizes)) >= 4
+
+
+def test_lengths_of_a_run_that_must_repeat_do_not_follow_the_clock():
+    def lengths(curve):
+        policy = AdaptiveLength(("model",), LiveCurve(NOMINAL), Common())
+        return [stats.num_drafted for stats in run(TEXTS["~0.6"], curve=curve, policy=policy)]
+
+    assert lengths("flat") == lengths("avx2")
+
+
+def test_the_length_of_the_prompt_is_no_cost_of_drafting():
+    """Eight short texts, whose prompts the draft model reads, leave a long one as it is."""
+    common, live = Common(), LiveCurve(Machine.of("linear", 0.3).measured(Random(0)))
+    for _ in range(8):
+        policy = AdaptiveLength(("model",), live, common)
+        policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, 100, reason="prefill"))
+        live_round = a_round(4, 4, drafting=50.0, draft_pass_tokens=104)
+        policy.update(live_round)
+        live.learn(live_round)
+    policy = AdaptiveLength(("model",), live, common)
+    policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, 100, reason="prefill"))
+    assert policy.plan("model").length >= 4

@@ -1,0 +1,201 @@
+"""What passes cost: curves, their measurement, their files, and their correction in use."""
+
+import json
+import threading
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.costs import SIZES, CostCurve, KeptCosts, LiveCurve, PassCurve
+from ov_specdec.costs.kept import read_curve, write_curve
+from ov_specdec.costs.measure import measure
+from tests.fakes import ScriptedSession, counting
+from tests.rounds import a_round
+
+CURVE = CostCurve(
+    PassCurve({16: {1: 1.0, 4: 2.5, 8: 2.0}, 256: {1: 1.2, 4: 3.0, 8: 4.0}}, 0.5),
+    PassCurve({16: {1: 0.1, 2: 0.15}}, 0.05, 0.02),
+)
+
+
+def test_passes_are_interpolated_over_tokens_and_over_cached_ones():
+    assert CURVE.main.at(1, 16) == 1.0
+    assert CURVE.main.at(1, 136) == pytest.approx(1.1)
+    assert CURVE.main.at(2, 16) == pytest.approx(1.5)
+    assert CURVE.main.at(6, 0) == pytest.approx(2.25)  # larger ones may cost less
+
+
+def test_beyond_what_was_measured_passes_do_not_get_cheaper():
+    assert CURVE.main.at(16, 16) == 2.0
+    assert CURVE.main.at(16, 256) == pytest.approx(6.0)
+    assert CURVE.main.at(1, 496) == pytest.approx(1.4)
+
+
+def test_drafting_costs_once_a_round_per_candidate_and_after_a_full_draft():
+    assert CURVE.drafting(16) == pytest.approx((0.02, 0.1, 0.15))
+    assert CostCurve(CURVE.main).drafting(16) == (0.0, 0.0, 0.0)
+
+
+def cached(max_length=2000):
+    return CachedSequence(ScriptedSession(counting, max_length=max_length))
+
+
+def test_all_sizes_are_measured_where_there_is_time():
+    shares = []
+    curve = measure(cached(), cached(), 2.0, sweeps=2, progress=shares.append)
+    assert set(curve.main.seconds) == {16, 256}
+    assert all(set(row) == set(SIZES) for row in curve.main.seconds.values())
+    assert set(curve.draft.seconds[16]) == {1, 2, 16}
+    assert shares == sorted(shares)
+
+
+def test_without_time_the_most_important_sizes_are_measured():
+    curve = measure(cached(), cached(), 0.0)
+    assert set(curve.main.seconds[16]) == {16, 1, 4, 8}
+    assert 256 not in curve.main.seconds
+    assert set(measure(cached(), None, 0.0).main.seconds[16]) >= {16, 1, 4, 8}
+
+
+def test_a_short_context_is_not_exceeded():
+    assert set(measure(cached(max_length=100), None, 1.0, sweeps=1).main.seconds) == {16}
+
+
+def test_measuring_leaves_the_caches_as_they_were():
+    main, draft = cached(), cached()
+    main.advance([5, 6, 7])
+    measure(main, draft, 0.1, sweeps=1)
+    assert main.tokens == [5, 6, 7]
+    assert draft.tokens == []
+
+
+def test_a_curve_is_read_as_it_was_written(tmp_path):
+    write_curve(tmp_path / "new" / "curve.json", CURVE)
+    assert read_curve(tmp_path / "new" / "curve.json") == CURVE
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["curve.json"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: "",
+        lambda text: text[:40],
+        lambda text: text.replace('"version": 1', '"version": 0'),
+        lambda text: text.replace("2.5", "-2.5"),
+        lambda text: text.replace("2.5", "NaN"),
+        lambda text: text.replace("2.5", '"fast"'),
+        lambda text: json.dumps({**json.loads(text), "main": {}}),
+        lambda text: json.dumps([text]),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_none(tmp_path, spoil):
+    path = tmp_path / "curve.json"
+    write_curve(path, CURVE)
+    path.write_text(spoil(path.read_text()))
+    assert read_curve(path) is None
+    costs = KeptCosts(cached(), cached(), path, 0.0)
+    assert costs.curve.main.at(1, 16) > 0
+    assert read_curve(path) == costs.curve  # measured, and kept instead
+
+
+def test_a_kept_curve_is_not_measured_again(tmp_path):
+    path = tmp_path / "curve.json"
+    write_curve(path, CURVE)
+    session = ScriptedSession(counting)
+    assert KeptCosts(CachedSequence(session), cached(), path, 1.0).curve == CURVE
+    assert session.passes == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_a_warning(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    costs = KeptCosts(cached(), None, blocked / "curve.json", 0.0)
+    with pytest.warns(RuntimeWarning, match="cannot be kept in .* XDG_CACHE_HOME"):
+        assert costs.curve.main.at(1, 16) > 0
+
+
+def test_whoever_reads_while_others_write_finds_a_whole_curve(tmp_path):
+    path, ended = tmp_path / "curve.json", threading.Event()
+    write_curve(path, CURVE)
+
+    def write():
+        for _ in range(50):
+            write_curve(path, CURVE)
+        ended.set()
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    while not ended.is_set():
+        assert read_curve(path) == CURVE
+    for writer in writers:
+        writer.join()
+
+
+def rounds(size, seconds, number=3, **more):
+    """Rounds of one size after another, the first of which changes to it."""
+    return [a_round(size - 1, 0, seconds, 0.0, **more) for _ in range(number)]
+
+
+def taught(rounds):
+    live = LiveCurve(CURVE)
+    for stats in rounds:
+        live.learn(stats)
+    return live
+
+
+def test_a_size_that_takes_longer_beside_others_is_corrected():
+    live = taught((rounds(1, 1.0) + rounds(4, 5.0)) * 80)
+    assert live.curve.main.at(4, 16) / live.curve.main.at(1, 16) == pytest.approx(5.0, rel=0.1)
+    assert live.is_changed
+
+
+def test_what_takes_longer_as_a_whole_is_the_pace():
+    live = taught((rounds(1, 3.0) + rounds(4, 7.5)) * 40)
+    assert live.curve.main.seconds[16] == pytest.approx(CURVE.main.seconds[16])
+    assert not live.is_changed
+    assert live.pace == pytest.approx(3.0)
+
+
+def test_a_change_of_pace_that_comes_with_a_change_of_size_is_none_of_the_size():
+    live = taught(rounds(1, 1.0, 200) + rounds(4, 5.0, 200) + rounds(1, 2.0, 200))
+    assert live.curve == CURVE
+
+
+def test_outliers_and_changes_of_pace_leave_costs_positive_and_near():
+    generator, pace, disturbed = Random(0), 1.0, []
+    for _ in range(400):
+        size, seconds = generator.choice(((1, 1.0), (4, 2.5)))
+        for stats in rounds(size, seconds, 5):
+            pace = 2.0 / pace if generator.random() < 0.05 else pace
+            slower = pace * (10.0 if generator.random() < 0.05 else 1.0)
+            disturbed.append(replace(stats, verify_seconds=slower * stats.verify_seconds))
+    row = taught(disturbed).curve.main.seconds[16]
+    assert row[1] == pytest.approx(1.0, rel=0.2)
+    assert row[4] == pytest.approx(2.5, rel=0.2)
+
+
+def test_a_prefill_and_a_change_of_size_teach_nothing():
+    prefills = rounds(1, 9.0, 40, reason="prefill")
+    changes = [a_round(), a_round(3, 0, 50.0)] * 40
+    assert taught(prefills + changes).curve == CURVE
+
+
+def test_the_draft_reading_the_prompt_is_no_drafting():
+    reading = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=103)] * 40
+    assert taught(reading).curve == CURVE
+    drafting = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=3)] * 40
+    assert taught(drafting).curve.draft.at(1, 16) > CURVE.draft.at(1, 16)
+
+
+def test_what_was_corrected_is_kept(tmp_path):
+    path = tmp_path / "curve.json"
+    write_curve(path, CURVE)
+    costs = KeptCosts(cached(), cached(), path, 1.0)
+    costs.prepare()
+    for stats in (rounds(1, 1.0) + rounds(4, 5.0)) * 40:
+        costs.learn(stats)
+    assert read_curve(path) == CURVE
+    costs.keep()
+    assert read_curve(path) == costs.curve != CURVE
