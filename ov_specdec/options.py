@@ -57,10 +57,10 @@ class GenerationOptions:
 
     num_assistant_tokens: candidates per round; 0 is plain decoding; "auto" leaves it to a schedule.
     num_assistant_tokens_schedule: "adaptive" takes the length that yields most tokens per second,
-        as measured while decoding, and none where speculation does not pay; "heuristic" adds two
-        after a round in which all candidates were accepted, else takes one off; "constant" keeps
-        the number. None takes "constant" for a number and "adaptive" for "auto", but "heuristic"
-        for "auto" when sampling with a seed: what follows the clock cannot repeat.
+        and none where speculation does not pay, by what passes were measured to cost (when
+        sampling with a seed: on an imagined machine, so that the text comes out the same again);
+        "heuristic" adds two after a round in which all candidates were accepted, else takes one
+        off; "constant" keeps the number. None takes "constant" for a number, "adaptive" for "auto".
     assistant_confidence_threshold: 0 to 1; a draft ends after a candidate that the draft model
         gives less probability. "adaptive" also ends it where the next candidate would not pay.
     assistant_do_sample: whether a draft model draws its candidates where the main model draws its

@@ -123,10 +123,13 @@ class GenerationStats:
 
     @property
     def draft_lengths(self) -> list[dict[str, Any]]:
-        """The lengths that the policy chose, and why, with the rounds that each was kept."""
+        """The lengths that the policy chose, and why, with the rounds that each was kept.
+
+        Beside them what it led to: candidates drafted, expected to be accepted, and accepted.
+        """
         runs = itertools.groupby(self.rounds, lambda r: (r.planned, r.source, r.reason))
         return [
-            {"rounds": len(list(run)), "planned": planned, "source": source, "reason": reason}
+            _describe_run(list(run), {"planned": planned, "source": source, "reason": reason})
             for (planned, source, reason), run in runs
         ]
 
@@ -138,6 +141,17 @@ class GenerationStats:
             "seconds draft_seconds verify_seconds rollback_seconds draft_lengths"
         )
         return {name: getattr(self, name) for name in names.split()}
+
+
+def _describe_run(rounds: list[RoundStats], plan: dict[str, Any]) -> dict[str, Any]:
+    """Some rounds that had the same plan."""
+    return {
+        "rounds": len(rounds),
+        **plan,
+        "drafted": sum(r.num_drafted for r in rounds),
+        "expected_accepted": round(sum(r.expected_accepted for r in rounds), 2),
+        "accepted": sum(r.num_accepted for r in rounds),
+    }
 
 
 class Stopwatch:

@@ -172,8 +172,8 @@ def test_outliers_and_changes_of_pace_leave_costs_positive_and_near():
             slower = pace * (10.0 if generator.random() < 0.05 else 1.0)
             disturbed.append(replace(stats, verify_seconds=slower * stats.verify_seconds))
     row = taught(disturbed).curve.main.seconds[16]
-    assert row[1] == pytest.approx(1.0, rel=0.2)
-    assert row[4] == pytest.approx(2.5, rel=0.2)
+    assert min(row.values()) > 0
+    assert row[4] / row[1] == pytest.approx(2.5, rel=0.15)  # what both have gained is the pace
 
 
 def test_a_prefill_and_a_change_of_size_teach_nothing():

@@ -11,21 +11,14 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.demo import charts
 from ov_specdec.demo.cancellation import Cancellation, Cancellations
 from ov_specdec.demo.comparison import Comparison, compare
-from ov_specdec.demo.models import (
-    MAX_WARM_UPS,
-    WARM_UP_PROMPTS,
-    Choice,
-    LoadedModels,
-    warm_up,
-)
+from ov_specdec.demo.models import Choice, LoadedModels
 from ov_specdec.demo.run import Piece, Run
 from ov_specdec.demo.service import DONE, LOADING, STOPPED, WAITING, DemoService, Form
 from ov_specdec.demo.settings import Settings
 from ov_specdec.demo.sweep import NUM_STEPS, REPEATS, TEMPERATURES, sweep
 from ov_specdec.demo.turns import Turns
 from ov_specdec.errors import SessionError, SpecdecError
-from ov_specdec.generation import Chunk, GenerationResult
-from ov_specdec.speculation.adaptive import FIRST_TRY, TIMING
+from ov_specdec.generation import Chunk
 from ov_specdec.stats import GenerationStats, RoundStats
 from tests.chunks import CANCELLED, CHUNKS, followed, spell
 
@@ -238,24 +231,10 @@ def test_a_pair_is_gone_before_the_next_one_is_loaded(models, monkeypatch):
     assert gone == [[True, True]]
 
 
-def test_the_first_run_has_nothing_to_learn_first(models):
-    stats = models.get(Choice("model", "CPU", "CPU")).generate("print(", max_new_tokens=24).stats
-    reasons = {round_.reason for round_ in stats.rounds[1:]}
-    assert reasons
-    assert not reasons & {TIMING, FIRST_TRY}
-
-
-@pytest.mark.parametrize(("num_drafted", "times"), [(4, 1), (0, MAX_WARM_UPS)])
-def test_the_warm_up_goes_on_while_most_rounds_have_no_candidates(num_drafted, times):
-    class Scripted:
-        def generate(self, prompt, **options):
-            prompts.append(prompt)
-            rounds = [RoundStats(num_drafted, 0, 1, *[0.0] * 4)] * 10
-            return GenerationResult("", [], "length", GenerationStats(3, rounds))
-
-    prompts = []
-    warm_up(Scripted())
-    assert prompts == [WARM_UP_PROMPTS[0], *WARM_UP_PROMPTS * times]
+def test_models_are_prepared_before_the_first_run(models, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    models.get(Choice("model", "CPU", "CPU"))
+    assert len(list((tmp_path / "ov-specdec" / "costs").iterdir())) == 1
 
 
 def test_models_that_come_after_the_end_are_freed(models, monkeypatch):

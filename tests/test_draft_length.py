@@ -49,7 +49,7 @@ def test_a_plan_ends_after_a_candidate_that_its_source_doubts():
 
 
 def test_a_plan_ends_where_all_candidates_together_are_unlikely_to_stand():
-    plan = Plan(8, "pays", min_survival=0.25, acceptance=lambda confidence: confidence / 2)
+    plan = Plan(8, "pays", floors=(0.25,) * 8, acceptance=lambda confidence: confidence / 2)
     assert not plan.ends_after([1.0, 0.9][:1])
     assert plan.ends_after([1.0, 0.9])  # 0.5 * 0.45
 

@@ -8,7 +8,7 @@ from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.errors import OptionError
 from ov_specdec.generation import GenerationStream, TextGenerator, collect
 from ov_specdec.options import GenerationOptions
-from ov_specdec.speculation.acceptance import PRIOR
+from ov_specdec.speculation.acceptance import MODEL_PRIOR, Acceptance
 from ov_specdec.speculation.drafters.factory import DrafterFactory
 from tests.fakes import ScriptedSession, counting
 
@@ -176,12 +176,9 @@ def test_a_stream_learns_for_its_own_kind_of_generation_only():
     sampled = text.stream("ABC", GenerationOptions(temperature=0.5), Event())
     list(greedy)
     sampled.close()
-    first = {
-        kind: history.acceptance("model").by_place(1)[0]
-        for kind, history in text.learned.histories.items()
-    }
-    assert first.pop(None) > PRIOR
-    assert list(first.values()) == [PRIOR]
+    kinds = text.learned.greedy, text.learned.sampled
+    greedy, sampled = (Acceptance(kind).by_place("model", None, 1)[0] for kind in kinds)
+    assert greedy > sampled == pytest.approx(MODEL_PRIOR)
 
 
 @pytest.mark.parametrize(

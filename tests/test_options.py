@@ -3,7 +3,7 @@ import pytest
 from ov_specdec import GenerationOptions, OptionError
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.speculation.draft_length import ConstantLength, HeuristicLength
-from ov_specdec.speculation.schedule import LearnedStats, make_policy
+from ov_specdec.speculation.schedule import LearnedStats, follows_costs, make_policy
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,6 @@ def test_ignore_eos_leaves_no_token_that_ends_the_text():
     ("options", "policy"),
     [
         ({"num_assistant_tokens_schedule": "heuristic"}, HeuristicLength(5)),
-        ({"temperature": 1.0, "seed": 1}, HeuristicLength(5)),
         ({"num_assistant_tokens": 3}, ConstantLength(3)),
         (
             {"num_assistant_tokens": 3, "num_assistant_tokens_schedule": "heuristic"},
@@ -104,15 +103,14 @@ def test_draft_length_options_choose_the_policy(options, policy):
     assert make_policy(GenerationOptions(**options), ("model",), LearnedStats()) == policy
 
 
-def test_the_default_is_adaptive_unless_a_run_must_repeat():
+def test_the_default_is_adaptive():
     def schedule(**options):
         return type(make_policy(GenerationOptions(**options), ("model",), LearnedStats()))
 
     assert schedule() is AdaptiveLength
     assert schedule(seed=1) is AdaptiveLength  # greedy output does not depend on lengths
     assert schedule(temperature=1.0) is AdaptiveLength
-    adaptive = {"num_assistant_tokens_schedule": "adaptive"}
-    assert schedule(temperature=1.0, seed=1, **adaptive) is AdaptiveLength
+    assert schedule(temperature=1.0, seed=1) is AdaptiveLength  # by a curve that never changes
 
 
 @pytest.mark.parametrize(
@@ -130,8 +128,13 @@ def test_tokens_are_drawn_where_an_option_asks_for_it(options, samples):
     assert GenerationOptions(**options).samples is samples
 
 
-def test_greedy_and_sampled_generations_learn_apart():
-    learned = LearnedStats()
-    for options in ({}, {"temperature": 0.5}, {"temperature": 1.5}, {"max_new_tokens": 9}):
-        make_policy(GenerationOptions(**options), ("model",), learned)
-    assert len(learned.histories) == 3
+def test_lengths_follow_costs_unless_they_are_given_or_a_sampled_text_must_repeat():
+    def follows(**options):
+        return follows_costs(GenerationOptions(**options))
+
+    assert follows()
+    assert follows(seed=1)
+    assert follows(temperature=0.5)
+    assert not follows(temperature=0.5, seed=1)
+    assert not follows(num_assistant_tokens=4)
+    assert not follows(num_assistant_tokens_schedule="heuristic")

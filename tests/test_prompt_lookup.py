@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.speculation.draft_length import Plan
-from ov_specdec.speculation.drafters import PromptLookup
+from ov_specdec.speculation.drafters import Declined, PromptLookup
 
 
 def propose(drafter, tokens, limit):
@@ -87,8 +87,9 @@ def test_tells_the_policy_how_confident_it_is_before_it_drafts():
 
     def planner(source, confidence):
         asked.append((source, confidence))
-        return Plan(0, "does not pay")
+        return Plan(0, "loses")
 
     proposal = PromptLookup().propose([1, 2, 1], planner)
-    assert (proposal.draft.tokens, proposal.plan.reason) == ([], "does not pay")
+    assert (proposal.draft.tokens, proposal.plan.reason) == ([], "loses")
+    assert proposal.declined == Declined("prompt-lookup", 1 / 2, 2)
     assert asked == [("prompt-lookup", 1 / 2)]

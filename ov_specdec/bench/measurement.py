@@ -63,10 +63,15 @@ class Measurement:
     def from_dict(cls, content: dict[str, Any]) -> "Measurement":
         """What `as_dict` wrote."""
         rounds = tuple(
-            RoundStats(**{**round_, "confidences": tuple(round_["confidences"])})
+            RoundStats(**{name: _as_tuple(value) for name, value in round_.items()})
             for round_ in content["rounds"]
         )
         return cls(**{**content, "rounds": rounds})
+
+
+def _as_tuple(value: Any) -> Any:
+    """What JSON has made a list of."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 class Runner(Protocol):

@@ -117,7 +117,7 @@ GENERATION_OPTIONS = (
     click.option(
         "--num-assistant-tokens-schedule",
         type=click.Choice(get_args(Schedule)),
-        help="How it changes. [constant for N; adaptive for auto, heuristic with a seed]",
+        help="How it changes. [constant for N; adaptive for auto]",
     ),
     _number(
         "assistant_confidence_threshold",
