@@ -39,6 +39,8 @@ else:
     from typing_extensions import Unpack
 
 
+CLOSED = "this pipeline is closed: make a new one"
+
 MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
 """Time for measuring what passes cost: a part of loading, or so many seconds where that is more."""
 
@@ -116,7 +118,7 @@ class SpeculativePipeline:
         self.drafter: DrafterName = drafter
         self.tokenizer = sources[0].tokenizer
         self.load_seconds = watch.total()
-        self._costs = self._make_costs()
+        self._costs: KeptCosts | None = self._make_costs()
         self._generator: TextGenerator | None = TextGenerator(
             self.main.cache,
             self.tokenizer,
@@ -133,7 +135,7 @@ class SpeculativePipeline:
     def main(self) -> LoadedModel:
         """The main model. Raises `SessionError` once the pipeline is closed."""
         if not self._models:
-            raise SessionError("this pipeline is closed: make a new one")
+            raise SessionError(CLOSED)
         return self._models[0]
 
     @property
@@ -154,7 +156,7 @@ class SpeculativePipeline:
         """
         checked = GenerationOptions.from_kwargs(options)
         if self._generator is None:
-            raise SessionError("this pipeline is closed: make a new one")
+            raise SessionError(CLOSED)
         cancelled = Event()
         chunks = self._generator.stream(prompt, checked, cancelled)
         return GenerationStream(self._alone(chunks, cancelled), cancelled)
@@ -170,6 +172,8 @@ class SpeculativePipeline:
         long. Raises `SessionError` while a generation is running.
         """
         with self._exclusive():
+            if self._costs is None:
+                raise SessionError(CLOSED)
             return self._costs.prepare(progress, seconds)
 
     def _make_costs(self) -> KeptCosts:
@@ -223,7 +227,7 @@ class SpeculativePipeline:
     def close(self) -> None:
         """Free the models. A generation that is running ends within one pass."""
         self._cancelled.set()
-        self._generator = None
+        self._generator = self._costs = None
         self._models = []
 
     def __enter__(self) -> "SpeculativePipeline":
