@@ -23,7 +23,7 @@ from ov_specdec.generation import (
     collect,
 )
 from ov_specdec.loading.compile import KvBackend, LoadedModel, RuntimeConfig, load_models
-from ov_specdec.loading.devices import Precision
+from ov_specdec.loading.devices import Precision, usable_cores
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.source import ModelSource, check_pair, open_source
@@ -179,7 +179,8 @@ class SpeculativePipeline:
     def _make_costs(self) -> KeptCosts:
         """What passes of these models cost, kept under what their times depend on."""
         caches = [model.cache for model in self._models]
-        digest = hashlib.sha256("\n".join(model.fingerprint() for model in self._models).encode())
+        parts = [str(usable_cores()), *(model.fingerprint() for model in self._models)]
+        digest = hashlib.sha256("\n".join(parts).encode())
         folder = user_cache("costs")
         return KeptCosts(
             caches[0],

@@ -82,6 +82,13 @@ def describe_machine(device: str) -> str:
     return f"{full_name}, {os.cpu_count()} cores, OpenVINO {ov.get_version()}"
 
 
+def usable_cores() -> int:
+    """Cores that this process may run on, which are fewer in some containers."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def computes_in(device: str, precision: str) -> bool:
     """Whether a device lists a precision among its capabilities; f32 needs no mention."""
     needed = CAPABILITIES.get(precision)

@@ -94,6 +94,7 @@ class AdaptiveLength:
         """Tokens of the last pass, and of those that most rounds have."""
         self._rate = 0.0
         self._look_up_costs(0)
+        self._settle()
 
     def plan(self, source: str, confidence: float | None = None) -> Plan:
         """The plan for the next round. confidence: that of a match; None for the draft model."""
