@@ -18,7 +18,7 @@ from ov_specdec.tuning import Refused, Trial, Tuner, Tuning, break_even
 from ov_specdec.tuning.passes import SIZES
 
 CURVE_SECONDS = 10.0
-"""For the cost curve, five times as long as a run takes for it: its medians are of more sweeps."""
+"""For the cost curve, five times as long as a run takes for it: it is the least of more sweeps."""
 
 HEADER = ("model", "settings", *(f"{size}" for size in SIZES), "prefill")
 

@@ -10,7 +10,7 @@ from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.costs.curve import ROWS, SIZES, CostCurve, PassCurve
 
 SWEEPS = 5
-"""Sweeps over all sizes: medians of five bear two that were disturbed."""
+"""Sweeps over all sizes: of five, one at least is hardly ever disturbed."""
 
 FIRST_SWEEP = (16, 1, 4, 1, 4, 8, 2, 12, 6, 3)
 """The sizes whose absence would cost most come first; two of them twice, to see a change of size.
@@ -65,18 +65,21 @@ class PassTimes:
         self._starts.append(self._pass(1))
 
     def curve(self) -> PassCurve:
-        """What was measured."""
+        """What was measured: the least of all times, as whatever disturbs a pass lengthens it.
+
+        Medians were off by two where another program had the cores for half of the time.
+        """
         changes = [
-            first - last
+            min(first for first, _ in times[1:]) - min(last for _, last in times)
             for sizes in self._times.values()
             for times in sizes.values()
-            for first, last in times[1:]
+            if len(times) > 1
         ]
         rows = {
-            row: {size: _typical(times) for size, times in sorted(sizes.items())}
+            row: {size: min(map(min, times)) for size, times in sorted(sizes.items())}
             for row, sizes in self._times.items()
         }
-        start = median(self._starts) - rows[ROWS[0]][1] if self._starts else 0.0
+        start = min(self._starts) - rows[ROWS[0]][1] if self._starts else 0.0
         return PassCurve(rows, max(median(changes), 0.0) if changes else 0.0, max(start, 0.0))
 
     def restore(self) -> None:
@@ -141,8 +144,3 @@ def _turns(models: Sequence[PassTimes], sweeps: int) -> Iterator[Turn]:
                 yield partial(draft.time, size)
         for size in FIRST_SWEEP if sweep == 0 else SIZES:
             yield partial(main.time, size)
-
-
-def _typical(times: list[tuple[float, float]]) -> float:
-    """The median of last passes; of few, the least of all: what disturbs a pass lengthens it."""
-    return median(last for _, last in times) if len(times) > 2 else min(map(min, times))
