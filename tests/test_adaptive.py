@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ov_specdec.costs import NOMINAL, LiveCurve
+from ov_specdec.costs import NOMINAL, FixedCurve, LiveCurve
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.stats import RoundStats
@@ -63,6 +63,15 @@ def test_probes_of_a_useless_draft_take_one_hundredth_of_the_time():
     assert sum(stats.seconds for stats in rounds) <= 1.015 * len(rounds)
 
 
+def test_a_probe_that_took_longer_than_expected_is_paid_for():
+    text, common = TEXTS["0.0"], Common()
+    run(text, common=common)
+    policy = AdaptiveLength(("model",), LiveCurve(NOMINAL), common)
+    before = common.credit
+    policy.update(a_round(1, 0, 50.0, 40.0, reason="probe"))
+    assert common.credit < before - 80.0
+
+
 def test_a_probe_that_succeeds_is_followed_by_drafts():
     common = Common()
     assert run(TEXTS["0.0"], common=common)[-1].reason == "loses"
@@ -97,7 +106,7 @@ def test_passes_keep_one_size_where_a_change_costs_more():
 
 def test_lengths_of_a_run_that_must_repeat_do_not_follow_the_clock():
     def lengths(curve):
-        policy = AdaptiveLength(("model",), LiveCurve(NOMINAL), Common())
+        policy = AdaptiveLength(("model",), FixedCurve(NOMINAL), Common())
         return [stats.num_drafted for stats in run(TEXTS["~0.6"], curve=curve, policy=policy)]
 
     assert lengths("flat") == lengths("avx2")

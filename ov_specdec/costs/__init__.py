@@ -1,6 +1,6 @@
 """What passes of the models cost on this machine: measured, kept in a file, corrected in use."""
 
-from ov_specdec.costs.correction import LiveCurve
+from ov_specdec.costs.correction import FixedCurve, LiveCurve
 from ov_specdec.costs.curve import NOMINAL, SIZES, CostCurve, PassCurve
 from ov_specdec.costs.source import Costs, KeptCosts, Progress
 
@@ -9,6 +9,7 @@ __all__ = [
     "SIZES",
     "CostCurve",
     "Costs",
+    "FixedCurve",
     "KeptCosts",
     "LiveCurve",
     "PassCurve",

@@ -1,7 +1,7 @@
 """Corrects a cost curve by the passes that really run."""
 
 from collections import defaultdict, deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
@@ -47,6 +47,10 @@ class LiveCurve:
         """How many times as long as in the curve passes take at present."""
         return median(ratio for _, ratio in self._last) if self._last else 1.0
 
+    def spent(self, stats: RoundStats, expected: float) -> float:
+        """What a round really took, at the pace of the curve: rare passes take longer than others."""
+        return max(stats.seconds / self.pace, expected)
+
     def learn(self, stats: RoundStats) -> None:
         """Take note of a round. A prefill and changes of size are like no other."""
         size, cached = stats.pass_tokens, stats.cached_tokens
@@ -79,3 +83,20 @@ class LiveCurve:
         self.curve = replace(self.curve, **{role: curve.corrected(size, row, factor)})
         self.is_changed |= abs(factor - 1.0) > WORTH_KEEPING
         compared.clear()
+
+
+@dataclass(frozen=True)
+class FixedCurve:
+    """A curve that nothing that is measured changes. Implements `Costs`."""
+
+    curve: CostCurve
+
+    def spent(self, stats: RoundStats, expected: float) -> float:  # noqa: ARG002
+        """What was expected."""
+        return expected
+
+    def learn(self, stats: RoundStats) -> None:
+        """Nothing to learn."""
+
+    def keep(self) -> None:
+        """Nothing to keep."""

@@ -241,7 +241,9 @@ class AdaptiveLength:
         """Save time for probes while nothing is drafted, and charge what they lose."""
         plain = float(self._seconds[0])
         if stats.reason == "probe":
-            self._common.credit -= self._probe_seconds() - stats.num_accepted * plain
+            expected = self._probe_seconds() + plain
+            spent = self._costs.spent(stats, expected)
+            self._common.credit -= spent - stats.num_generated * plain
             self._probing = stats.num_accepted > 0
         elif stats.num_drafted == 0:
             self._common.credit += SPENT_ON_PROBES * plain

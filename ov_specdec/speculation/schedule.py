@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ov_specdec.costs import NOMINAL, Costs, LiveCurve
+from ov_specdec.costs import NOMINAL, Costs, FixedCurve
 from ov_specdec.options import GenerationOptions
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
@@ -18,7 +18,7 @@ class LearnedStats:
     to chance, the fewer candidates are accepted.
     """
 
-    costs: Costs = field(default_factory=lambda: LiveCurve(NOMINAL))
+    costs: Costs = field(default_factory=lambda: FixedCurve(NOMINAL))
     greedy: Common = field(default_factory=Common)
     sampled: Common = field(default_factory=Common)
 
@@ -47,6 +47,6 @@ def make_policy(
     if schedule == "heuristic":
         return HeuristicLength(min_confidence=threshold)
     if not follows_costs(options):
-        return AdaptiveLength(sources, LiveCurve(NOMINAL), Common(), threshold)
+        return AdaptiveLength(sources, FixedCurve(NOMINAL), Common(), threshold)
     common = learned.sampled if options.samples else learned.greedy
     return AdaptiveLength(sources, learned.costs, common, threshold)
