@@ -98,7 +98,8 @@ def _encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
     if tokenizer.chat_template is None:
         return tokenizer.encode(prompt)
     message = {"role": "user", "content": prompt}
-    return tokenizer.encode_chat([message], GenerationOptions()).ids
+    text = tokenizer.render_chat([message], GenerationOptions())
+    return tokenizer.encode_rendered(text).ids
 
 
 def require_room(prompts: Sequence[Sequence[int]], max_new_tokens: int, room: int) -> None:

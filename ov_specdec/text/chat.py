@@ -74,13 +74,14 @@ def _explain(
     """Whose fault it is that a conversation could not be rendered, and what to do."""
     from jinja2.exceptions import TemplateError
 
+    reason = " ".join(str(error).split())
     if type(error) is TemplateError:  # its subclasses are errors in a template
         return OptionError(
-            f"the model's chat template refuses these messages: {error}; change them"
+            f"the model's chat template refuses these messages ({reason}): change them"
         )
     if _is_broken(template, special_tokens):
         return ModelError(
-            f"the model's chat template cannot be rendered ({error}): repair chat_template.jinja, "
+            f"the model's chat template cannot be rendered ({reason}): repair chat_template.jinja, "
             "or give the prompt with apply_chat_template=False"
         )
     if options.continue_final_message and isinstance(error, ValueError):
@@ -89,7 +90,7 @@ def _explain(
             "template changes or drops it: leave it out"
         )
     return OptionError(
-        f"the model's chat template cannot render these messages ({error}): change them, or the "
+        f"the model's chat template cannot render these messages ({reason}): change them, or the "
         "options that it is given"
     )
 

@@ -1,6 +1,7 @@
 """From a prompt, which is a text, token ids or messages, to ids."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -23,10 +24,13 @@ def encode_prompt(
     the answers of `transcript` as they were generated. Raises `OptionError` for what is none of the
     three, and for options of a chat template that is not used.
     """
+    if isinstance(prompt, Sequence) and len(prompt) == 0:
+        return []
     messages = _as_messages(prompt, options, tokenizer)
     if messages:
-        rendered = tokenizer.encode_chat(messages, options)
-        return transcript.restore(rendered, messages, tokenizer.decode_all)
+        render = partial(tokenizer.render_chat, options=options)
+        encoded = tokenizer.encode_rendered(render(messages))
+        return transcript.restore(encoded, messages, render, tokenizer.decode_all)
     if given := options.chat_options():
         raise OptionError(
             f"{given[0]} has no effect on a prompt that is not put into a chat template: leave it "
@@ -34,14 +38,14 @@ def encode_prompt(
         )
     if isinstance(prompt, str):
         require_utf8("the prompt", prompt)
-        return tokenizer.encode(prompt) if prompt else []
+        return tokenizer.encode(prompt)
     return _as_ids(prompt)
 
 
 def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenizer) -> list[Message]:
     """The messages that a prompt amounts to; none for one that is not put into a template."""
     if isinstance(prompt, str):
-        if not prompt or not options.apply_chat_template or tokenizer.chat_template is None:
+        if not options.apply_chat_template or tokenizer.chat_template is None:
             return []
         require_utf8("the prompt", prompt)
         return [{"role": "user", "content": prompt}]

@@ -60,8 +60,8 @@ class Tokenizer:
         ids: list[int] = self._backend.encode(text).ids
         return ids
 
-    def encode_chat(self, messages: Sequence[Message], options: GenerationOptions) -> EncodedText:
-        """Messages in the chat template, and the ids of all that.
+    def render_chat(self, messages: Sequence[Message], options: GenerationOptions) -> str:
+        """Messages in the chat template.
 
         Raises `OptionError` for what the template refuses, `ModelError` if it cannot be rendered.
         """
@@ -72,10 +72,12 @@ class Tokenizer:
         }
         template = self._templates.get("tool_use") if options.tools else None
         template = template or self.chat_template or ""
-        rendered = render_chat(template, messages, special_tokens, options)
-        # The template writes the special tokens itself.
-        encoded = self._backend.encode(rendered, add_special_tokens=False)
-        return EncodedText(rendered, encoded.ids, encoded.offsets)
+        return render_chat(template, messages, special_tokens, options)
+
+    def encode_rendered(self, text: str) -> EncodedText:
+        """The ids of a text in a chat template, which writes the special tokens itself."""
+        encoded = self._backend.encode(text, add_special_tokens=False)
+        return EncodedText(text, encoded.ids, encoded.offsets)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, special tokens left out."""

@@ -7,9 +7,10 @@ that holds it could not be used again.
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ov_specdec.errors import OptionError
 from ov_specdec.text.messages import Message, text_of
 
 MAX_ANSWERS = 1024
@@ -19,7 +20,11 @@ CONTEXT_TOKENS = 8
 """Tokens on either side of an answer that are decoded with it: decoders drop the first space of a
 text, and read bytes on both sides of a boundary as one character."""
 
+MARK = "\ue000answer\ue000"
+"""Stands for an answer; the characters around the word are for private use."""
+
 Decode = Callable[[Sequence[int]], str]
+Render = Callable[[Sequence[Message]], str]
 
 
 @dataclass(frozen=True)
@@ -29,16 +34,6 @@ class EncodedText:
     text: str
     ids: list[int]
     offsets: list[tuple[int, int]]
-
-    def find(self, content: str, position: int) -> tuple[int, int]:
-        """Where a content, or what many templates strip it to, begins and ends from a position on.
-
-        An empty range at the position if it is not there.
-        """
-        for written in (content, content.strip()):
-            if written and (start := self.text.find(written, position)) >= 0:
-                return start, start + len(written)
-        return position, position
 
     def tokens_of(self, start: int, end: int) -> tuple[int, int] | None:
         """The range of tokens that is text[start:end]; None if one lies across an end of it."""
@@ -71,39 +66,84 @@ class Transcript:
             self._answers.popitem(last=False)
 
     def restore(
-        self, rendered: EncodedText, messages: Sequence[Message], decode: Decode
+        self, encoded: EncodedText, messages: Sequence[Message], render: Render, decode: Decode
     ) -> list[int]:
         """The ids of a rendered conversation, with the answers in it as they were generated.
 
         An answer that the template has changed, or that shares a token with what stands around it,
-        keeps the ids that its text encodes to. decode: with special tokens kept.
+        keeps the ids that its text encodes to. render: what has made the encoded text of the
+        messages. decode: with special tokens kept.
         """
         ids: list[int] = []
-        num_read = 0  # tokens of `rendered` that `ids` stands for
-        position = 0  # where in the text to look for the next message
-        for message in messages:
-            content = text_of(message) or ""
-            start, end = rendered.find(content, position)
-            position = end
-            span = rendered.tokens_of(start, end)
-            if message["role"] != "assistant" or start == end or span is None:
+        num_read = 0  # tokens of `encoded` that `ids` stands for
+        for content, start, end in self._find_answers(encoded.text, messages, render):
+            if (span := encoded.tokens_of(start, end)) is None:
                 continue
             first, last = span
-            before = ids + rendered.ids[num_read:first]
+            before = ids + encoded.ids[num_read:first]
             kept = _as_written(
                 self._recall(content, start=len(before)),
-                rendered.ids[first:last],
+                encoded.ids[first:last],
                 before[-CONTEXT_TOKENS:],
-                rendered.ids[last : last + CONTEXT_TOKENS],
+                encoded.ids[last : last + CONTEXT_TOKENS],
                 decode,
             )
             if kept is not None:
                 ids, num_read = [*before, *kept], last
-        return ids + rendered.ids[num_read:]
+        return ids + encoded.ids[num_read:]
+
+    def _find_answers(
+        self, text: str, messages: Sequence[Message], render: Render
+    ) -> Iterator[tuple[str, int, int]]:
+        """The contents of known answers, each with where in the text it begins and ends.
+
+        What stands between them is found by rendering the conversation with a mark in the place of
+        each: an answer may be a word that the template has too.
+        """
+        known = {
+            index: content
+            for index, message in enumerate(messages)
+            if message["role"] == "assistant"
+            and (content := text_of(message))
+            and (content, None) in self._answers
+        }
+        if not known:
+            return
+        marked = [
+            {**message, "content": MARK} if index in known else message
+            for index, message in enumerate(messages)
+        ]
+        try:
+            between = render(marked).split(MARK)
+        except OptionError:  # the template wants contents of some form
+            return
+        if len(between) != len(known) + 1:  # the template drops some, or repeats them
+            return
+        position = 0
+        for content, template_text in zip(known.values(), between, strict=False):
+            if (found := text.find(template_text, position)) < 0:
+                return
+            position = found + len(template_text)
+            if place := _place(text, content, position):
+                yield content, *place
+                position = place[1]
 
     def _recall(self, text: str, *, start: int) -> tuple[int, ...]:
         here = self._answers.get((text, start))
         return here or self._answers.get((text, None), ())
+
+
+def _place(text: str, content: str, start: int) -> tuple[int, int] | None:
+    """Where a content begins and ends that was put into a text at a place; None if it was changed.
+
+    Many templates strip it, and some write a space before it that answers begin with.
+    """
+    indent = len(content) - len(content.lstrip())
+    for begin in (start, start - indent):
+        for written in (content, content.rstrip()):
+            if written and text.startswith(written, begin):
+                return begin, begin + len(written)
+    return None
 
 
 def _as_written(
