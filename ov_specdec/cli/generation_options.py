@@ -1,6 +1,8 @@
 """The options of a generation, as `generate` and `compare` take them."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -37,6 +39,28 @@ def _stop(text: str) -> str:
         return unescape(text)
     except ValueError as error:
         raise click.BadParameter(f"{text!r} cannot be read: {error}") from error
+
+
+def _object(text: str) -> dict[str, Any]:
+    """A JSON object that was typed."""
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"'{text}' is not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise click.BadParameter(f"'{text}' must be a JSON object")
+    return content
+
+
+def _schemas(file: str) -> list[Any]:
+    """The list in a JSON file."""
+    try:
+        content = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"'{file}' cannot be read as JSON: {error}") from error
+    if not isinstance(content, list):
+        raise click.BadParameter(f"'{file}' must hold a JSON list of schemas")
+    return content
 
 
 def _number(name: str, kind: type, text: str) -> Callable[..., Any]:
@@ -138,6 +162,18 @@ GENERATION_OPTIONS = (
         default=GenerationOptions.apply_chat_template,
         show_default=True,
         help="Put the prompt into the model's chat template, where it has one.",
+    ),
+    click.option(
+        "--chat-template-kwargs",
+        type=_object,
+        metavar="JSON",
+        help="What else the chat template reads, such as '{\"enable_thinking\": false}'.",
+    ),
+    click.option(
+        "--tools",
+        type=_schemas,
+        metavar="FILE",
+        help="Functions that the model may call: a JSON file with a list of their schemas.",
     ),
 )
 
