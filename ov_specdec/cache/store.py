@@ -29,10 +29,12 @@ def write_sequence(path: Path, sequence: CachedSequence, fingerprint: str) -> No
     partial = path.with_name(f"{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(content, partial, {FINGERPRINT: fingerprint})
-        partial.replace(path)
+        try:
+            save_file(content, partial, {FINGERPRINT: fingerprint})
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
-        partial.unlink(missing_ok=True)
         raise OptionError(f"the cache file '{path}' cannot be written: {error}") from error
 
 
