@@ -15,6 +15,7 @@ __all__ = [
     "GenerationStats",
     "GenerationStream",
     "LogitsError",
+    "Message",
     "ModelError",
     "OptionError",
     "Origin",
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ov_specdec.options import GenerationKwargs, GenerationOptions
     from ov_specdec.pipeline import SpeculativePipeline
     from ov_specdec.stats import GenerationStats, RoundStats
+    from ov_specdec.text.messages import Message
 
     __version__: str
 else:
@@ -55,6 +57,7 @@ else:
         "options": ("GenerationKwargs", "GenerationOptions"),
         "pipeline": ("SpeculativePipeline",),
         "stats": ("GenerationStats", "RoundStats"),
+        "text.messages": ("Message",),
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -60,6 +60,14 @@ ov-specdec generate "Why is the sky blue?" --main models/Qwen2.5-7B-Instruct-int
     --draft models/Qwen2.5-0.5B-Instruct-int8
 ```
 
+With a chat model, give a system message, and sample as the model's authors recommend:
+
+```sh
+ov-specdec generate "Why is the sky blue?" --main models/Qwen2.5-7B-Instruct-int8 \\
+    --draft models/Qwen2.5-0.5B-Instruct-int8 \\
+    --system "Answer in one sentence." --generation-config model
+```
+
 Without a draft model, candidates can come from the text itself, which pays where the output quotes
 the prompt:
 

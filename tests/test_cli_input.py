@@ -4,11 +4,14 @@ import json
 import re
 import shutil
 import socket
+from pathlib import Path
 
 import pytest
 
 from tests.command_line import run
 from tests.tiny import save_stateless_ir, save_tokenizer
+
+ROOT = Path(__file__).parent.parent
 
 BAD_INPUT = {
     "empty prompt": (["generate", ""], "the prompt is empty"),
@@ -44,6 +47,25 @@ BAD_INPUT = {
     "needless n-gram": (
         ["generate", "x", "--max-matching-ngram-size", "4"],
         "--max-matching-ngram-size 4 needs --drafter prompt-lookup or",
+    ),
+    "system message without a template": (
+        ["generate", "x", "--system", "Be brief."],
+        "the model has no chat template to put messages into: give the prompt as one text",
+    ),
+    "needless template arguments": (
+        ["generate", "x", "--chat-template-kwargs", '{"a": 1}'],
+        "--chat-template-kwargs has no effect on a prompt that is not put into a chat template",
+    ),
+    "no JSON": (["generate", "x", "--chat-template-kwargs", "{"], "'{' is not valid JSON"),
+    "no object": (["generate", "x", "--chat-template-kwargs", "3"], "'3' must be a JSON object"),
+    "no tools": (["generate", "x", "--tools", "nowhere"], "'nowhere' cannot be read as JSON"),
+    "no list of tools": (
+        ["generate", "x", "--tools", str(ROOT / "models" / "draft" / "config.json")],
+        "config.json' must hold a JSON list of schemas",
+    ),
+    "no generation config": (
+        ["generate", "x", "--generation-config", "own"],
+        "'own' is not one of 'none', 'model'",
     ),
     "bad bias": (["generate", "x", "--logit-bias", "4"], "'4' must have the form ID=BIAS"),
     "bad ids": (["generate", "x", "--suppress-tokens", "a,b"], "'a,b' must be token ids"),
@@ -179,6 +201,11 @@ BROKEN_MODELS = {
         lambda folder: change(folder / "generation_config.json", **{"eos_token_id": "</s>"}),
         "gives eos_token_id as '</s>', which is no token id",
     ),
+    "sampling": (
+        lambda folder: change(folder / "generation_config.json", top_p=1.5),
+        "top_p 1.5 must be a number from 0.0 to 1.0; correct it, or leave it out with "
+        "--generation-config none",
+    ),
     "chat template": (
         lambda folder: (folder / "chat_template.jinja").write_text("{{ messages[0] "),
         "chat template cannot be rendered",
@@ -203,7 +230,8 @@ def test_a_broken_model_is_bad_input(case, tiny_pair, tmp_path):
     break_it, complaint = BROKEN_MODELS[case]
     main = shutil.copytree(tiny_pair[0], tmp_path / "main")
     break_it(main)
-    assert complaint in refused(run("generate", "x", "--main", main, "--drafter", "none"))
+    options = ("--main", main, "--drafter", "none", "--generation-config", "model")
+    assert complaint in refused(run("generate", "x", *options))
 
 
 def test_a_port_in_use_is_bad_input():
