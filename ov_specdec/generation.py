@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event, RLock
 from typing import Literal
 
-from ov_specdec.cache.cancellable import CancellableSession, Cancelled
-from ov_specdec.cache.session import Session
+from ov_specdec.cache.sequence import CachedSequence, Cancelled
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.from_options import make_samplers
@@ -101,14 +100,14 @@ class GenerationStream:
 
 @dataclass(frozen=True)
 class TextGenerator:
-    """A main model's session, its tokenizer, and the drafters for it.
+    """A main model's cache, its tokenizer, and the drafters for it.
 
     vocab_size: ids below it have a token. eos_token_ids: what ends a text unless options say so.
     learned: what generations before have taught about the speed of the models. transcript: their
     answers, which later prompts may hold.
     """
 
-    main: Session
+    main: CachedSequence
     tokenizer: Tokenizer
     vocab_size: int
     eos_token_ids: frozenset[int]
@@ -127,17 +126,25 @@ class TextGenerator:
         ids = self.encode(prompt, options)
         eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
         length = min(len(ids) + options.max_new_tokens, self.main.max_length)
-        state = SequenceState(ids.copy(), length, eos)
+        state = SequenceState(ids.copy(), length, eos, cancelled=cancelled)
         samplers = make_samplers(options, prompt_length=len(ids), eos_token_ids=eos)
-        main = CancellableSession(self.main, cancelled)
-        drafter = self.drafters.make(options, samplers.draft, cancelled)
+        drafter = self.drafters.make(options, samplers.draft)
         if drafter is None:
-            rounds = decode(main, samplers.main, state)
+            rounds = decode(self.main, samplers.main, state)
         else:
             policy = make_policy(options, drafter.sources, self.learned)
-            rounds = speculate(main, drafter, policy, samplers.main, state)
+            rounds = speculate(self.main, drafter, policy, samplers.main, state)
+        if not options.cache_prompt:
+            rounds = self._on_empty_caches(rounds)
         shown = IncrementalDetokenizer(self.tokenizer.decode, ids, options.stops)
         return self._remembered(_chunks(rounds, state, shown, GenerationStats(len(ids))), len(ids))
+
+    def _on_empty_caches(self, rounds: Iterator[Round]) -> Iterator[Round]:
+        """The same rounds; what the KV caches hold is forgotten before the first one."""
+        self.main.clear()
+        if self.drafters.draft is not None:
+            self.drafters.draft.clear()
+        yield from rounds
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The prompt's ids; `OptionError` if it is empty, too long or not to be read."""

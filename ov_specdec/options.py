@@ -57,7 +57,8 @@ class GenerationOptions:
     top_p: 0 to 1; keep the fewest most likely tokens whose mass reaches it.
     min_p: 0 to 1; drop tokens less likely than this part of the most likely one.
     typical_p: above 0, up to 1; keep the tokens of most typical surprise whose mass reaches it.
-    seed: makes a run repeat on the same machine with the same settings; greedy ones do anyway.
+    seed: makes a run repeat on the same machine with the same settings. In precisions other than
+        "exact" that takes cache_prompt=False too.
 
     Logits processors; they apply to greedy decoding too:
 
@@ -87,8 +88,11 @@ class GenerationOptions:
         own.
     max_matching_ngram_size: longest n-gram that prompt lookup looks for; None takes 3.
 
-    Prompt, as in transformers' `apply_chat_template`:
+    Prompt. All but cache_prompt as in transformers' `apply_chat_template`:
 
+    cache_prompt: read only what the KV caches do not hold already of the prompt, from the
+        generation before; False reads all of it. Passes of different sizes round differently, so
+        in precisions other than "exact" a near-tie may be decided otherwise than on empty caches.
     apply_chat_template: put a prompt text into the model's chat template, where it has one.
     tools: functions that the model may call, as JSON schemas, or as functions with type hints and a
         docstring in Google's style.
@@ -124,6 +128,7 @@ class GenerationOptions:
     assistant_do_sample: bool = True
     prompt_lookup_num_tokens: int | None = None
     max_matching_ngram_size: int | None = None
+    cache_prompt: bool = True
     apply_chat_template: bool = True
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]] = ()
     chat_template_kwargs: Mapping[str, Any] | None = None
@@ -277,6 +282,7 @@ class GenerationOptions:
                 require_int(name, getattr(self, name), low=1)
 
     def _check_chat(self) -> None:
+        require_bool("cache_prompt", self.cache_prompt)
         require_bool("apply_chat_template", self.apply_chat_template)
         require_bool("continue_final_message", self.continue_final_message)
         if self.add_generation_prompt is not None:
@@ -336,6 +342,7 @@ class GenerationKwargs(TypedDict, total=False):
     assistant_do_sample: bool
     prompt_lookup_num_tokens: int | None
     max_matching_ngram_size: int | None
+    cache_prompt: bool
     apply_chat_template: bool
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]]
     chat_template_kwargs: Mapping[str, Any] | None

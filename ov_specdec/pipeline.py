@@ -1,12 +1,14 @@
 """The Python interface: a main model, a drafter, and text from both."""
 
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock
 from typing import get_args
 
+from ov_specdec.cache.store import read_sequence, write_sequence
 from ov_specdec.checks import require_choice, require_text, require_texts
 from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.generation import (
@@ -120,11 +122,11 @@ class SpeculativePipeline:
         self.drafter: DrafterName = drafter
         self.tokenizer = sources[0].tokenizer
         self._generator: TextGenerator | None = TextGenerator(
-            self.main.session,
+            self.main.cache,
             self.tokenizer,
             vocab_size,
             sources[0].eos_token_ids,
-            DrafterFactory(drafter, self.draft.session if self.draft else None),
+            DrafterFactory(drafter, self.draft.cache if self.draft else None),
         )
         self._running = Lock()
         self._cancelled = Event()
@@ -169,6 +171,42 @@ class SpeculativePipeline:
         """All options of a generation that is given these: with the defaults for the others."""
         return GenerationOptions.from_kwargs(self._defaults.complete(options))
 
+    def save_cache(self, path: str | Path) -> None:
+        """Write what the KV caches hold into files, for `load_cache` of a later process.
+
+        A long system prompt then need not be read again. path: the main model's file (safetensors);
+        a draft model's goes beside it, `prompt.draft.safetensors` beside `prompt.safetensors`, and
+        that model first reads what it has not read yet. Raises `OptionError`, and `SessionError`
+        while a generation is running.
+        """
+        with self._exclusive():
+            if self.draft is not None:
+                tokens = self.main.cache.tokens[: self.draft.cache.max_length]
+                if tokens:
+                    self.draft.cache.begin(tokens)
+                    self.draft.cache.advance(tokens)
+            for model, file in self._cache_files(path):
+                write_sequence(file, model.cache, model.fingerprint())
+
+    def load_cache(self, path: str | Path) -> None:
+        """Have the KV caches hold what `save_cache` has written.
+
+        The next generation then reads only what its prompt goes on with. Raises `OptionError` for
+        files that cannot be read, or were made with other models, another machine, OpenVINO
+        version, KV backend or other properties, and `SessionError` while a generation is running.
+        """
+        with self._exclusive():
+            for model, file in self._cache_files(path):
+                read_sequence(file, model.cache, model.fingerprint())
+
+    def _cache_files(self, path: str | Path) -> list[tuple[LoadedModel, Path]]:
+        """The models and their files."""
+        if not isinstance(path, str | Path):
+            raise OptionError(f"path={path!r} must be a file")
+        main = Path(path)
+        files = [main, main.with_name(f"{main.stem}.draft{main.suffix}")]
+        return list(zip(self._models, files, strict=False))
+
     def close(self) -> None:
         """Free the models. A generation that is running ends within one pass."""
         self._cancelled.set()
@@ -185,16 +223,22 @@ class SpeculativePipeline:
         self, chunks: Generator[Chunk, None, None], cancelled: Event
     ) -> Generator[Chunk, None, None]:
         """Pass chunks on, while no other generation may use the sessions."""
+        with self._exclusive():
+            self._cancelled = cancelled
+            if self._generator is None:
+                cancelled.set()
+            yield from chunks
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """Keep the sessions from every other generation; `SessionError` if one has them."""
         if not self._running.acquire(blocking=False):
             raise SessionError(
                 "another generation is running on this pipeline: read or close it first, or make "
                 "a second pipeline"
             )
         try:
-            self._cancelled = cancelled
-            if self._generator is None:
-                cancelled.set()
-            yield from chunks
+            yield
         finally:
             self._running.release()
 

@@ -44,6 +44,11 @@ class GenerationStats:
     rounds: list[RoundStats] = field(default_factory=list)
 
     @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt that were in the KV cache already, and so were not read again."""
+        return self.prompt_tokens - self.rounds[0].pass_tokens if self.rounds else 0
+
+    @property
     def generated_tokens(self) -> int:
         """Tokens of the output."""
         return sum(r.num_generated for r in self.rounds)

@@ -21,7 +21,7 @@ def measure(kv: str, precision: str) -> tuple[int, int, int]:
     pipeline = SpeculativePipeline(kv=kv, precision=precision)
     runs = parted = agreed = 0
     for prompt in PROMPTS:
-        options = {"max_new_tokens": NEW_TOKENS, "ignore_eos": True}
+        options = {"max_new_tokens": NEW_TOKENS, "ignore_eos": True, "cache_prompt": False}
         plain = pipeline.generate(prompt, num_assistant_tokens=0, **options)
         for length in (2, 4, 8):
             result = pipeline.generate(prompt, num_assistant_tokens=length, **options)

@@ -60,7 +60,7 @@ def timed(clock, function, *arguments):
 
 def share_of_round(pipeline: SpeculativePipeline, options: dict) -> float:
     """Seconds of choosing tokens per second of inference, over the rounds after the prefill."""
-    main, draft = pipeline.main.session, pipeline.draft.session
+    main, draft = pipeline.main.cache, pipeline.draft.cache
     clock: list[float] = []
     inference = choosing = 0.0
     for seed, prompt in enumerate(PROMPTS[:8]):
@@ -70,6 +70,8 @@ def share_of_round(pipeline: SpeculativePipeline, options: dict) -> float:
         state = engine.SequenceState(ids.copy(), len(ids) + 64)
         drafter = ModelDrafter(draft, TimedSampler(samplers.draft, clock))
         rounds = engine.speculate(main, drafter, ConstantLength(4), samplers.main, state)
+        main.clear()
+        draft.clear()
         with patch.object(engine, "verify", partial(timed, clock, verify)):
             next(rounds)
             clock.clear()

@@ -1,5 +1,6 @@
 """Prompt lookup first, the draft model where nothing matches."""
 
+from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.speculation.draft_length import ConstantLength, Plan
 from ov_specdec.speculation.drafters import Cascade, ModelDrafter, PromptLookup
@@ -11,7 +12,7 @@ GREEDY = GreedySampler()
 
 def make(next_token=counting):
     draft = ScriptedSession(next_token)
-    return Cascade(PromptLookup(), ModelDrafter(draft, GREEDY)), draft
+    return Cascade(PromptLookup(), ModelDrafter(CachedSequence(draft), GREEDY)), draft
 
 
 def constant(source, confidence=None):
@@ -45,13 +46,14 @@ def test_output_is_that_of_plain_decoding_whoever_drafts():
         return mixing(3)(tokens[-4:]) % 7
 
     plain = SequenceState([1, 2, 3], 80)
-    list(decode(ScriptedSession(next_token), GREEDY, plain))
+    list(decode(CachedSequence(ScriptedSession(next_token)), GREEDY, plain))
     main, text = ScriptedSession(next_token), SequenceState([1, 2, 3], 80)
     drafter, draft = make(next_token)
     sources = set()
-    for round_ in speculate(main, drafter, ConstantLength(3), GREEDY, text):
+    for round_ in speculate(CachedSequence(main), drafter, ConstantLength(3), GREEDY, text):
         sources.add(round_.stats.source)
-        assert main.cache == text.tokens[:-1]
-        assert draft.cache == text.tokens[: draft.length]
+        known = len(text.tokens) - 1
+        assert main.cache[:known] == text.tokens[:-1]
+        assert draft.cache[:known] == text.tokens[: min(known, draft.length)]
     assert text.tokens == plain.tokens
     assert sources == {"", "prompt-lookup", "model"}

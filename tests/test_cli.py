@@ -37,6 +37,7 @@ def test_generate_json_is_one_object_and_nothing_else(pair):
         "text",
         "token_ids",
         "prompt_tokens",
+        "cached_tokens",
         "generated_tokens",
         "finish_reason",
         "stats",

@@ -165,6 +165,7 @@ def test_options_without_effect_are_left_out():
     assert Settings("x", top_p=0.5, seed=3).options() == {
         "max_new_tokens": 128,
         "num_assistant_tokens": "auto",
+        "cache_prompt": False,
     }
     sampled = Settings("x", temperature=0.7, top_p=0.5, top_k=9, seed=3).options()
     assert sampled["top_p"] == 0.5
@@ -311,7 +312,7 @@ def test_who_stops_while_waiting_is_told_so_at_once(models):
     waiting = service.compare("b", form())
     assert next(waiting)[1] == WAITING
     rest = []
-    thread = Thread(target=lambda: rest.extend(waiting))
+    thread = Thread(target=lambda: rest.extend(waiting), daemon=True)
     thread.start()
     service.cancel("b")
     thread.join(timeout=60)

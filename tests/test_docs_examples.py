@@ -8,20 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from ov_specdec.speculation.engine import speculate
+from ov_specdec.speculation import engine
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-MEASURING = {"watch", "pass_tokens", "stats"}
-"""What the engine's loop only measures and hands on with."""
+MEASURING = {"watch", "stats", "Round"}
+"""What the engine only measures and hands on with."""
+
+OF_THE_ENGINE = ("while ", "draft = ")
+"""How blocks begin that show the engine, and are looked at below."""
 
 
 def examples(document):
     """The Python blocks of a document, below as many empty lines as there are lines above."""
     text = document.read_text(encoding="utf-8")
     for match in BLOCK.finditer(text):
-        if not match.group(1).startswith("while "):  # the engine's loop, which is looked at below
+        if not match.group(1).startswith(OF_THE_ENGINE):
             yield "\n" * text[: match.start(1)].count("\n") + match.group(1)
 
 
@@ -56,17 +59,21 @@ def test_the_readme_runs(capsys):
     assert re.search(r"\d+% accepted, \d+ tokens/s", printed)
 
 
-def loop(source):
-    """The statements of the `while` loop in a source."""
-    return next(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.While)).body
+def statements(source, kind):
+    """The statements in the body of the first node of a kind; docstrings left out."""
+    body = next(n for n in ast.walk(ast.parse(source)) if isinstance(n, kind)).body
+    return [ast.unparse(n) for n in body if not isinstance(getattr(n, "value", None), ast.Constant)]
+
+
+def measures(statement):
+    """Whether a statement only measures."""
+    names = {n.id for n in ast.walk(ast.parse(statement)) if isinstance(n, ast.Name)}
+    return bool(names & MEASURING)
 
 
 def test_the_loop_of_the_readme_is_that_of_the_engine():
     blocks = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    (shown,) = (block for block in blocks if block.startswith("while "))
-    full = [
-        statement
-        for statement in loop(inspect.getsource(speculate))
-        if not {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)} & MEASURING
-    ]
-    assert [ast.unparse(part) for part in loop(shown)] == [ast.unparse(part) for part in full]
+    loop, run = (block for block in blocks if block.startswith(OF_THE_ENGINE))
+    assert statements(loop, ast.While) == statements(inspect.getsource(engine.speculate), ast.While)
+    full = statements(inspect.getsource(engine._run), ast.FunctionDef)
+    assert statements(run, ast.Module) == [part for part in full if not measures(part)]

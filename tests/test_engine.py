@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.speculation.draft_length import ConstantLength, HeuristicLength, Plan
 from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
@@ -35,20 +36,20 @@ class Filling:
 
 def plain(next_token, prompt=PROMPT, max_length=40, eos=()):
     text = SequenceState(list(prompt), max_length, frozenset(eos))
-    rounds = list(decode(ScriptedSession(next_token), GREEDY, text))
+    rounds = list(decode(CachedSequence(ScriptedSession(next_token)), GREEDY, text))
     return text, rounds
 
 
 def speculative(main_next, draft_next, length, prompt=PROMPT, max_length=40, eos=()):
-    """Run the loop, checking after each round that both caches hold the text and nothing else."""
+    """Run the loop, checking before each round what it begins with in both caches."""
     main, draft = ScriptedSession(main_next), ScriptedSession(draft_next)
     text = SequenceState(list(prompt), max_length, frozenset(eos))
     rounds: list[Round] = []
-    for round_ in speculate(
-        main, ModelDrafter(draft, GREEDY), ConstantLength(length), GREEDY, text
-    ):
-        assert main.cache == text.tokens[:-1]
-        assert draft.cache == text.tokens[: draft.length]
+    drafter = ModelDrafter(CachedSequence(draft), GREEDY)
+    for round_ in speculate(CachedSequence(main), drafter, ConstantLength(length), GREEDY, text):
+        known = len(text.tokens) - 1
+        assert main.cache[:known] == text.tokens[:-1]
+        assert draft.cache[:known] == text.tokens[: min(known, draft.length)]
         rounds.append(round_)
     return text, rounds, main, draft
 
@@ -56,7 +57,7 @@ def speculative(main_next, draft_next, length, prompt=PROMPT, max_length=40, eos
 def test_plain_decoding_feeds_the_prompt_once_and_then_token_by_token():
     session = ScriptedSession(counting)
     text = SequenceState([5, 6], 6)
-    rounds = list(decode(session, GREEDY, text))
+    rounds = list(decode(CachedSequence(session), GREEDY, text))
     assert text.tokens == [5, 6, 7, 8, 9, 10]
     assert session.passes == [2, 1, 1, 1]
     assert [round_.tokens for round_ in rounds] == [[7], [8], [9], [10]]
@@ -102,9 +103,16 @@ def test_catching_up_after_all_were_accepted_costs_the_draft_no_pass():
     assert draft.passes == [4, 1, 1, 2, 1, 1]
 
 
-def test_nothing_is_rolled_back_twice():
+def test_rejected_candidates_are_rolled_back_once_and_before_the_next_pass():
     _, rounds, main, _ = speculative(mixing(1), mixing(2), 4)
-    assert main.rollbacks == [len(PROMPT) + i for i in range(len(rounds))]
+    rejecting = [r for r in rounds[:-1] if r.stats.num_accepted < r.stats.num_drafted]
+    assert len(main.rollbacks) == len(rejecting) > 5
+    assert main.rollbacks == sorted(main.rollbacks)
+
+
+def test_a_round_without_a_rejection_rolls_nothing_back():
+    _, _, main, draft = speculative(mixing(1), mixing(1), 4)
+    assert main.rollbacks == draft.rollbacks == []
 
 
 @pytest.mark.parametrize("eos_place", range(3, 14))
@@ -151,7 +159,11 @@ def test_a_draft_with_a_short_context_stops_drafting_at_its_end():
     text = SequenceState([1, 2, 3], 20)
     rounds = list(
         speculate(
-            ScriptedSession(counting), ModelDrafter(draft, GREEDY), ConstantLength(4), GREEDY, text
+            CachedSequence(ScriptedSession(counting)),
+            ModelDrafter(CachedSequence(draft), GREEDY),
+            ConstantLength(4),
+            GREEDY,
+            text,
         )
     )
     assert text.tokens == list(range(1, 21))
@@ -162,9 +174,10 @@ def test_a_draft_with_a_short_context_stops_drafting_at_its_end():
 def test_a_pass_is_filled_up_as_the_policy_wants_and_leaves_no_trace():
     expected, _ = plain(mixing(1))
     main, text = ScriptedSession(mixing(1)), SequenceState(list(PROMPT), 40)
-    drafter = ModelDrafter(ScriptedSession(wrong_at(mixing(1), {6, 9})), GREEDY)
-    for round_ in speculate(main, drafter, Filling(2, 5), GREEDY, text):
-        assert main.cache == text.tokens[:-1]
+    drafter = ModelDrafter(CachedSequence(ScriptedSession(wrong_at(mixing(1), {6, 9}))), GREEDY)
+    for round_ in speculate(CachedSequence(main), drafter, Filling(2, 5), GREEDY, text):
+        known = len(text.tokens) - 1
+        assert main.cache[:known] == text.tokens[:-1]
         assert round_.stats.pass_tokens == main.passes[-1]
     assert text == expected
     assert set(main.passes) == {len(PROMPT), 5}
@@ -172,18 +185,17 @@ def test_a_pass_is_filled_up_as_the_policy_wants_and_leaves_no_trace():
 
 def test_a_pass_is_not_filled_up_beyond_the_context():
     main, text = ScriptedSession(counting, max_length=12), SequenceState([5, 6], 12)
-    drafter = ModelDrafter(ScriptedSession(counting), GREEDY)
-    list(speculate(main, drafter, Filling(1, 8), GREEDY, text))
+    drafter = ModelDrafter(CachedSequence(ScriptedSession(counting)), GREEDY)
+    list(speculate(CachedSequence(main), drafter, Filling(1, 8), GREEDY, text))
     assert text.tokens == list(range(5, 17))
 
 
 def test_a_draft_ends_after_a_candidate_that_its_model_gives_little_probability():
     session = ScriptedSession(counting)  # one-hot logits: e / (e + 49) = 5 % each
-    drafter = ModelDrafter(session, GREEDY)
+    drafter = ModelDrafter(CachedSequence(session), GREEDY)
     proposal = drafter.propose([1, 2], lambda source: Plan(6, "constant", min_confidence=0.06))
     assert proposal.draft.tokens == [3]
     assert proposal.confidences == pytest.approx((0.0525,), abs=1e-3)
-    session.reset()
     proposal = drafter.propose([1, 2], lambda source: Plan(6, "constant", min_confidence=0.05))
     assert proposal.draft.tokens == [3, 4, 5, 6, 7, 8]
 
@@ -201,7 +213,7 @@ def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, sta
     max_length = len(prompt) + budget
     expected, _ = plain(main_next, prompt, max_length, eos)
     for make_drafter in (
-        lambda: ModelDrafter(ScriptedSession(wrong_at(main_next, wrong)), GREEDY),
+        lambda: ModelDrafter(CachedSequence(ScriptedSession(wrong_at(main_next, wrong))), GREEDY),
         lambda: PromptLookup(),
     ):
         for policy in (
@@ -211,5 +223,6 @@ def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, sta
             Filling(start, start + 3),
         ):
             text = SequenceState(list(prompt), max_length, frozenset(eos))
-            list(speculate(ScriptedSession(main_next), make_drafter(), policy, GREEDY, text))
+            main = CachedSequence(ScriptedSession(main_next))
+            list(speculate(main, make_drafter(), policy, GREEDY, text))
             assert text == expected

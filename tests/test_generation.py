@@ -4,6 +4,7 @@ from threading import Event, Thread
 
 import pytest
 
+from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.errors import OptionError
 from ov_specdec.generation import GenerationStream, TextGenerator, collect
 from ov_specdec.options import GenerationOptions
@@ -55,8 +56,8 @@ class Gate:
 
 
 def generator(main, draft=None):
-    drafters = DrafterFactory("none" if draft is None else "model", draft)
-    return TextGenerator(main, Letters(), 50, frozenset(), drafters)
+    drafters = DrafterFactory("none" if draft is None else "model", draft and CachedSequence(draft))
+    return TextGenerator(CachedSequence(main), Letters(), 50, frozenset(), drafters)
 
 
 def stream(main, draft=None, prompt="ABC", **options):

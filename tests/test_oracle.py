@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
@@ -54,8 +55,9 @@ def test_engine_follows_the_papers_algorithm(gamma, noise):
         main, draft = ToyModel(seed, 0.0), ToyModel(seed, noise)
         expected, accepted = oracle(main, draft, [1, 2, 3], gamma, 60)
         text = SequenceState([1, 2, 3], 60)
-        drafter = ModelDrafter(ToySession(draft), GREEDY)
-        rounds = list(speculate(ToySession(main), drafter, ConstantLength(gamma), GREEDY, text))
+        drafter = ModelDrafter(CachedSequence(ToySession(draft)), GREEDY)
+        cache = CachedSequence(ToySession(main))
+        rounds = list(speculate(cache, drafter, ConstantLength(gamma), GREEDY, text))
         assert text.tokens == expected
         assert [round_.stats.num_accepted for round_ in rounds[1:]] == accepted
         rates.append(sum(accepted) / sum(len(round_.candidates) for round_ in rounds))

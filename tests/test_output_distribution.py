@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.sampling.processors import PresencePenalty, RepetitionPenalty
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
@@ -44,7 +45,7 @@ def make_drafter(kind, draft, sampler):
     if kind == "prompt lookup":
         return PromptLookup()
     greedy = GreedySampler(sampler.processors)
-    return ModelDrafter(ToySession(draft), sampler if kind == "sampled" else greedy)
+    return ModelDrafter(CachedSequence(ToySession(draft)), sampler if kind == "sampled" else greedy)
 
 
 def speculative_output_probs(main, draft, kind, length, warper, processors):
@@ -54,7 +55,8 @@ def speculative_output_probs(main, draft, kind, length, warper, processors):
         sampler = RandomSampler(processors, warper, random)
         text = SequenceState(list(PROMPT), 100)
         drafter = make_drafter(kind, draft, sampler)
-        for _ in speculate(ToySession(main), drafter, ConstantLength(length), sampler, text):
+        cache = CachedSequence(ToySession(main))
+        for _ in speculate(cache, drafter, ConstantLength(length), sampler, text):
             output = text.tokens[len(PROMPT) :]
             if len(output) >= OUTPUT_LENGTH:
                 return tuple(output[:OUTPUT_LENGTH])
@@ -97,7 +99,8 @@ def test_plain_sampling_has_the_main_models_distribution():
 
     def run(random):
         text = SequenceState(list(PROMPT), len(PROMPT) + OUTPUT_LENGTH)
-        list(decode(ToySession(main), RandomSampler((), LogitsWarper(), random), text))
+        sampler = RandomSampler((), LogitsWarper(), random)
+        list(decode(CachedSequence(ToySession(main)), sampler, text))
         return tuple(text.tokens[len(PROMPT) :])
 
     assert (

@@ -1,3 +1,5 @@
+from threading import Event
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,7 +54,7 @@ def test_respects_its_own_limits():
 def test_forgets_the_last_text():
     drafter = PromptLookup()
     propose(drafter, [1, 2, 3], 5)
-    drafter.reset()
+    drafter.begin([9, 1], Event())
     assert propose(drafter, [9, 1], 5).draft.tokens == []
 
 

@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import chi2
 
 from ov_specdec import GenerationOptions
+from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import open_source
 from ov_specdec.sampling.from_options import make_samplers
@@ -145,10 +146,10 @@ def sample(pair, options, seed):
     chosen = GenerationOptions(**options, seed=seed)
     samplers = make_samplers(chosen, prompt_length=len(prompt), eos_token_ids=frozenset())
     state = SequenceState(list(prompt), len(prompt) + NEW_TOKENS)
-    drafter = ModelDrafter(RowsSession(draft, len(prompt)), samplers.draft)
-    session = RowsSession(main, len(prompt))
+    drafter = ModelDrafter(CachedSequence(RowsSession(draft, len(prompt))), samplers.draft)
+    cache = CachedSequence(RowsSession(main, len(prompt)))
     with suppress(MissingRowError):
-        list(speculate(session, drafter, ConstantLength(2), samplers.main, state))
+        list(speculate(cache, drafter, ConstantLength(2), samplers.main, state))
         return state.tokens, samplers.main
     return None
 

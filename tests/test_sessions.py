@@ -6,7 +6,8 @@ import pytest
 
 from ov_specdec import SessionError
 from ov_specdec.cache.paged import INITIAL_TOKENS, PagedModel, PagedSession
-from ov_specdec.cache.session import PREFILL_CHUNK, Session, catch_up
+from ov_specdec.cache.sequence import PREFILL_CHUNK
+from ov_specdec.cache.session import Session
 from ov_specdec.loading.compile import RuntimeConfig, load_model
 from ov_specdec.loading.devices import PRECISION_PROPERTIES
 from ov_specdec.loading.graph import select_rows, to_paged
@@ -121,17 +122,6 @@ def test_a_pass_over_nothing_is_refused(session):
         session.forward([])
 
 
-def test_catching_up_feeds_just_what_is_missing(session):
-    text = tokens(30)
-    expected = fresh(session, text)
-    session.reset()
-    catch_up(session, text[:20])
-    np.testing.assert_allclose(catch_up(session, text, 10), expected[20:], **CLOSE)
-    assert session.length == 30
-    with pytest.raises(SessionError, match="lacks only 0 of 30 tokens"):
-        catch_up(session, text)
-
-
 @pytest.mark.parametrize("num_rows", [1, 3, 40])
 def test_rows_are_those_of_the_last_tokens(session, num_rows):
     text = tokens(40)
@@ -148,23 +138,6 @@ def test_a_pass_cannot_give_other_rows(session, num_rows):
         session.forward(tokens(5), num_rows)
 
 
-def test_a_long_prompt_is_fed_in_chunks():
-    from tests.fakes import ScriptedSession, counting
-
-    session = ScriptedSession(counting, max_length=5000)
-    logits = catch_up(session, [1] * (2 * PREFILL_CHUNK + 5), 5)
-    assert session.passes == [PREFILL_CHUNK, PREFILL_CHUNK, 5]
-    assert len(logits) == 5
-
-
-def test_the_last_chunk_holds_all_rows_that_are_wanted():
-    from tests.fakes import ScriptedSession, counting
-
-    session = ScriptedSession(counting, max_length=5000)
-    assert len(catch_up(session, [1] * (PREFILL_CHUNK + 1), 3)) == 3
-    assert session.passes == [PREFILL_CHUNK - 2, 3]
-
-
 @pytest.fixture(scope="module")
 def embedded_draft():
     """The folder of a real model with room for more tokens than a pool begins with."""
@@ -177,11 +150,10 @@ def test_the_block_pool_grows_under_a_long_text_and_prompts_are_read_in_chunks(e
     for kv in ("paged", "stateful"):
         source = open_source(embedded_draft)
         config = RuntimeConfig(kv=kv, precision="exact")
-        session = load_model(source, config, vocab_size=VOCAB_SIZE).session
-        catch_up(session, text[:-30])
-        session.rollback(INITIAL_TOKENS + 7)
-        rows[kv] = catch_up(session, text, 10).copy()
-        assert session.length == len(text)
+        model = load_model(source, config, vocab_size=VOCAB_SIZE)
+        model.cache.advance(text[: INITIAL_TOKENS + 7], tokens(PREFILL_CHUNK, 1), num_rows=1)
+        rows[kv] = model.cache.advance(text[:-9], text[-9:]).logits.copy()
+        assert model.session.length == len(text)
     np.testing.assert_allclose(rows["paged"], rows["stateful"], rtol=0, atol=1e-3)
 
 

@@ -17,6 +17,8 @@ from ov_specdec.loading.locate import IR_FILE
 
 REMEDY = "pip install 'ov-specdec[bench]'"
 MAX_NGRAM_SIZE = 3
+ALL_AT_ONCE = 2**31
+"""Prompt tokens per step: more than any context has."""
 
 
 class GenaiRunner:
@@ -95,6 +97,11 @@ def _import_genai() -> Any:
 
 def _load(genai: Any, setup: Setup, settings: dict[str, Any]) -> Any:
     folder = model_with_tokenizer(Path(setup.main), Path(setup.scratch) / "main")
+    # Its defaults for one request at a time, but that every run reads all of its prompt.
+    scheduler = genai.SchedulerConfig()
+    scheduler.max_num_batched_tokens = ALL_AT_ONCE
+    scheduler.enable_prefix_caching = False
+    settings["scheduler_config"] = scheduler
     return genai.LLMPipeline(str(folder), setup.device, **setup.all_properties(), **settings)
 
 

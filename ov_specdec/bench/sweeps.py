@@ -10,7 +10,7 @@ from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.own import measure
 from ov_specdec.bench.plan import Plan
 from ov_specdec.bench.setup import Setup
-from ov_specdec.cache.session import Session, catch_up
+from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import RoundStats
 
@@ -114,23 +114,22 @@ def _pass_seconds(
     pipeline: SpeculativePipeline, prompt: Sequence[int], sizes: Sequence[int]
 ) -> dict[str, list[tuple[int, float]]]:
     """Median seconds of a pass over so many tokens behind a prompt, by model."""
-    sessions = {"main": pipeline.main.session}
+    caches = {"main": pipeline.main.cache}
     if pipeline.draft is not None:
-        sessions["draft"] = pipeline.draft.session
+        caches["draft"] = pipeline.draft.cache
     return {
-        name: [(size, _seconds(session, prompt, size)) for size in sizes]
-        for name, session in sessions.items()
+        name: [(size, _seconds(cache, prompt, size)) for size in sizes]
+        for name, cache in caches.items()
     }
 
 
-def _seconds(session: Session, prompt: Sequence[int], size: int) -> float:
-    session.reset()
-    catch_up(session, prompt)
-    text = [*prompt, *(prompt[i % len(prompt)] for i in range(size))]
+def _seconds(cache: CachedSequence, prompt: Sequence[int], size: int) -> float:
+    candidates = [prompt[i % len(prompt)] for i in range(size - 1)]
     times = []
-    for _ in range(PASS_REPEATS + 1):
+    for _ in range(PASS_REPEATS + 2):
+        cache.begin(prompt)
         start = perf_counter()
-        catch_up(session, text)
+        cache.advance(prompt, candidates, num_rows=1)
         times.append(perf_counter() - start)
-        session.rollback(len(prompt))
-    return median(times[1:])  # OpenVINO prepares for a new size in its first pass
+    # The first reads the prompt, and OpenVINO prepares for a new size in the second.
+    return median(times[2:])

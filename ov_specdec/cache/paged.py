@@ -1,13 +1,15 @@
 """Session on a paged KV cache: rollback sets a counter and costs nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.cache.blocks import BlockPool, BlockTable
-from ov_specdec.cache.session import ROWS, check_room, count_rows
+from ov_specdec.cache.session import ROWS, check_room, check_tensors, count_rows
+from ov_specdec.errors import SessionError
 from ov_specdec.logits import Logits
 
 CACHES = ("key_cache.", "value_cache.")
@@ -39,19 +41,24 @@ class PagedModel:
         self.vocab_size = vocab_size
         self._request = compiled.create_infer_request()
         ports = {port.any_name: port for port in compiled.inputs}
-        self._caches = {name: port for name, port in ports.items() if name.startswith(CACHES)}
-        self._inputs = ports.keys() - self._caches.keys()
+        self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
+        self._inputs = ports.keys() - self._ports.keys()
         # The values are never quantized over the block axis, so their shape tells the block size.
         self.block_size = ports["value_cache.0"].partial_shape[2].get_length()
         max_blocks = max_sequences * -(-max_length // self.block_size)
         self.pool = BlockPool(min(-(-INITIAL_TOKENS // self.block_size), max_blocks), max_blocks)
         self._tensors: dict[str, ov.Tensor] = {}
         self._bound: dict[str, ov.Tensor] = {}
-        self._fit_caches()
+        self.fit_caches()
+
+    @property
+    def caches(self) -> list[str]:
+        """The names of the inputs that hold the KV cache."""
+        return list(self._ports)
 
     def infer(self, feed: dict[str, ov.Tensor]) -> Logits:
         """Run one pass; logits [tokens, vocab]."""
-        self._fit_caches()
+        self.fit_caches()
         for name in self._inputs:
             if self._bound.get(name) is not feed[name]:
                 self._request.set_tensor(name, feed[name])
@@ -60,9 +67,14 @@ class PagedModel:
         logits: Logits = self._request.get_tensor("logits").data
         return logits.reshape(-1, logits.shape[-1])[:, : self.vocab_size]
 
-    def _fit_caches(self) -> None:
+    def blocks_of(self, name: str) -> NDArray[Any]:
+        """A cache as it lies in memory, [num_blocks, bytes]; a view."""
+        tensor: NDArray[Any] = self._tensors[name].data
+        return tensor.reshape(self.pool.size, -1).view(np.uint8)
+
+    def fit_caches(self) -> None:
         """Enlarge the cache tensors when the pool has grown, keeping what they hold."""
-        for name, port in self._caches.items():
+        for name, port in self._ports.items():
             old = self._tensors.get(name)
             if old is not None and old.shape[0] == self.pool.size:
                 continue
@@ -116,6 +128,28 @@ class PagedSession:
     def reset(self) -> None:
         """Forget everything and give the blocks back."""
         self._table.clear()
+
+    def read_kv(self) -> dict[str, NDArray[Any]]:
+        """Copies of the sequence's blocks, [num_blocks, bytes] of each cache."""
+        return {name: self._model.blocks_of(name)[self._held()] for name in self._model.caches}
+
+    def write_kv(self, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
+        """Put the blocks of `length` tokens in place of those that the sequence has."""
+        self.reset()
+        check_room(0, length, self.max_length)
+        self._table.append(length)
+        self._model.fit_caches()
+        try:
+            check_tensors(self.read_kv(), tensors)
+        except SessionError:
+            self.reset()
+            raise
+        for name, blocks in tensors.items():
+            self._model.blocks_of(name)[self._held()] = blocks
+
+    def _held(self) -> list[int]:
+        """The blocks that hold tokens, in order; the last ones may hold none after a rollback."""
+        return self._table.blocks[: -(-self.length // self._model.block_size)]
 
 
 class Feed:

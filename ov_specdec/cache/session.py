@@ -1,7 +1,9 @@
 """What the engine needs of a model: one sequence's KV cache, and passes that extend it."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from ov_specdec.errors import SessionError
 from ov_specdec.logits import Logits
@@ -9,15 +11,11 @@ from ov_specdec.logits import Logits
 ROWS = "row_indices"
 """Input that names the rows of logits to compute, [num_rows]: places in the pass, from 0."""
 
-PREFILL_CHUNK = 512
-"""Tokens per pass while a prompt is read: bounds what a pass needs beside the KV cache."""
-
 
 class Session(Protocol):
     """A compiled model together with the KV cache of one sequence.
 
-    The list of tokens that the caller keeps is the only truth: a session just knows how many of
-    them its cache holds, and is fed what it lacks (see `catch_up`).
+    It knows how many tokens its cache holds, not which: see `CachedSequence`.
     """
 
     @property
@@ -35,7 +33,8 @@ class Session(Protocol):
 
         num_rows: rows are computed for the last so many tokens, from 1 to len(tokens); None: for
         all. A row scores the token that follows its own. The array may be overwritten by the next
-        pass. Raises `SessionError` when the cache has no room.
+        pass. Raises `SessionError` when the cache has no room. After an error the cache holds
+        what it held before, or nothing: `length` says which.
         """
         ...
 
@@ -47,29 +46,37 @@ class Session(Protocol):
         """Forget everything."""
         ...
 
+    def read_kv(self) -> dict[str, NDArray[Any]]:
+        """Copies of the cache's tensors by name, in the layout that the device keeps them in."""
+        ...
 
-def catch_up(session: Session, tokens: Sequence[int], num_rows: int = 1) -> Logits:
-    """Feed the tokens that the session's cache lacks, at least `num_rows` of them, in chunks.
+    def write_kv(self, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
+        """Put what `read_kv` gave for `length` tokens in place of what the cache holds.
 
-    Returns logits [num_rows, vocab]; the last row scores the token after `tokens`.
-    """
-    pending = tokens[session.length :]
-    if len(pending) < num_rows:
-        raise SessionError(
-            f"{num_rows} rows of logits were asked for, but the cache lacks only {len(pending)} of "
-            f"{len(tokens)} tokens"
-        )
-    while len(pending) > PREFILL_CHUNK:
-        size = min(PREFILL_CHUNK, len(pending) - num_rows)
-        session.forward(pending[:size], 1)
-        pending = pending[size:]
-    return session.forward(pending, num_rows)
+        Raises `SessionError` for tensors of another model, or of one compiled in another way.
+        """
+        ...
 
 
 def check_rollback(current: int, length: int) -> None:
     """Refuse a rollback target outside 0..current."""
     if not 0 <= length <= current:
         raise SessionError(f"cannot roll back to {length}: the KV cache holds {current} tokens")
+
+
+def check_tensors(current: Mapping[str, NDArray[Any]], tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse tensors that differ from those of the cache in name, type or shape."""
+    for name in current.keys() | tensors.keys():
+        if (
+            name not in current
+            or name not in tensors
+            or current[name].dtype != tensors[name].dtype
+            or current[name].shape != tensors[name].shape
+        ):
+            raise SessionError(
+                f"'{name}' does not fit this KV cache: it is of another model, or of one that was "
+                "compiled in another way"
+            )
 
 
 def check_room(current: int, num_tokens: int, max_length: int) -> None:

@@ -1,12 +1,14 @@
 """Session on the KV states of an IR as exported: rollback hides entries, and trims late."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache.session import ROWS, check_rollback, check_room, count_rows
+from ov_specdec.cache.session import ROWS, check_rollback, check_room, check_tensors, count_rows
 from ov_specdec.logits import Logits
 
 MAX_HIDDEN = 128
@@ -64,9 +66,10 @@ class StatefulSession:
             "beam_idx": np.zeros(1, np.int32),
             ROWS: np.arange(num_tokens - rows, num_tokens),
         }
-        self._request.infer(
-            {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
-        )
+        with self._emptied_by_errors():
+            self._request.infer(
+                {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
+            )
         self._mask = mask
         self._length += num_tokens
         logits: Logits = self._request.get_tensor("logits").data
@@ -92,10 +95,46 @@ class StatefulSession:
         self._mask = np.zeros(0, np.int64)
         self._length = 0
 
+    def read_kv(self) -> dict[str, NDArray[Any]]:
+        """Copies of the KV states, what is stale left out."""
+        if len(self._mask) > self._length:
+            self._trim()
+        if self._length == 0:  # the states have no values yet
+            return {}
+        return {state.name: state.state.data.copy() for state in self._request.query_state()}
+
+    def write_kv(self, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
+        """Put the states of `length` tokens in place of those that the request has."""
+        self.reset()
+        check_room(0, length, self._max_length)
+        # States take their shape from a pass: one over any token shows what they look like.
+        self.forward([0])
+        current = {
+            name: np.repeat(state, length, axis=self._axes[name])
+            for name, state in self.read_kv().items()
+        }
+        self.reset()
+        check_tensors(current, tensors)
+        with self._emptied_by_errors():
+            for state in self._request.query_state():
+                state.state = ov.Tensor(tensors[state.name])
+        self._mask = np.ones(length, np.int64)
+        self._length = length
+
+    @contextmanager
+    def _emptied_by_errors(self) -> Iterator[None]:
+        """Forget everything after an error: the layers' states may then differ in length."""
+        try:
+            yield
+        except BaseException:
+            self.reset()
+            raise
+
     def _trim(self) -> None:
         """Drop the hidden entries from the KV states."""
         visible = np.flatnonzero(self._mask)
-        for state in self._request.query_state():
-            kept = np.take(state.state.data, visible, axis=self._axes[state.name])
-            state.state = ov.Tensor(kept)
+        with self._emptied_by_errors():
+            for state in self._request.query_state():
+                kept = np.take(state.state.data, visible, axis=self._axes[state.name])
+                state.state = ov.Tensor(kept)
         self._mask = np.ones(len(visible), np.int64)

@@ -58,10 +58,8 @@ def run(
     models: SpeculativePipeline, prompt: Prompt, generation: Mapping[str, Any], repeat: int
 ) -> dict[str, list[GenerationResult]]:
     """Run both methods in turns, once to warm up and then `repeat` times; results by method."""
-    options = {
-        "plain": plain_options(generation),
-        "speculative": generation,
-    }
+    generation = {**generation, "cache_prompt": False}  # each reads the prompt
+    options = {"plain": plain_options(generation), "speculative": generation}
     results: dict[str, list[GenerationResult]] = {method: [] for method in METHODS}
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("Comparing", total=len(METHODS) * (repeat + 1))

@@ -52,6 +52,7 @@ def as_dict(result: GenerationResult) -> dict[str, Any]:
         "text": result.text,
         "token_ids": result.token_ids,
         "prompt_tokens": result.stats.prompt_tokens,
+        "cached_tokens": result.stats.cached_tokens,
         "generated_tokens": len(result.token_ids),
         "finish_reason": result.finish_reason,
         "stats": result.stats.as_dict(),
@@ -73,9 +74,11 @@ def describe_lengths(stats: GenerationStats) -> str:
 def summary(result: GenerationResult, models: SpeculativePipeline) -> str:
     """A result's statistics in one line."""
     stats = result.stats
+    reused = f", {stats.cached_tokens} of {stats.prompt_tokens} prompt tokens from the KV cache"
     parts = [
         f"{stats.generated_tokens} tokens in {stats.seconds:.2f} s "
-        f"({stats.tokens_per_second:.1f} tokens/s, first after {stats.time_to_first_token:.2f} s)",
+        f"({stats.tokens_per_second:.1f} tokens/s, first after {stats.time_to_first_token:.2f} s)"
+        f"{reused if stats.cached_tokens else ''}",
         f"{stats.accepted} of {stats.drafted} candidates accepted "
         f"({stats.acceptance_rate:.0%}), {stats.tokens_per_main_pass:.1f} tokens per main pass",
         f"drafting {stats.draft_seconds:.2f} s, verifying {stats.verify_seconds:.2f} s, "

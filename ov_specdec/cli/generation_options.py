@@ -176,3 +176,11 @@ GENERATION_OPTIONS = (
         help="Functions that the model may call: a JSON file with a list of their schemas.",
     ),
 )
+
+CACHE_PROMPT_OPTION = click.option(
+    "--cache-prompt/--no-cache-prompt",
+    default=GenerationOptions.cache_prompt,
+    show_default=True,
+    help="Read only what the KV caches do not hold already of the prompt.",
+)
+"""For commands that generate more than once on a pipeline."""

@@ -26,6 +26,8 @@ class Settings:
         options: dict[str, Any] = {
             "max_new_tokens": self.max_new_tokens,
             "num_assistant_tokens": self.draft_length,
+            # Each way of decoding reads the prompt, or the second would have it from the first.
+            "cache_prompt": False,
         }
         if self.samples:
             names = ("temperature", "top_p", "top_k", "seed")

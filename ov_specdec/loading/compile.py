@@ -1,5 +1,6 @@
 """From a model as read to a session: KV backend, properties, compilation."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Literal, get_args
 import openvino as ov
 
 from ov_specdec.cache.paged import PagedModel, PagedSession
+from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.cache.session import Session
 from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulSession
 from ov_specdec.checks import require_choice, require_int, require_text, require_texts
@@ -16,10 +18,12 @@ from ov_specdec.errors import DeviceError, ModelError, OptionError, openvino_mes
 from ov_specdec.loading.devices import (
     Device,
     Precision,
+    describe_machine,
     find_device,
     openvino_core,
     precision_properties,
 )
+from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import hides_by_mask, select_rows, sequence_axes, to_paged
 from ov_specdec.loading.source import ModelSource, read_ir
 
@@ -74,11 +78,27 @@ class RuntimeConfig:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A session, the KV backend it runs on, and the reason for that one."""
+    """A session, the KV backend it runs on, and the reason for that one.
+
+    cache: the session with the tokens that it holds. Who uses `session` itself clears it after.
+    folder, config: what was compiled, and how.
+    """
 
     session: Session
+    cache: CachedSequence
     kv: Backend
     reason: str
+    folder: ModelFolder
+    config: RuntimeConfig
+
+    def fingerprint(self) -> str:
+        """What the content of a KV cache depends on, beside the tokens."""
+        config = self.config
+        properties = {**config.properties_for(find_device(openvino_core(), config.device))}
+        properties.pop("CACHE_DIR", None)  # where, not how
+        machine = describe_machine(config.device)
+        parts = [self.folder.digest(), machine, self.kv, *sorted(map(str, properties.items()))]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -165,7 +185,7 @@ def _open(
     max_length = prepared.source.folder.context_length
     if prepared.kv == "paged":
         paged = PagedModel(compiled, max_length=max_length, vocab_size=vocab_size)
-        return LoadedModel(PagedSession(paged), prepared.kv, prepared.reason)
+        return _loaded(PagedSession(paged), prepared)
     session = StatefulSession(
         compiled,
         prepared.axes,
@@ -173,7 +193,18 @@ def _open(
         vocab_size=vocab_size,
         max_hidden=prepared.max_hidden,
     )
-    return LoadedModel(session, prepared.kv, prepared.reason)
+    return _loaded(session, prepared)
+
+
+def _loaded(session: Session, prepared: _Prepared) -> LoadedModel:
+    return LoadedModel(
+        session,
+        CachedSequence(session),
+        prepared.kv,
+        prepared.reason,
+        prepared.source.folder,
+        prepared.config,
+    )
 
 
 def _choose_backend(

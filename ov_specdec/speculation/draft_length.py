@@ -73,6 +73,15 @@ class Policy(Protocol):
         ...
 
 
+def limited(policy: Policy, room: int) -> Planner:
+    """The policy's plans, cut to the places that a sequence has left."""
+
+    def plan(source: str, confidence: float | None = None) -> Plan:
+        return policy.plan(source, confidence).within(room)
+
+    return plan
+
+
 @dataclass(frozen=True)
 class ConstantLength:
     """The same length in every round. Implements `Policy`."""

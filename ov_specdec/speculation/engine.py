@@ -5,15 +5,17 @@ end it elsewhere than plain decoding does.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 
-from ov_specdec.cache.session import Session, catch_up
+from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.sampling.samplers import Sampler
-from ov_specdec.speculation.draft_length import Plan, Planner, Policy
+from ov_specdec.speculation.draft_length import Plan, Policy, limited
 from ov_specdec.speculation.drafters import Drafter, Proposal
 from ov_specdec.speculation.verification import Draft, verify
 from ov_specdec.stats import FinishReason, RoundStats, Stopwatch
 
+PLAIN = Proposal(Draft([]))
 PREFILL = Proposal(Draft([]), plan=Plan(0, "prefill"))
 """What the first round drafts, so that the first token comes as early as in plain decoding."""
 
@@ -24,13 +26,14 @@ class SequenceState:
 
     tokens: prompt and output. max_length: most tokens that it may grow to. eos_token_ids: tokens
     that end it. finish_reason: None while it may go on, "stop" after an end-of-sequence token,
-    "length" once it is full.
+    "length" once it is full. cancelled: set by whoever wants it to end within one pass.
     """
 
     tokens: list[int]
     max_length: int
     eos_token_ids: frozenset[int] = frozenset()
     finish_reason: FinishReason | None = None
+    cancelled: Event = field(default_factory=Event, compare=False)
 
     def extend(self, tokens: Sequence[int]) -> list[int]:
         """Append tokens up to where the sequence ends; returns those that were appended."""
@@ -61,81 +64,69 @@ class Round:
     stats: RoundStats
 
 
-def decode(main: Session, sampler: Sampler, state: SequenceState) -> Iterator[Round]:
+def decode(main: CachedSequence, sampler: Sampler, state: SequenceState) -> Iterator[Round]:
     """Plain decoding, one token per pass, until the sequence ends."""
-    main.reset()
+    main.begin(state.tokens, state.cancelled)
     while state.finish_reason is None:
-        watch = Stopwatch()
-        pass_tokens = len(state.tokens) - main.length
-        logits = catch_up(main, state.tokens)
-        result = verify(sampler, state.tokens, logits, Draft([]))
-        verify_seconds = watch.lap()
-        new = state.extend([result.next_token])
-        stats = RoundStats(0, 0, len(new), 0.0, verify_seconds, 0.0, watch.total(), pass_tokens)
-        yield Round(new, 0, [], stats)
+        yield _run(main, sampler, state, PLAIN, Stopwatch())
 
 
 def speculate(
-    main: Session, drafter: Drafter, policy: Policy, sampler: Sampler, state: SequenceState
+    main: CachedSequence, drafter: Drafter, policy: Policy, sampler: Sampler, state: SequenceState
 ) -> Iterator[Round]:
     """Speculative decoding until the sequence ends: the output of `decode`, in fewer passes.
 
     Source: Leviathan et al., algorithm 1 (arXiv 2211.17192).
     """
-    main.reset()
-    drafter.reset()
+    main.begin(state.tokens, state.cancelled)
+    drafter.begin(state.tokens, state.cancelled)
+    prefill = _run(main, sampler, state, PREFILL, Stopwatch())
+    policy.update(prefill.stats)
+    yield prefill
     while state.finish_reason is None:
         watch = Stopwatch()
         # The main model adds a token of its own, so one place of those left is not for the draft.
         room = state.max_length - len(state.tokens) - 1
-        planner = _planner(policy, room)
-        proposal = drafter.propose(state.tokens, planner) if main.length else PREFILL
-        draft = proposal.draft
-        draft_seconds = watch.lap()
-
-        padded = _pad(state.tokens + draft.tokens, main, policy)
-        num_rows = len(padded) - len(state.tokens) + 1
-        pass_tokens = len(padded) - main.length
-        logits = catch_up(main, padded, num_rows)
-        result = verify(sampler, state.tokens, logits, draft)
-        verify_seconds = watch.lap()
-
-        new = state.extend([*draft.tokens[: result.num_accepted], result.next_token])
-        # The newest token has not been fed yet; all that comes before it stays cached.
-        main.rollback(len(state.tokens) - 1)
-        drafter.rollback(len(state.tokens) - 1)
-        rollback_seconds = watch.lap()
-
-        stats = RoundStats(
-            len(draft.tokens),
-            result.num_accepted,
-            len(new),
-            draft_seconds,
-            verify_seconds,
-            rollback_seconds,
-            watch.total(),
-            pass_tokens,
-            proposal.source,
-            proposal.plan.length,
-            proposal.plan.reason,
-            proposal.confidences,
-            proposal.match_confidence,
-        )
-        policy.update(stats)
-        yield Round(new, min(result.num_accepted, len(new)), draft.tokens, stats)
+        proposal = drafter.propose(state.tokens, limited(policy, room))
+        size = policy.pass_size(1 + len(proposal.draft.tokens))
+        round_ = _run(main, sampler, state, proposal, watch, size)
+        policy.update(round_.stats)
+        yield round_
 
 
-def _planner(policy: Policy, room: int) -> Planner:
-    """The policy's plans, cut to the places that the sequence has left."""
+def _run(
+    main: CachedSequence,
+    sampler: Sampler,
+    state: SequenceState,
+    proposal: Proposal,
+    watch: Stopwatch,
+    pass_size: int = 0,
+) -> Round:
+    """One pass of the main model over what its cache lacks, padded to a size: the end of a round.
 
-    def plan(source: str, confidence: float | None = None) -> Plan:
-        return policy.plan(source, confidence).within(room)
-
-    return plan
-
-
-def _pad(tokens: list[int], main: Session, policy: Policy) -> list[int]:
-    """The tokens, padded to the size of pass that the policy wants; rollback drops the rest."""
-    pending = len(tokens) - main.length
-    size = min(policy.pass_size(pending), main.max_length - main.length) if main.length else pending
-    return tokens + tokens[-1:] * (size - pending)
+    Rejected candidates and padding are rolled back when the cache is fed next.
+    """
+    draft = proposal.draft
+    draft_seconds = watch.lap()
+    size = min(pass_size, main.max_length - len(state.tokens) + 1)
+    padding = state.tokens[-1:] * (size - len(draft.tokens) - 1)
+    done = main.advance(state.tokens, draft.tokens + padding)
+    result = verify(sampler, state.tokens, done.logits, draft)
+    verify_seconds = watch.lap() - done.rollback_seconds
+    new = state.extend([*draft.tokens[: result.num_accepted], result.next_token])
+    stats = RoundStats(
+        num_drafted=len(draft.tokens),
+        num_accepted=result.num_accepted,
+        num_generated=len(new),
+        draft_seconds=draft_seconds,
+        verify_seconds=verify_seconds,
+        rollback_seconds=done.rollback_seconds,
+        seconds=watch.total(),
+        pass_tokens=done.num_tokens,
+        source=proposal.source,
+        planned=proposal.plan.length,
+        reason=proposal.plan.reason,
+        confidences=proposal.confidences,
+        match_confidence=proposal.match_confidence,
+    )
+    return Round(new, min(result.num_accepted, len(new)), draft.tokens, stats)

@@ -10,8 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
-from ov_specdec.cache.session import Session, catch_up
-from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.compile import LoadedModel, RuntimeConfig, load_model
 from ov_specdec.loading.devices import PRECISION_PROPERTIES, computes_in, describe_machine
 from ov_specdec.loading.profile import Profile, fingerprint
 from ov_specdec.loading.source import check_pair, open_source
@@ -161,7 +160,7 @@ class Tuner:
         def measure(properties: Properties) -> PassCosts:
             nonlocal longest
             start = perf_counter()
-            costs = measure_passes(self._load(role, properties), self._prompts[0][0])
+            costs = measure_passes(self._load(role, properties).session, self._prompts[0][0])
             longest = max(longest, perf_counter() - start)
             return costs
 
@@ -174,28 +173,28 @@ class Tuner:
             lambda trial: self._note(role, trial),
         )
 
-    def _load(self, role: Role, properties: Properties) -> Session:
+    def _load(self, role: Role, properties: Properties) -> LoadedModel:
         config = RuntimeConfig(self._device, properties=properties)
         source = open_source(self._paths[role])
-        return load_model(source, config, vocab_size=self._vocab_size).session
+        return load_model(source, config, vocab_size=self._vocab_size)
 
     def _write_exactly(self) -> list[list[int]]:
         """Prompts with what plain greedy decoding in `exact` precision makes of them."""
-        session = self._load("main", PRECISION_PROPERTIES["exact"])
+        cache = self._load("main", PRECISION_PROPERTIES["exact"]).cache
         texts = []
         for prompt in self._prompts:
-            text = SequenceState(prompt.copy(), min(len(prompt) + NUM_TOKENS, session.max_length))
-            deque(decode(session, GreedySampler(), text), maxlen=0)
+            text = SequenceState(prompt.copy(), min(len(prompt) + NUM_TOKENS, cache.max_length))
+            deque(decode(cache, GreedySampler(), text), maxlen=0)
             texts.append(text.tokens)
         return texts
 
     def _compare(self, properties: Properties, texts: Sequence[Sequence[int]]) -> float:
         """The share of exactly chosen tokens that these settings would have chosen otherwise."""
-        session = self._load("main", properties)
+        session = self._load("main", properties).session
         other = total = 0
         for prompt, text in zip(self._prompts, texts, strict=True):
             session.reset()
-            choices = list(catch_up(session, prompt).argmax(axis=1))
+            choices = list(session.forward(prompt, 1).argmax(axis=1))
             for place in range(len(prompt), len(text) - 1, CHECKED_AT_ONCE):
                 fed = text[place : min(place + CHECKED_AT_ONCE, len(text) - 1)]
                 choices += list(session.forward(fed).argmax(axis=1))
@@ -207,7 +206,7 @@ class Tuner:
     def _measure_acceptance(self) -> list[float]:
         """Acceptance by place in the draft, over the sample prompts."""
         acceptance = AcceptanceStats()
-        main, draft = self._load("main", {}), self._load("draft", {})
+        main, draft = self._load("main", {}).cache, self._load("draft", {}).cache
         for prompt in self._prompts:
             text = SequenceState(prompt.copy(), min(len(prompt) + NUM_TOKENS, main.max_length))
             drafter, policy = ModelDrafter(draft, GreedySampler()), ConstantLength(DRAFT_LENGTH)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Event
 from typing import Protocol
 
 from ov_specdec.speculation.draft_length import NO_PLAN, Plan, Planner
@@ -33,14 +34,13 @@ class Drafter(Protocol):
         """Where it takes candidates from; the last is asked where the others have no idea."""
         ...
 
+    def begin(self, tokens: Sequence[int], cancelled: Event) -> None:
+        """A new sequence begins with these tokens. cancelled: ends passes of a draft model."""
+        ...
+
     def propose(self, tokens: Sequence[int], planner: Planner) -> Proposal:
-        """Candidates to follow `tokens`, as many as the plan allows; none where it has no idea."""
-        ...
+        """Candidates to follow `tokens`, as many as the plan allows; none where it has no idea.
 
-    def rollback(self, length: int) -> None:
-        """Only the first `length` tokens were kept: forget whatever was cached beyond them."""
-        ...
-
-    def reset(self) -> None:
-        """A new sequence begins."""
+        tokens: the sequence so far, which begins with those of the last call.
+        """
         ...

@@ -1,6 +1,7 @@
 """Two drafters as one: the second is asked where the first has no idea."""
 
 from collections.abc import Sequence
+from threading import Event
 
 from ov_specdec.speculation.draft_length import Planner
 from ov_specdec.speculation.drafters.base import Drafter, Proposal
@@ -22,17 +23,12 @@ class Cascade:
         """Those of both."""
         return (*self._first.sources, *self._second.sources)
 
+    def begin(self, tokens: Sequence[int], cancelled: Event) -> None:
+        """A new sequence begins, for both."""
+        self._first.begin(tokens, cancelled)
+        self._second.begin(tokens, cancelled)
+
     def propose(self, tokens: Sequence[int], planner: Planner) -> Proposal:
         """The first one's candidates if there are any, else those of the second."""
         proposal = self._first.propose(tokens, planner)
         return proposal if proposal.draft.tokens else self._second.propose(tokens, planner)
-
-    def rollback(self, length: int) -> None:
-        """Roll both back."""
-        self._first.rollback(length)
-        self._second.rollback(length)
-
-    def reset(self) -> None:
-        """A new sequence begins, for both."""
-        self._first.reset()
-        self._second.reset()

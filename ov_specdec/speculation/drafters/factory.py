@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 from functools import reduce
-from threading import Event
 from typing import Literal
 
-from ov_specdec.cache.cancellable import CancellableSession
-from ov_specdec.cache.session import Session
+from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.samplers import Sampler
@@ -29,18 +27,16 @@ NEEDED_DRAFTERS = {
 
 @dataclass(frozen=True)
 class DrafterFactory:
-    """Makes a new drafter for each generation. draft: the draft model's session, if any."""
+    """Makes a new drafter for each generation. draft: the draft model's cache, if any."""
 
     name: DrafterName
-    draft: Session | None = None
+    draft: CachedSequence | None = None
 
-    def make(
-        self, options: GenerationOptions, sampler: Sampler, cancelled: Event
-    ) -> Drafter | None:
+    def make(self, options: GenerationOptions, sampler: Sampler) -> Drafter | None:
         """The drafter that the options ask for; None for plain decoding.
 
-        sampler: how a draft model chooses candidates. cancelled: ends the draft model's passes.
-        Raises `OptionError` for options that this drafter has no use for.
+        sampler: how a draft model chooses candidates. Raises `OptionError` for options that this
+        drafter has no use for.
         """
         if options.num_assistant_tokens == 0:
             return None
@@ -50,7 +46,7 @@ class DrafterFactory:
             limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
             drafters.append(PromptLookup(*limits))
         if self.draft is not None:
-            drafters.append(ModelDrafter(CancellableSession(self.draft, cancelled), sampler))
+            drafters.append(ModelDrafter(self.draft, sampler))
         return reduce(Cascade, drafters) if drafters else None
 
     def check(self, options: GenerationOptions) -> None:

@@ -1,10 +1,11 @@
 """A smaller model of the same family as drafter."""
 
 from collections.abc import Sequence
+from threading import Event
 
 import numpy as np
 
-from ov_specdec.cache.session import Session, catch_up
+from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.logits import Logits
 from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.samplers import Sampler
@@ -24,37 +25,34 @@ class ModelDrafter:
 
     sources: tuple[str, ...] = (SOURCE,)
 
-    def __init__(self, session: Session, sampler: Sampler) -> None:
-        self._session = session
+    def __init__(self, cache: CachedSequence, sampler: Sampler) -> None:
+        self._cache = cache
         self._sampler = sampler
+
+    def begin(self, tokens: Sequence[int], cancelled: Event) -> None:
+        """Keep what is cached of the sequence; the rest is read with the first candidate."""
+        self._cache.begin(tokens, cancelled)
 
     def propose(self, tokens: Sequence[int], planner: Planner) -> Proposal:
         """Candidates up to where the plan or the draft model's own context ends."""
         plan = planner(SOURCE)
-        sequence, probs, confidences = list(tokens), [], []
+        history, candidates = list(tokens), list[int]()
+        probs, confidences = [], []
         # Each pass feeds one more token, after which the cache must still have room.
-        end = min(len(tokens) + plan.length, self._session.max_length + 1)
-        while len(sequence) < end:
+        length = min(plan.length, self._cache.max_length + 1 - len(tokens))
+        while len(candidates) < length:
             # After a round in which all were accepted, the first pass also feeds the last of them.
-            row = catch_up(self._session, sequence)[0]
-            candidate, drawn_from = self._sampler.sample(sequence, row)
-            sequence.append(candidate)
+            row = self._cache.advance(tokens, candidates, num_rows=1).logits[0]
+            candidate, drawn_from = self._sampler.sample(history, row)
+            history.append(candidate)
+            candidates.append(candidate)
             if drawn_from is not None:
                 probs.append(drawn_from)
             if plan.wants_confidence:
                 confidences.append(confidence(row, candidate, drawn_from))
                 if plan.ends_after(confidences):
                     break
-        draft = Draft(sequence[len(tokens) :], probs or None)
-        return Proposal(draft, SOURCE, plan, tuple(confidences))
-
-    def rollback(self, length: int) -> None:
-        """Roll the session back to what its cache shares with the sequence."""
-        self._session.rollback(min(length, self._session.length))
-
-    def reset(self) -> None:
-        """Empty the session's cache."""
-        self._session.reset()
+        return Proposal(Draft(candidates, probs or None), SOURCE, plan, tuple(confidences))
 
 
 def confidence(row: Logits, candidate: int, drawn_from: Distribution | None) -> float:

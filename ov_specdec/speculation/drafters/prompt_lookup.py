@@ -1,6 +1,7 @@
 """Prompt lookup: what followed the last tokens when they occurred in the sequence before."""
 
 from collections.abc import Sequence
+from threading import Event
 
 from ov_specdec.speculation.draft_length import Plan, Planner
 from ov_specdec.speculation.drafters.base import Proposal
@@ -29,6 +30,11 @@ class PromptLookup:
         self._follower: dict[tuple[int, ...], int] = {}
         self._indexed = 0
 
+    def begin(self, tokens: Sequence[int], cancelled: Event) -> None:  # noqa: ARG002
+        """Forget the sequence before."""
+        self._follower.clear()
+        self._indexed = 0
+
     def propose(self, tokens: Sequence[int], planner: Planner) -> Proposal:
         """The tokens that followed the most recent occurrence of the longest matching suffix."""
         self._index(tokens)
@@ -42,14 +48,6 @@ class PromptLookup:
                 draft = Draft(_copy(tokens, start, length))
                 return Proposal(draft, SOURCE, plan, (confidence,) * length, confidence)
         return Proposal(Draft([]), SOURCE, Plan(0, "no match"))
-
-    def rollback(self, length: int) -> None:
-        """Nothing to do: only tokens that were kept were ever indexed."""
-
-    def reset(self) -> None:
-        """Forget the sequence."""
-        self._follower.clear()
-        self._indexed = 0
 
     def _index(self, tokens: Sequence[int]) -> None:
         """Enter the n-grams that have got a follower since the last call."""

@@ -1,0 +1,65 @@
+"""Cached sequences in files: what a model has read need not be read again by another process."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.errors import OptionError, SessionError
+
+TOKENS, FINGERPRINT = "tokens", "fingerprint"
+REMEDY = "write it again with save_cache"
+
+
+def write_sequence(path: Path, sequence: CachedSequence, fingerprint: str) -> None:
+    """Write the ids and tensors that a KV cache holds, as safetensors.
+
+    fingerprint: what the tensors depend on; `read_sequence` wants the same. Raises `OptionError`
+    for an empty cache, and for a path that cannot be written.
+    """
+    tokens = sequence.tokens
+    if not tokens:
+        raise OptionError(f"there is nothing to save in '{path}': generate something first")
+    content = {TOKENS: np.array(tokens, np.int64), **sequence.read_kv()}
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            save_file(content, partial, {FINGERPRINT: fingerprint})
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except (OSError, SafetensorError) as error:
+        raise OptionError(f"the cache file '{path}' cannot be written: {error}") from error
+
+
+def read_sequence(path: Path, sequence: CachedSequence, fingerprint: str) -> None:
+    """Have a sequence hold what a file holds.
+
+    Raises `OptionError` for a file that cannot be read, or whose fingerprint is another.
+    """
+    found, tensors = _read(path)
+    if found != fingerprint:
+        raise OptionError(
+            f"the cache file '{path}' was made with another model, machine, OpenVINO version, KV "
+            f"backend or other properties: {REMEDY}"
+        )
+    try:
+        sequence.restore(tensors.pop(TOKENS).tolist(), tensors)
+    except (KeyError, SessionError) as error:
+        raise OptionError(f"the cache file '{path}' cannot be used ({error}): {REMEDY}") from error
+
+
+def _read(path: Path) -> tuple[str | None, dict[str, NDArray[Any]]]:
+    """A file's fingerprint, if it has one, and its tensors."""
+    try:
+        with safe_open(path, framework="numpy") as file:  # type: ignore[no-untyped-call]
+            metadata: Mapping[str, str] = file.metadata() or {}
+            return metadata.get(FINGERPRINT), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise OptionError(f"the cache file '{path}' cannot be read ({error}): {REMEDY}") from error
