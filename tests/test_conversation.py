@@ -47,6 +47,11 @@ def test_a_later_turn_reads_what_was_generated(pipeline):
     assert before == prompt_ids(pipeline, USER["content"])
     result = pipeline.generate([USER], **SAMPLED)
     assert later(pipeline, result.text)[: len(before) + 24] == [*before, *result.token_ids]
+    follow_up = [USER, {"role": "assistant", "content": result.text}, USER]
+    pipeline.generate([USER], **SAMPLED)
+    # The cache holds all of the first turn but its newest token, which no model has read.
+    cached = pipeline.generate(follow_up, max_new_tokens=1).stats.cached_tokens
+    assert cached == len(before) + len(result.token_ids) - 1
     with SpeculativePipeline(pipeline.tokenizer.path, drafter="none") as fresh:
         assert later(fresh, result.text) != later(pipeline, result.text)
 

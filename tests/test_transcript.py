@@ -133,12 +133,32 @@ def test_what_a_template_strips_is_left_out(tmp_path):
     assert chat.ask("And?")[: len(prompt) + 1 + len(answer)] == [*prompt, *space, *answer]
 
 
-def test_what_a_template_drops_is_read_again(tmp_path):
-    template = "{% for m in messages %}<eos>{{ m['content'].split('>')[-1] }}<eos>{% endfor %}"
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "{{ m['content'].split('>')[-1] }}",
+        "{{ m['content'] if m['role'] == 'user' }}",
+        "{{ m['content'] }} {{ m['content'] }}",
+        "{{ m['content'] if '>' in m['content'] or loop.last else raise_exception('no >') }}",
+    ],
+)
+def test_what_a_template_changes_is_read_again(shown, tmp_path):
+    template = f"{{% for m in messages %}}<eos>{shown}<eos>{{% endfor %}}"
     chat = Conversation(make_tokenizer(tmp_path / "model", template=template))
-    chat.ask("Hello")
-    chat.answer("think>Yes", spelled(chat.tokenizer, "think>Yes"))
-    assert chat.ask("And then?") == chat.encoded().ids
+    chat.ask("> width?")
+    chat.answer("think> width", spelled(chat.tokenizer, "think> width"))
+    chat.messages.append({"role": "user", "content": "And then?"})
+    assert chat.ids() == chat.encoded().ids
+
+
+def test_an_answer_may_begin_the_text(tmp_path):
+    template = "{% for m in messages %}{{ m['content'] | trim }}<eos>{% endfor %}"
+    chat = Conversation(make_tokenizer(tmp_path / "model", template=template))
+    for text in (" width", "width"):
+        chat.messages = []
+        chat.answer(text, spelled(chat.tokenizer, text))
+        again = chat.ids() != chat.encoded().ids
+        assert again is (text == "width")
 
 
 def test_an_answer_that_shares_a_token_with_the_template_is_read_again(tmp_path):
