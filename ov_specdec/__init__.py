@@ -7,6 +7,7 @@ TYPE_CHECKING = False  # type checkers take it for True; `typing` would be one m
 
 __all__ = [
     "Chunk",
+    "ContextLengthError",
     "DeviceError",
     "ExportError",
     "GenerationKwargs",
@@ -15,6 +16,7 @@ __all__ = [
     "GenerationStats",
     "GenerationStream",
     "LogitsError",
+    "Message",
     "ModelError",
     "OptionError",
     "Origin",
@@ -28,6 +30,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from ov_specdec.errors import (
+        ContextLengthError,
         DeviceError,
         ExportError,
         LogitsError,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from ov_specdec.options import GenerationKwargs, GenerationOptions
     from ov_specdec.pipeline import SpeculativePipeline
     from ov_specdec.stats import GenerationStats, RoundStats
+    from ov_specdec.text.messages import Message
 
     __version__: str
 else:
@@ -48,13 +52,14 @@ else:
 
     _MODULES = {
         "errors": (
-            *("DeviceError", "ExportError", "LogitsError", "ModelError", "OptionError"),
-            *("SessionError", "SpecdecError", "TokenizerMismatchError"),
+            *("ContextLengthError", "DeviceError", "ExportError", "LogitsError", "ModelError"),
+            *("OptionError", "SessionError", "SpecdecError", "TokenizerMismatchError"),
         ),
         "generation": ("Chunk", "GenerationResult", "GenerationStream", "Origin"),
         "options": ("GenerationKwargs", "GenerationOptions"),
         "pipeline": ("SpeculativePipeline",),
         "stats": ("GenerationStats", "RoundStats"),
+        "text.messages": ("Message",),
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

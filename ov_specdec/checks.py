@@ -7,6 +7,23 @@ from numbers import Real
 from ov_specdec.errors import OptionError
 
 
+def shorten(value: object) -> str:
+    """A value as a message shows it, in at most 80 characters."""
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+
+
+def require_utf8(what: str, text: str) -> None:
+    """Refuse a text that holds lone surrogates, which no tokenizer takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise OptionError(
+            f"{what} is not valid text at character {error.start} ({error.reason}): give it as "
+            "UTF-8"
+        ) from error
+
+
 def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Refuse a value that is not one of `choices`."""
     if value not in choices:

@@ -1,4 +1,4 @@
-"""The JSON files of a model folder, and the folder where a user's caches lie."""
+"""The JSON files of a model folder, and where files of the user's own lie."""
 
 import json
 import os
@@ -23,12 +23,12 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def user_cache(name: str) -> Path | None:
-    """The project's folder of that name in the user's cache; None for a user without one."""
+def user_cache() -> Path | None:
+    """The project's part of the user's cache folder; None for a user without one."""
     cache = os.environ.get("XDG_CACHE_HOME")
     if not cache:
         try:
             cache = str(Path.home() / ".cache")
         except RuntimeError:  # no home, as in some containers
             return None
-    return Path(cache) / "ov-specdec" / name
+    return Path(cache) / "ov-specdec"

@@ -1,14 +1,13 @@
 """Text in, text out: encodes the prompt, runs the engine, and turns its tokens into text."""
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Event, RLock
 from typing import Literal
 
-import numpy as np
-
 from ov_specdec.cache.sequence import CachedSequence, Cancelled
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import ContextLengthError, OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.samplers import Sampler
@@ -18,13 +17,13 @@ from ov_specdec.speculation.engine import Round, SequenceState, decode, speculat
 from ov_specdec.speculation.schedule import LearnedStats, make_policy
 from ov_specdec.stats import FinishReason, GenerationStats
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
+from ov_specdec.text.prompt import Prompt, encode_prompt
 from ov_specdec.text.tokenizer import Tokenizer
+from ov_specdec.text.transcript import Transcript
 
 Origin = Literal["draft", "correction", "bonus", "plain"]
 """Where tokens come from: accepted candidates; the main model's own token in place of a rejected
 candidate; its own after all candidates were accepted; its own in a round without candidates."""
-
-Prompt = str | Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,8 @@ class TextGenerator:
     """A main model's cache, its tokenizer, and the drafters for it.
 
     vocab_size: ids below it have a token. eos_token_ids: what ends a text unless options say so.
-    learned: what generations before have taught about the speed of the models.
+    learned: what generations before have taught about the speed of the models. transcript: their
+    answers, which later prompts may hold.
     """
 
     main: CachedSequence
@@ -115,6 +115,7 @@ class TextGenerator:
     eos_token_ids: frozenset[int]
     drafters: DrafterFactory
     learned: LearnedStats = field(default_factory=LearnedStats)
+    transcript: Transcript = field(default_factory=Transcript)
 
     def stream(
         self, prompt: Prompt, options: GenerationOptions, cancelled: Event
@@ -137,7 +138,7 @@ class TextGenerator:
         if not options.cache_prompt:
             rounds = self._on_empty_caches(rounds)
         shown = IncrementalDetokenizer(self.tokenizer.decode, ids, options.stops)
-        return _chunks(rounds, state, shown, GenerationStats(len(ids)))
+        return self._remembered(_chunks(rounds, state, shown, GenerationStats(len(ids))), len(ids))
 
     def _speculate(
         self, options: GenerationOptions, drafter: Drafter, sampler: Sampler, state: SequenceState
@@ -160,31 +161,31 @@ class TextGenerator:
         yield from rounds
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
-        """The prompt's ids; `OptionError` if it is empty, too long or no text and no valid ids."""
-        ids = self._encode_text(prompt, options) if isinstance(prompt, str) else _as_ids(prompt)
+        """The prompt's ids; `OptionError` if it is empty, too long or not to be read."""
+        ids = encode_prompt(prompt, options, self.tokenizer, self.transcript)
         if not ids:
             raise OptionError("the prompt is empty: give at least one token of text")
         if len(ids) >= self.main.max_length:
-            raise OptionError(
+            raise ContextLengthError(
                 f"the prompt has {len(ids)} tokens, the model's context {self.main.max_length} "
                 "with the output: shorten the prompt"
             )
         self._check_ids("the prompt", ids)
         return ids
 
-    def _encode_text(self, prompt: str, options: GenerationOptions) -> list[int]:
-        try:
-            prompt.encode()
-        except UnicodeEncodeError as error:
-            raise OptionError(
-                f"the prompt is not valid text at character {error.start} ({error.reason}): give "
-                "it as UTF-8"
-            ) from error
-        if not prompt:
-            return []
-        if options.apply_chat_template and self.tokenizer.chat_template:
-            return self.tokenizer.encode_chat(prompt)
-        return self.tokenizer.encode(prompt)
+    def _remembered(
+        self, chunks: Generator[Chunk, None, None], start: int
+    ) -> Generator[Chunk, None, None]:
+        """Pass chunks on, and keep what came of them, wherever they end, for later turns."""
+        texts, ids = [], []
+        with closing(chunks):
+            try:
+                for chunk in chunks:
+                    texts.append(chunk.text)
+                    ids += chunk.token_ids
+                    yield chunk
+            finally:
+                self.transcript.remember("".join(texts), ids, start=start)
 
     def _check_ids(self, where: str, ids: Iterable[int]) -> None:
         for token in ids:
@@ -192,21 +193,6 @@ class TextGenerator:
                 raise OptionError(
                     f"{where} holds token id {token}: the model has 0 to {self.vocab_size - 1}"
                 )
-
-
-def _as_ids(prompt: object) -> list[int]:
-    """A prompt that is not a text as token ids; numpy's integers and arrays are as good."""
-    if isinstance(prompt, Sequence | np.ndarray) and not isinstance(prompt, bytes | bytearray):
-        ids = list(prompt)
-        if all(
-            isinstance(token, int | np.integer) and not isinstance(token, bool) for token in ids
-        ):
-            return [int(token) for token in ids]
-    shown = repr(prompt)
-    raise OptionError(
-        f"the prompt {shown if len(shown) <= 80 else shown[:77] + '...'} is neither a text nor a "
-        "list of token ids: give one of these; several prompts take one call each"
-    )
 
 
 def _chunks(

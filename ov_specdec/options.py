@@ -5,13 +5,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, get_args
 
-from ov_specdec.checks import require_bool, require_choice, require_int, require_number
+from ov_specdec.checks import (
+    require_bool,
+    require_choice,
+    require_int,
+    require_number,
+    shorten,
+)
 from ov_specdec.errors import OptionError
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
 
 MAX_DRAFT_LENGTH = 256
 """Longest draft of any schedule; all of it is verified in one pass."""
+
+CHAT_OPTIONS = (
+    *("tools", "chat_template_kwargs"),
+    *("add_generation_prompt", "continue_final_message"),
+)
+"""Options that mean something only where the prompt is put into a chat template."""
+
+NOT_FOR_TEMPLATES = (
+    *("messages", "conversations", "chat_template", "tools", "add_generation_prompt"),
+    *("continue_final_message", "return_assistant_tokens_mask"),
+)
+"""What transformers gives to a chat template by itself, from other options."""
 
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 """Options that mean something only where tokens are drawn."""
@@ -29,7 +47,8 @@ class GenerationOptions:
     ignore_eos: go on after an end-of-sequence token.
     stop_strings: texts that end the output; the output stops short of them.
 
-    Sampling. Defaults are the identity: a model's generation_config.json changes nothing here.
+    Sampling. Defaults are the identity, so decoding is greedy; a pipeline that was made with
+    generation_config="model" takes those of the model's generation_config.json instead.
 
     do_sample: draw tokens instead of taking the most likely; None: if one of the next five is set,
         and temperature is not 0.
@@ -69,10 +88,18 @@ class GenerationOptions:
         own.
     max_matching_ngram_size: longest n-gram that prompt lookup looks for; None takes 3.
 
+    Prompt. All but cache_prompt as in transformers' `apply_chat_template`:
+
     cache_prompt: read only what the KV caches do not hold already of the prompt, from the
         generation before; False reads all of it. Passes of different sizes round differently, so
         in precisions other than "exact" a near-tie may be decided otherwise than on empty caches.
     apply_chat_template: put a prompt text into the model's chat template, where it has one.
+    tools: functions that the model may call, as JSON schemas, or as functions with type hints and a
+        docstring in Google's style.
+    chat_template_kwargs: what else the template reads, by name, for example enable_thinking.
+    add_generation_prompt: end the prompt with the beginning of an answer; None: yes, unless the
+        final message is continued.
+    continue_final_message: leave the final message open, so that the output continues it.
     """
 
     max_new_tokens: int = 128
@@ -103,12 +130,17 @@ class GenerationOptions:
     max_matching_ngram_size: int | None = None
     cache_prompt: bool = True
     apply_chat_template: bool = True
+    tools: Sequence[Mapping[str, Any] | Callable[..., Any]] = ()
+    chat_template_kwargs: Mapping[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool = False
 
     def __post_init__(self) -> None:
         self._check_ends()
         self._check_sampling()
         self._check_processors()
         self._check_speculation()
+        self._check_chat()
 
     @classmethod
     def from_kwargs(cls, options: Mapping[str, Any]) -> "GenerationOptions":
@@ -139,6 +171,17 @@ class GenerationOptions:
         if self.ignore_eos:
             return frozenset()
         return None if self.eos_token_id is None else frozenset(as_tuple(self.eos_token_id))
+
+    @property
+    def begins_answer(self) -> bool:
+        """Whether a chat template ends the prompt with the beginning of an answer."""
+        if self.add_generation_prompt is None:
+            return not self.continue_final_message
+        return self.add_generation_prompt
+
+    def chat_options(self) -> list[str]:
+        """The names of the given options that only a chat template has a use for."""
+        return [name for name in CHAT_OPTIONS if getattr(self, name) not in (None, False, (), [])]
 
     def token_ids(self) -> set[int]:
         """Every token id that an option names."""
@@ -218,8 +261,6 @@ class GenerationOptions:
 
     def _check_speculation(self) -> None:
         require_bool("assistant_do_sample", self.assistant_do_sample)
-        require_bool("cache_prompt", self.cache_prompt)
-        require_bool("apply_chat_template", self.apply_chat_template)
         number, schedule = self.num_assistant_tokens, self.num_assistant_tokens_schedule
         if number != "auto":
             require_int("num_assistant_tokens", number, low=0, high=MAX_DRAFT_LENGTH)
@@ -239,6 +280,37 @@ class GenerationOptions:
         for name in ("prompt_lookup_num_tokens", "max_matching_ngram_size"):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), low=1)
+
+    def _check_chat(self) -> None:
+        require_bool("cache_prompt", self.cache_prompt)
+        require_bool("apply_chat_template", self.apply_chat_template)
+        require_bool("continue_final_message", self.continue_final_message)
+        if self.add_generation_prompt is not None:
+            require_bool("add_generation_prompt", self.add_generation_prompt)
+        if self.add_generation_prompt and self.continue_final_message:
+            raise OptionError(
+                "add_generation_prompt=True begins an answer, so it contradicts "
+                "continue_final_message=True: leave out one of the two"
+            )
+        if not isinstance(self.tools, Sequence) or isinstance(self.tools, str):
+            raise OptionError(f"tools={shorten(self.tools)} must be a list")
+        for index, tool in enumerate(self.tools):
+            if not isinstance(tool, Mapping) and not callable(tool):
+                raise OptionError(
+                    f"tools[{index}]={shorten(tool)} must be a JSON schema or a function"
+                )
+        kwargs = {} if self.chat_template_kwargs is None else self.chat_template_kwargs
+        if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+            raise OptionError(f"chat_template_kwargs={shorten(kwargs)} must map names to values")
+        if taken := [name for name in kwargs if name in NOT_FOR_TEMPLATES]:
+            raise OptionError(
+                f"chat_template_kwargs holds '{taken[0]}', which is given in another way: leave it "
+                "out there"
+            )
+        if not self.apply_chat_template and (given := self.chat_options()):
+            raise OptionError(
+                f"{given[0]} has no effect with apply_chat_template=False: leave out one of the two"
+            )
 
 
 class GenerationKwargs(TypedDict, total=False):
@@ -272,6 +344,10 @@ class GenerationKwargs(TypedDict, total=False):
     max_matching_ngram_size: int | None
     cache_prompt: bool
     apply_chat_template: bool
+    tools: Sequence[Mapping[str, Any] | Callable[..., Any]]
+    chat_template_kwargs: Mapping[str, Any] | None
+    add_generation_prompt: bool | None
+    continue_final_message: bool
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:

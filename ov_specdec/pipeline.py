@@ -18,12 +18,16 @@ from ov_specdec.generation import (
     Chunk,
     GenerationResult,
     GenerationStream,
-    Prompt,
     TextGenerator,
     collect,
 )
 from ov_specdec.loading.compile import KvBackend, LoadedModel, RuntimeConfig, load_models
 from ov_specdec.loading.devices import Precision, usable_cores
+from ov_specdec.loading.generation_config import (
+    GenerationConfigUse,
+    SamplingDefaults,
+    read_sampling_defaults,
+)
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.source import ModelSource, check_pair, open_source
@@ -32,6 +36,7 @@ from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterFactory, 
 from ov_specdec.speculation.schedule import LearnedStats
 from ov_specdec.stats import Stopwatch
 from ov_specdec.text.guard import GuardReport
+from ov_specdec.text.prompt import Prompt
 
 if sys.version_info >= (3, 11):
     from typing import Unpack
@@ -60,6 +65,9 @@ class SpeculativePipeline:
     "auto" takes it up where there is one and nothing of that kind is given, "none" does not, and a
     file is that profile; `profile` then is its path. max_hidden_tokens: stale entries that a
     stateful KV cache keeps hidden before it is trimmed; 0 trims at every rollback.
+    generation_config: whether options that a generation is not given are those that the main
+    model's generation_config.json recommends for sampling ("model"), or decoding is greedy unless
+    they say otherwise ("none").
 
     Raises `OptionError`, `ModelError`, `DeviceError`, and `TokenizerMismatchError` where draft and
     main do not share a tokenizer. One generation runs at a time. `close`, or the end of a `with`
@@ -82,8 +90,10 @@ class SpeculativePipeline:
         num_threads: int | None = None,
         cache_dir: str | Path | None = None,
         profile: str | Path = "auto",
+        generation_config: GenerationConfigUse = "none",
     ) -> None:
         watch = Stopwatch()
+        require_choice("generation_config", generation_config, get_args(GenerationConfigUse))
         _check_drafter(drafter, main, draft, draft_device, draft_properties)
         if not isinstance(profile, str | Path):
             raise OptionError(f"profile={profile!r} must be 'auto', 'none' or a file")
@@ -113,6 +123,10 @@ class SpeculativePipeline:
                 ]
 
         vocab_size = sources[0].vocab_size
+        self._defaults = SamplingDefaults()
+        if generation_config == "model":
+            path = sources[0].folder.path
+            self._defaults = read_sampling_defaults(path, vocab_size=vocab_size)
         # Main first, then the draft where there is one; empty once the pipeline is closed.
         self._models = load_models(list(zip(sources, configs, strict=True)), vocab_size=vocab_size)
         self.drafter: DrafterName = drafter
@@ -144,17 +158,21 @@ class SpeculativePipeline:
         return self._models[1] if len(self._models) > 1 else None
 
     def generate(self, prompt: Prompt, **options: Unpack[GenerationKwargs]) -> GenerationResult:
-        """Generate to the end. Options: see `GenerationOptions`."""
+        """Generate to the end. Prompt and options: see `stream`."""
         with self.stream(prompt, **options) as chunks:
             return collect(chunks)
 
     def stream(self, prompt: Prompt, **options: Unpack[GenerationKwargs]) -> GenerationStream:
         """Generate, and yield chunks as they come; the last one has the finish reason and stats.
 
-        Prompt and options are checked at once. `cancel` and `close` of what is returned end the
-        generation. Options: see `GenerationOptions`.
+        prompt: a text, token ids, or messages: [{"role": "user", "content": "Hello"}]. A text is
+        the user's message where the model has a chat template. Among messages, this pipeline's own
+        answers are read with the ids that were generated. options: see `GenerationOptions`.
+
+        Prompt and options are checked at once; raises `OptionError`, and `ModelError` for a chat
+        template that is broken. `cancel` and `close` of what is returned end the generation.
         """
-        checked = GenerationOptions.from_kwargs(options)
+        checked = self.complete_options(**options)
         if self._generator is None:
             raise SessionError(CLOSED)
         cancelled = Event()
@@ -181,13 +199,17 @@ class SpeculativePipeline:
         caches = [model.cache for model in self._models]
         parts = [str(usable_cores()), *(model.fingerprint() for model in self._models)]
         digest = hashlib.sha256("\n".join(parts).encode())
-        folder = user_cache("costs")
+        cache = user_cache()
         return KeptCosts(
             caches[0],
             caches[1] if len(caches) > 1 else None,
-            None if folder is None else folder / f"{digest.hexdigest()[:16]}.json",
+            None if cache is None else cache / "costs" / f"{digest.hexdigest()[:16]}.json",
             max(MEASURING_SHARE * self.load_seconds, MEASURING_SECONDS),
         )
+
+    def complete_options(self, **options: Unpack[GenerationKwargs]) -> GenerationOptions:
+        """All options of a generation that is given these: with the defaults for the others."""
+        return GenerationOptions.from_kwargs(self._defaults.complete(options))
 
     def save_cache(self, path: str | Path) -> None:
         """Write what the KV caches hold into files, for `load_cache` of a later process.

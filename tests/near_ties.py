@@ -1,6 +1,6 @@
-"""How often speculative and plain greedy output part, by precision: `python -m tests.near_ties`.
+"""How often outputs part that are equal in `exact` precision: `python -m tests.near_ties`.
 
-Prints the table of docs/exactness.md, measured on the embedded pair.
+Prints the tables of docs/exactness.md, measured on the embedded pair.
 """
 
 import click
@@ -9,6 +9,7 @@ from ov_specdec import SpeculativePipeline
 from tests.prompts import PROMPTS
 
 NEW_TOKENS = 128
+PRECISIONS = ("exact", "f32", "default")
 
 
 def parting(a: list[int], b: list[int]) -> int | None:
@@ -32,14 +33,40 @@ def measure(kv: str, precision: str) -> tuple[int, int, int]:
     return runs, parted, agreed
 
 
-def main() -> None:
-    """Print a Markdown table."""
+def measure_second_turns(settings: dict) -> tuple[int, int, int]:
+    """The same for plain second turns: on the caches of a speculative first, and on empty ones."""
+    pipeline = SpeculativePipeline(**settings)
+    parted = agreed = 0
+    options = {"max_new_tokens": NEW_TOKENS, "ignore_eos": True}
+    for prompt in PROMPTS:
+        first = pipeline.tokenizer.encode(prompt)
+        answer = pipeline.generate(first, num_assistant_tokens=4, **options).token_ids
+        second = [*first, *answer, *pipeline.tokenizer.encode("\n\ndef main():")]
+        reused = pipeline.generate(second, num_assistant_tokens=0, **options)
+        fresh = pipeline.generate(second, num_assistant_tokens=0, cache_prompt=False, **options)
+        place = parting(reused.token_ids, fresh.token_ids)
+        parted += place is not None
+        agreed += NEW_TOKENS if place is None else place
+    return len(PROMPTS), parted, agreed
+
+
+def print_table(rows: dict[tuple[str, str], tuple[int, int, int]]) -> None:
+    """As Markdown."""
     click.echo("| KV cache | precision | runs that part | per 1,000 tokens |\n|---|---|---|---|")
+    for (kv, precision), (runs, parted, agreed) in rows.items():
+        rate = 1000 * parted / agreed
+        click.echo(f"| {kv} | {precision} | {parted} of {runs} | {rate:.2f} |")
+
+
+def main() -> None:
+    """Print two tables: speculative against plain, and kept KV caches against empty ones."""
+    cases = [(kv, precision) for kv in ("paged", "stateful") for precision in PRECISIONS]
+    print_table({(kv, name): measure(kv, name) for kv, name in cases})
+    turns = {(kv, name): measure_second_turns({"kv": kv, "precision": name}) for kv, name in cases}
     for kv in ("paged", "stateful"):
-        for precision in ("exact", "f32", "default"):
-            runs, parted, agreed = measure(kv, precision)
-            rate = 1000 * parted / agreed
-            click.echo(f"| {kv} | {precision} | {parted} of {runs} | {rate:.2f} |")
+        settings = {"kv": kv, "properties": {"KV_CACHE_PRECISION": "u8"}, "profile": "none"}
+        turns[f"{kv}, u8", "default"] = measure_second_turns(settings)
+    print_table(turns)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ import pytest
 
 from ov_specdec.cli.app import COMMANDS
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.text.tokenizer import load_tokenizer
+from tests.chats import TEMPLATES
 from tests.command_line import run
 from tests.tiny import save_tokenizer
 
@@ -63,6 +65,48 @@ def test_a_prompt_that_is_given_wins_over_what_is_piped_in(pair):
     beside = run("generate", "def area(", *options, stdin=b"import re and more")
     one, other = (json.loads(done.stdout)["prompt_tokens"] for done in (alone, beside))
     assert one == other
+
+
+def test_the_options_of_a_chat_reach_the_template(tiny_pair, tmp_path):
+    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
+    (main / "chat_template.jinja").write_text(TEMPLATES["tools"])
+    tools = tmp_path / "tools.json"
+    tools.write_text('[{"name": "area"}]')
+    options = ("--main", main, "--drafter", "none", "--max-new-tokens", 2, "--json")
+
+    def prompt_tokens(*more):
+        done = run("generate", "Hello", *options, *more)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["prompt_tokens"]
+
+    encode = load_tokenizer(main).encode
+    plain = prompt_tokens()
+    system = encode("<eos>system\nBe brief.<eos>\n")
+    assert prompt_tokens("--system", "Be brief.") == plain + len(system)
+    assert prompt_tokens("--tools", tools) == plain + len(encode('{"name": "area"}\n'))
+    thinking = ("--chat-template-kwargs", '{"enable_thinking": false}')
+    assert prompt_tokens(*thinking) == plain + len(encode("<think></think>"))
+
+
+def test_a_model_s_own_sampling_is_taken_up_on_request(tiny_pair, tmp_path):
+    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
+    file = main / "generation_config.json"
+    own = {"do_sample": True, "temperature": 5.0, "repetition_penalty": 1.5}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **own}))
+    options = ("def area(", "--main", main, "--drafter", "prompt-lookup", "--max-new-tokens", 16)
+
+    def sampled(*more):
+        done = run("compare", *options, "--repeat", 1, "--json", *more)
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert report["equal"] is not report["sampled"]
+        return report["sampled"]
+
+    model = ("--generation-config", "model")
+    assert sampled(*model)
+    assert not sampled()
+    assert not sampled(*model, "--no-do-sample")
+    assert not sampled(*model, "--temperature", 0)
 
 
 def test_options_reach_the_pipeline(pair):

@@ -4,11 +4,14 @@ import json
 import re
 import shutil
 import socket
+from pathlib import Path
 
 import pytest
 
 from tests.command_line import run
 from tests.tiny import save_stateless_ir, save_tokenizer
+
+ROOT = Path(__file__).parent.parent
 
 BAD_INPUT = {
     "empty prompt": (["generate", ""], "the prompt is empty"),
@@ -44,6 +47,25 @@ BAD_INPUT = {
     "needless n-gram": (
         ["generate", "x", "--max-matching-ngram-size", "4"],
         "--max-matching-ngram-size 4 needs --drafter prompt-lookup or",
+    ),
+    "system message without a template": (
+        ["generate", "x", "--system", "Be brief."],
+        "the model has no chat template to put messages into: give the prompt as one text",
+    ),
+    "needless template arguments": (
+        ["generate", "x", "--chat-template-kwargs", '{"a": 1}'],
+        "--chat-template-kwargs has no effect on a prompt that is not put into a chat template",
+    ),
+    "no JSON": (["generate", "x", "--chat-template-kwargs", "{"], "'{' is not valid JSON"),
+    "no object": (["generate", "x", "--chat-template-kwargs", "3"], "'3' must be a JSON object"),
+    "no tools": (["generate", "x", "--tools", "nowhere"], "'nowhere' cannot be read as JSON"),
+    "no list of tools": (
+        ["generate", "x", "--tools", str(ROOT / "models" / "draft" / "config.json")],
+        "config.json' must hold a JSON list of schemas",
+    ),
+    "no generation config": (
+        ["generate", "x", "--generation-config", "own"],
+        "'own' is not one of 'none', 'model'",
     ),
     "bad bias": (["generate", "x", "--logit-bias", "4"], "'4' must have the form ID=BIAS"),
     "bad ids": (["generate", "x", "--suppress-tokens", "a,b"], "'a,b' must be token ids"),
@@ -87,8 +109,6 @@ BAD_INPUT = {
     "no repeats": (["compare", "x", "--repeat", "0"], "--repeat 0 must be a whole number"),
     "no time": (["tune", "--seconds", "0"], "--seconds 0.0 must be a number above 0"),
     "nothing to check": (["check", "nowhere", "nowhere"], "'nowhere' is not a folder"),
-    "no such port": (["demo", "--port", "99999"], "--port 99999 must be a whole number, from 0 to"),
-    "no such host": (["demo", "--host", "nohost.invalid"], "--host 'nohost.invalid' is not known"),
 }
 
 
@@ -121,20 +141,37 @@ def test_bytes_that_are_not_utf_8_are_no_prompt(tmp_path):
         assert "cannot be read as text: 'utf-8' codec can't decode byte 0xff" in refused(done)
 
 
-@pytest.mark.parametrize("command", ["generate", "compare"])
-@pytest.mark.parametrize(
-    "options",
-    [("--max-new-tokens", "0"), ("--prompt-lookup-num-tokens", "2"), ("--seed", "-1"), ("",)],
-)
-def test_options_and_prompts_are_checked_before_models_are_loaded(command, options, monkeypatch):
+@pytest.fixture
+def no_loading(monkeypatch):
+    """Whoever loads a model fails."""
+
     def load(*args, **kwargs):
         raise AssertionError("loaded")
 
     monkeypatch.setattr("ov_specdec.pipeline.load_models", load)
     monkeypatch.setattr("ov_specdec.pipeline.open_source", load)
+
+
+@pytest.mark.parametrize("command", ["generate", "compare"])
+@pytest.mark.parametrize(
+    "options",
+    [("--max-new-tokens", "0"), ("--prompt-lookup-num-tokens", "2"), ("--seed", "-1"), ("",)],
+)
+def test_options_and_prompts_are_checked_before_models_are_loaded(command, options, no_loading):
     refused(run(command, *options, *(() if options == ("",) else ("x",))))
     with pytest.raises(AssertionError, match="loaded"):
         run(command, "x")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "complaint"),
+    [
+        ("--port", "99999", "--port 99999 must be a whole number, from 0 to 65535"),
+        ("--host", "nohost.invalid", "--host 'nohost.invalid' is not known"),
+    ],
+)
+def test_addresses_are_checked_before_models_are_loaded(option, value, complaint, no_loading):
+    assert complaint in refused(run("demo", option, value))
 
 
 def test_a_prompt_beyond_the_context_is_bad_input(tiny_pair):
@@ -164,6 +201,11 @@ BROKEN_MODELS = {
         lambda folder: change(folder / "generation_config.json", **{"eos_token_id": "</s>"}),
         "gives eos_token_id as '</s>', which is no token id",
     ),
+    "sampling": (
+        lambda folder: change(folder / "generation_config.json", top_p=1.5),
+        "top_p 1.5 must be a number from 0.0 to 1.0; correct it, or leave it out with "
+        "--generation-config none",
+    ),
     "chat template": (
         lambda folder: (folder / "chat_template.jinja").write_text("{{ messages[0] "),
         "chat template cannot be rendered",
@@ -188,7 +230,8 @@ def test_a_broken_model_is_bad_input(case, tiny_pair, tmp_path):
     break_it, complaint = BROKEN_MODELS[case]
     main = shutil.copytree(tiny_pair[0], tmp_path / "main")
     break_it(main)
-    assert complaint in refused(run("generate", "x", "--main", main, "--drafter", "none"))
+    options = ("--main", main, "--drafter", "none", "--generation-config", "model")
+    assert complaint in refused(run("generate", "x", *options))
 
 
 def test_a_port_in_use_is_bad_input():

@@ -23,6 +23,11 @@ def command(name):
 
 GENERATE = command("generate").params
 
+IN_PYTHON_ONLY = (
+    "logits_processor",  # functions cannot be typed
+    *("add_generation_prompt", "continue_final_message"),  # the prompt is the last message
+)
+
 TRANSLATED = {
     "max_new_tokens=-1 must be a whole number": "--max-new-tokens -1 must be a whole number",
     "temperature=1e-05 is": "--temperature 1e-05 is",
@@ -72,9 +77,10 @@ def test_keys_of_a_file_are_no_options():
 
 @pytest.mark.parametrize("name", [*PIPELINE_NAMES, *GENERATION_NAMES])
 def test_every_option_of_the_python_interface_is_translated(name):
-    if name == "logits_processor":  # functions cannot be typed
+    if name in IN_PYTHON_ONLY:
         return
-    translated = in_option_names(OptionError(f"{name}=5 must be less"), GENERATE)
+    parameters = [*GENERATE, *command("chat").params]
+    translated = in_option_names(OptionError(f"{name}=5 must be less"), parameters)
     assert translated.startswith("--")
     assert "=" not in translated
 

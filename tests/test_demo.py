@@ -291,7 +291,7 @@ def test_who_stops_while_waiting_is_told_so_at_once(models):
     waiting = service.compare("b", form())
     assert next(waiting)[1] == WAITING
     rest = []
-    thread = Thread(target=lambda: rest.extend(waiting))
+    thread = Thread(target=lambda: rest.extend(waiting), daemon=True)
     thread.start()
     service.cancel("b")
     thread.join(timeout=60)

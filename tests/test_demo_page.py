@@ -104,6 +104,10 @@ def test_a_run_fills_both_panes_and_gives_a_ratio(finished):
     expect(details).to_contain_text(re.compile(r"Draft length: 4.*Profile: none"))
 
 
+def test_models_are_loaded_before_visitors_come(open_page):
+    expect(open_page().locator("#details")).to_contain_text("KV cache: main")
+
+
 def test_nothing_is_fetched_from_elsewhere(finished):
     assert finished.hosts == {"127.0.0.1"}
 

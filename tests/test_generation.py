@@ -186,7 +186,7 @@ def test_a_stream_learns_for_its_own_kind_of_generation_only():
     [None, b"bytes", 3, 2.5, ["a", "list", "of texts"], [1.0, 2.0], [True, False], {"a": 1}],
 )
 def test_a_prompt_of_another_type_is_refused(prompt):
-    with pytest.raises(OptionError, match="neither a text nor a list of token ids"):
+    with pytest.raises(OptionError, match="neither a text nor a list of token ids or messages"):
         stream(ScriptedSession(counting), prompt=prompt)
 
 

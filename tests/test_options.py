@@ -119,6 +119,8 @@ def test_the_default_is_adaptive():
         ({}, False),
         ({"repetition_penalty": 2.0}, False),
         ({"temperature": 0.5}, True),
+        ({"temperature": 0}, False),
+        ({"temperature": 0.0, "top_p": 0.5}, False),
         ({"seed": 0}, False),
         ({"do_sample": True}, True),
         ({"do_sample": False}, False),

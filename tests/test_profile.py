@@ -11,6 +11,7 @@ from ov_specdec.errors import OptionError
 from ov_specdec.loading.devices import describe_machine
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.profile import (
+    VERSION,
     Profile,
     default_path,
     find_profile,
@@ -68,7 +69,9 @@ def test_a_profile_of_another_pair_is_refused(folders, profile, tmp_path):
         find_profile(path, *folders, "CPU", "auto")
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", json.dumps({"version": 0}), '{"version": 1}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "3", "{}", json.dumps({"version": 0}), '{"version": 1}']
+)
 def test_a_broken_profile_is_refused(content, tmp_path):
     path = tmp_path / "profile.json"
     path.write_text(content)
@@ -76,6 +79,21 @@ def test_a_broken_profile_is_refused(content, tmp_path):
         read_profile(path)
     with pytest.raises(OptionError, match="cannot be read"):
         read_profile(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"version": VERSION - 1}, "has another format: run ov-specdec tune again"),
+        ({"main_properties": {"NUM_STREAMS": 1}}, "main_properties={'NUM_STREAMS': 1} must map"),
+        ({"draft_properties": ["NUM_STREAMS"]}, r"draft_properties=\['NUM_STREAMS'\] must map"),
+    ],
+)
+def test_a_profile_of_another_format_is_refused(profile, tmp_path, changed, complaint):
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({**profile.as_dict(), **changed}))
+    with pytest.raises(OptionError, match=complaint):
+        read_profile(path)
 
 
 @pytest.mark.parametrize("content", ["", json.dumps({"version": 0})])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ov_specdec.errors import OptionError
+from ov_specdec.options import GenerationOptions
 from ov_specdec.text.tokenizer import Tokenizer
 
 CODE = (
@@ -86,12 +87,19 @@ def encode_prompts(
     context: tokens that each is filled up to from the left, by Python code of the package click.
     `OptionError` for a prompt that is longer already.
     """
-    encode = tokenizer.encode_chat if tokenizer.chat_template else tokenizer.encode
-    encoded = [encode(prompt) for prompt in prompts]
+    encoded = [_encode(tokenizer, prompt) for prompt in prompts]
     if context is None:
         return encoded
     filler = tokenizer.encode(_filler())
     return [_fill(ids, filler, context) for ids in encoded]
+
+
+def _encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
+    if tokenizer.chat_template is None:
+        return tokenizer.encode(prompt)
+    message = {"role": "user", "content": prompt}
+    text = tokenizer.render_chat([message], GenerationOptions())
+    return tokenizer.encode_rendered(text).ids
 
 
 def require_room(prompts: Sequence[Sequence[int]], max_new_tokens: int, room: int) -> None:

@@ -13,7 +13,7 @@ from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.errors import OptionError, SessionError
 
 TOKENS, FINGERPRINT = "tokens", "fingerprint"
-REMEDY = "write it again with save_cache"
+REMEDY = "delete it, and save it again"
 
 
 def write_sequence(path: Path, sequence: CachedSequence, fingerprint: str) -> None:
@@ -29,10 +29,12 @@ def write_sequence(path: Path, sequence: CachedSequence, fingerprint: str) -> No
     partial = path.with_name(f"{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(content, partial, {FINGERPRINT: fingerprint})
-        partial.replace(path)
+        try:
+            save_file(content, partial, {FINGERPRINT: fingerprint})
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
-        partial.unlink(missing_ok=True)
         raise OptionError(f"the cache file '{path}' cannot be written: {error}") from error
 
 

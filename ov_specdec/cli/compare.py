@@ -13,8 +13,8 @@ from ov_specdec.cli.generate import as_dict
 from ov_specdec.cli.options import make_pipeline, shared_options
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.generation import GenerationResult
-from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.text.prompt import Prompt
 
 METHODS = ("plain", "speculative")
 
@@ -31,7 +31,7 @@ METHODS = ("plain", "speculative")
 )
 @shared_options
 def compare(
-    prompt: str,
+    prompt: Prompt,
     pipeline: Mapping[str, Any],
     generation: Mapping[str, Any],
     as_json: bool,
@@ -42,7 +42,7 @@ def compare(
     models = make_pipeline(pipeline, generation)
     results = run(models, prompt, generation, repeat)
     report = {
-        "sampled": GenerationOptions.from_kwargs(generation).samples,
+        "sampled": models.complete_options(**generation).samples,
         **make_report(results),
     }
     if as_json:
@@ -55,7 +55,7 @@ def compare(
 
 
 def run(
-    models: SpeculativePipeline, prompt: str, generation: Mapping[str, Any], repeat: int
+    models: SpeculativePipeline, prompt: Prompt, generation: Mapping[str, Any], repeat: int
 ) -> dict[str, list[GenerationResult]]:
     """Run both methods in turns, once to warm up and then `repeat` times; results by method."""
     generation = {**generation, "cache_prompt": False}  # each reads the prompt

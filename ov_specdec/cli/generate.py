@@ -11,6 +11,7 @@ from ov_specdec.cli.terminal import print_json, with_errors
 from ov_specdec.generation import Chunk, GenerationResult, collect
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats
+from ov_specdec.text.prompt import Prompt
 
 MAX_SHOWN = 8
 """Changes of the draft length that the summary shows."""
@@ -20,7 +21,7 @@ MAX_SHOWN = 8
 @with_errors
 @shared_options
 def generate(
-    prompt: str, pipeline: Mapping[str, Any], generation: Mapping[str, Any], as_json: bool
+    prompt: Prompt, pipeline: Mapping[str, Any], generation: Mapping[str, Any], as_json: bool
 ) -> None:
     """Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr."""
     models = make_pipeline(pipeline, generation)
@@ -37,8 +38,9 @@ def generate(
         click.echo()
         num_generated = sum(len(chunk.token_ids) for chunk in chunks)
         fail(
-            f"interrupted after {num_generated} of {generation['max_new_tokens']} tokens: "
-            "a lower --max-new-tokens ends sooner"
+            f"interrupted after {num_generated} of "
+            f"{models.complete_options(**generation).max_new_tokens} tokens: a lower "
+            "--max-new-tokens ends sooner"
         )
     click.echo()
     click.echo(summary(collect(chunks), models), err=True)

@@ -1,6 +1,8 @@
-"""The options of a generation, as `generate` and `compare` take them."""
+"""The options of a generation, as `generate`, `compare` and `chat` take them."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -39,9 +41,32 @@ def _stop(text: str) -> str:
         raise click.BadParameter(f"{text!r} cannot be read: {error}") from error
 
 
-def _number(name: str, kind: type, text: str) -> Callable[..., Any]:
-    """An option for a number; its default is that of `GenerationOptions`."""
-    default = getattr(GenerationOptions, name)
+def _object(text: str) -> dict[str, Any]:
+    """A JSON object that was typed."""
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"'{text}' is not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise click.BadParameter(f"'{text}' must be a JSON object")
+    return content
+
+
+def _schemas(file: str) -> list[Any]:
+    """The list in a JSON file."""
+    try:
+        content = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"'{file}' cannot be read as JSON: {error}") from error
+    if not isinstance(content, list):
+        raise click.BadParameter(f"'{file}' must hold a JSON list of schemas")
+    return content
+
+
+def _number(name: str, kind: type, text: str, default: float | None = None) -> Callable[..., Any]:
+    """An option for a number; its default is that of `GenerationOptions` unless one is given."""
+    if default is None:
+        default = getattr(GenerationOptions, name)
     flag = "--" + name.replace("_", "-")
     metavar = "N" if kind is int else "X"
     shown = default is not None
@@ -50,8 +75,12 @@ def _number(name: str, kind: type, text: str) -> Callable[..., Any]:
     )
 
 
+def length_option(default: int | None = None) -> Callable[..., Any]:
+    """The option --max-new-tokens, which commands have with defaults of their own."""
+    return _number("max_new_tokens", int, "Most tokens to generate.", default)
+
+
 GENERATION_OPTIONS = (
-    _number("max_new_tokens", int, "Most tokens to generate."),
     _number("min_new_tokens", int, "Tokens before which the text cannot end by itself."),
     click.option(
         "--stop",
@@ -133,13 +162,27 @@ GENERATION_OPTIONS = (
     _number("prompt_lookup_num_tokens", int, "Most candidates per match of prompt-lookup."),
     _number("max_matching_ngram_size", int, "Longest n-gram that prompt-lookup looks for. [3]"),
     click.option(
-        "--chat-template/--no-chat-template",
-        "apply_chat_template",
-        default=GenerationOptions.apply_chat_template,
-        show_default=True,
-        help="Put the prompt into the model's chat template, where it has one.",
+        "--chat-template-kwargs",
+        type=_object,
+        metavar="JSON",
+        help="What else the chat template reads, such as '{\"enable_thinking\": false}'.",
+    ),
+    click.option(
+        "--tools",
+        type=_schemas,
+        metavar="FILE",
+        help="Functions that the model may call: a JSON file with a list of their schemas.",
     ),
 )
+
+TEMPLATE_OPTION = click.option(
+    "--chat-template/--no-chat-template",
+    "apply_chat_template",
+    default=GenerationOptions.apply_chat_template,
+    show_default=True,
+    help="Put the prompt into the model's chat template, where it has one.",
+)
+"""For commands whose prompt may be no conversation."""
 
 CACHE_PROMPT_OPTION = click.option(
     "--cache-prompt/--no-cache-prompt",

@@ -8,17 +8,24 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
-from ov_specdec.cli.generation_options import GENERATION_OPTIONS
+from ov_specdec.cli.generation_options import (
+    GENERATION_OPTIONS,
+    TEMPLATE_OPTION,
+    length_option,
+)
 from ov_specdec.cli.prompt import read_prompt
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.compile import KvBackend
 from ov_specdec.loading.devices import Precision
+from ov_specdec.loading.generation_config import GenerationConfigUse
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speculation.drafters.factory import DrafterFactory, DrafterName
 from ov_specdec.speculation.schedule import follows_costs
+from ov_specdec.text.messages import Message
 
 MODEL_OPTIONS = (
     click.option("--main", metavar="DIR", help="Main model: folder or Hub name. [embedded]"),
@@ -96,6 +103,17 @@ PIPELINE_OPTIONS = (
         metavar="KEY=VALUE",
         help="The same for the draft model alone.",
     ),
+    click.option(
+        "--generation-config",
+        type=click.Choice(get_args(GenerationConfigUse)),
+        default="none",
+        show_default=True,
+        help="model: sample as the main model's generation_config.json recommends; none: greedy, "
+        "unless options say otherwise.",
+    ),
+)
+SYSTEM_OPTION = click.option(
+    "--system", metavar="TEXT", help="System message before the prompt, for chat models."
 )
 
 PROMPT_OPTIONS = (
@@ -105,6 +123,7 @@ PROMPT_OPTIONS = (
         metavar="F",
         help="Read the prompt from a file, - for stdin. [what is piped in, without a PROMPT]",
     ),
+    SYSTEM_OPTION,
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
 )
 
@@ -116,28 +135,54 @@ GENERATION_NAMES = tuple(field.name for field in fields(GenerationOptions))
 def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command all options of prompt, pipeline and generation.
 
-    It is called with `prompt` (text), `pipeline` and `generation` (keyword arguments for
-    `SpeculativePipeline` and its `generate`), and with its own options.
+    It is called with `prompt` (a text or messages), `pipeline` and `generation` (keyword arguments
+    for `SpeculativePipeline` and its `generate`), and with its own options.
     """
 
     @functools.wraps(command)
-    def gathered(prompt: str | None, prompt_file: str | None, **options: Any) -> None:
-        pipeline = {name: options.pop(name) for name in PIPELINE_NAMES}
-        generation = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
-        for name in ("properties", "draft_properties"):
-            # None, for a profile is taken up only where no properties are given.
-            pipeline[name] = parse_properties(pipeline[name]) or None
-        generation["logit_bias"] = dict(generation["logit_bias"])
-        generation["eos_token_id"] = generation["eos_token_id"] or None
+    def gathered(
+        prompt: str | None, prompt_file: str | None, system: str | None, **options: Any
+    ) -> None:
+        pipeline = pop_pipeline(options)
+        generation = pop_generation(options)
         check_generation(generation, pipeline["drafter"])
+        text = read_prompt(prompt, prompt_file)
         command(
-            prompt=read_prompt(prompt, prompt_file),
+            prompt=text if system is None else with_system(system, text),
             pipeline=pipeline,
             generation=generation,
             **options,
         )
 
-    return with_options((*PROMPT_OPTIONS, *PIPELINE_OPTIONS, *GENERATION_OPTIONS))(gathered)
+    generation_options = (length_option(), *GENERATION_OPTIONS, TEMPLATE_OPTION)
+    return with_options((*PROMPT_OPTIONS, *PIPELINE_OPTIONS, *generation_options))(gathered)
+
+
+def pop_pipeline(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the arguments of `SpeculativePipeline` out of a command's options."""
+    pipeline = {name: options.pop(name) for name in PIPELINE_NAMES}
+    for name in ("properties", "draft_properties"):
+        # None, for a profile is taken up only where no properties are given.
+        pipeline[name] = parse_properties(pipeline[name]) or None
+    return pipeline
+
+
+def pop_generation(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of a generation out of a command's, and keep those that were typed.
+
+    The others are left to the pipeline, which may take them from the model.
+    """
+    source = click.get_current_context().get_parameter_source
+    generation = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
+    generation = {k: v for k, v in generation.items() if source(k) is not ParameterSource.DEFAULT}
+    if "logit_bias" in generation:
+        generation["logit_bias"] = dict(generation["logit_bias"])
+    return generation
+
+
+def with_system(system: str, prompt: str) -> list[Message]:
+    """A conversation of a system message and the user's."""
+    return [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
 
 
 def with_options(
@@ -164,7 +209,7 @@ def make_pipeline(
     """Load the models and measure what their passes cost if need be, with a spinner on stderr."""
     with console.status("Loading models") as status:
         pipeline = SpeculativePipeline(**arguments)
-        if pipeline.drafter != "none" and follows_costs(GenerationOptions.from_kwargs(generation)):
+        if pipeline.drafter != "none" and follows_costs(pipeline.complete_options(**generation)):
             pipeline.prepare(
                 lambda share: status.update(f"Measuring what passes cost: {share:.0%}")
             )

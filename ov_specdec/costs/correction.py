@@ -48,7 +48,7 @@ class LiveCurve:
         return median(ratio for _, ratio in self._last) if self._last else 1.0
 
     def spent(self, stats: RoundStats, expected: float) -> float:
-        """What a round really took, at the pace of the curve: rare passes take longer than others."""
+        """What a round took at the curve's pace: passes that are rare take longer than others."""
         return max(stats.seconds / self.pace, expected)
 
     def learn(self, stats: RoundStats) -> None:

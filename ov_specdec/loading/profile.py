@@ -97,8 +97,8 @@ def find_profile(
 
 def default_path(pair: str) -> Path | None:
     """Where the profile of a pair lies: in the user's cache folder; None for a user without one."""
-    folder = user_cache("profiles")
-    return None if folder is None else folder / f"{pair}.json"
+    cache = user_cache()
+    return None if cache is None else cache / "profiles" / f"{pair}.json"
 
 
 def _find_written(pair: str) -> tuple[Path, Profile] | None:

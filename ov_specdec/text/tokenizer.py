@@ -8,7 +8,10 @@ from tokenizers import Tokenizer as BackendTokenizer
 
 from ov_specdec.errors import ModelError
 from ov_specdec.files import read_json
+from ov_specdec.options import GenerationOptions
 from ov_specdec.text.chat import render_chat
+from ov_specdec.text.messages import Message
+from ov_specdec.text.transcript import EncodedText
 
 
 class Tokenizer:
@@ -28,7 +31,12 @@ class Tokenizer:
         self._backend.no_padding()
         settings = path / "tokenizer_config.json"
         self._settings = read_json(settings) if settings.is_file() else {}
-        self.chat_template = self._read_chat_template()
+        self._templates = self._read_chat_templates()
+
+    @property
+    def chat_template(self) -> str | None:
+        """The model's chat template, if it has one."""
+        return self._templates.get("default")
 
     @property
     def vocab_size(self) -> int:
@@ -52,40 +60,54 @@ class Tokenizer:
         ids: list[int] = self._backend.encode(text).ids
         return ids
 
-    def encode_chat(self, message: str) -> list[int]:
-        """The ids of a user's message in the chat template, up to where the answer begins.
+    def render_chat(self, messages: Sequence[Message], options: GenerationOptions) -> str:
+        """Messages in the chat template.
 
-        Raises `ModelError` for a template that cannot be rendered.
+        Raises `OptionError` for what the template refuses, `ModelError` if it cannot be rendered.
         """
         special_tokens = {
             name: text
             for name, value in self._settings.items()
             if name.endswith("_token") and (text := _token_text(value)) is not None
         }
-        messages = [{"role": "user", "content": message}]
-        rendered = render_chat(self.chat_template or "", messages, special_tokens)
-        # The template writes the special tokens itself.
-        ids: list[int] = self._backend.encode(rendered, add_special_tokens=False).ids
-        return ids
+        template = self._templates.get("tool_use") if options.tools else None
+        template = template or self.chat_template or ""
+        return render_chat(template, messages, special_tokens, options)
+
+    def encode_rendered(self, text: str) -> EncodedText:
+        """The ids of a text in a chat template, which writes the special tokens itself."""
+        encoded = self._backend.encode(text, add_special_tokens=False)
+        return EncodedText(text, encoded.ids, encoded.offsets)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, special tokens left out."""
         text: str = self._backend.decode(list(ids), skip_special_tokens=True)
         return text
 
-    def _read_chat_template(self) -> str | None:
+    def decode_all(self, ids: Sequence[int]) -> str:
+        """The text of `ids` with that of special tokens."""
+        text: str = self._backend.decode(list(ids), skip_special_tokens=False)
+        return text
+
+    def _read_chat_templates(self) -> dict[str, str]:
+        """Chat templates by name; one that has none is "default"."""
         file = self.path / "chat_template.jinja"
+        more = sorted((self.path / "additional_chat_templates").glob("*.jinja"))
         if file.is_file():
-            return file.read_text(encoding="utf-8")
-        template = self._settings.get("chat_template")
-        if isinstance(template, list):  # several, by name
-            template = {entry["name"]: entry["template"] for entry in template}.get("default")
-        if template is not None and not isinstance(template, str):
-            raise ModelError(
-                f"{self.path}/tokenizer_config.json has the chat template {template!r}, which is "
-                "no text: repair it"
-            )
-        return template
+            files = {"default": file, **{path.stem: path for path in more}}
+            return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+        templates = self._settings.get("chat_template")
+        if isinstance(templates, list):  # several, by name
+            templates = {entry["name"]: entry["template"] for entry in templates}
+        elif templates is not None:
+            templates = {"default": templates}
+        for template in (templates or {}).values():
+            if not isinstance(template, str):
+                raise ModelError(
+                    f"{self.path}/tokenizer_config.json has the chat template {template!r}, which "
+                    "is no text: repair it"
+                )
+        return templates or {}
 
 
 def load_tokenizer(path: Path) -> Tokenizer:

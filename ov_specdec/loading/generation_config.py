@@ -1,0 +1,108 @@
+"""How a model's authors would have its tokens drawn: what generation_config.json says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ov_specdec.errors import ModelError, OptionError
+from ov_specdec.files import read_json
+from ov_specdec.options import SAMPLING_OPTIONS, GenerationOptions
+
+GenerationConfigUse = Literal["none", "model"]
+
+FILE = "generation_config.json"
+
+TAKEN = (
+    *("do_sample", *SAMPLING_OPTIONS),
+    *("repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens"),
+)
+"""What decides which tokens are chosen. What decides how many, such as max_new_tokens, is the
+caller's; the tokens that end a text are taken from the file in any case."""
+
+NEUTRAL = {
+    "begin_suppress_tokens": None,
+    "constraints": None,
+    "diversity_penalty": 0.0,
+    "dola_layers": None,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "exponential_decay_length_penalty": None,
+    "force_words_ids": None,
+    "forced_bos_token_id": None,
+    "forced_eos_token_id": None,
+    "guidance_scale": 1.0,
+    "num_beams": 1,
+    "penalty_alpha": 0.0,
+    "sequence_bias": None,
+    "token_healing": False,
+    "top_h": None,
+    "watermarking_config": None,
+}
+"""What decides it in transformers too and has no counterpart here: the values that change nothing.
+"""
+
+
+@dataclass(frozen=True)
+class SamplingDefaults:
+    """Options that hold where the caller of a generation gives none.
+
+    values: those of `TAKEN` that a file sets, with do_sample among them unless there is no file.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The given options and, where they leave it open, the defaults.
+
+        An option that is None is not given. Where a given one decides whether tokens are drawn,
+        defaults that contradict it do not hold.
+        """
+        set_by_caller = {name for name, value in given.items() if value is not None}
+        defaults = {k: v for k, v in self.values.items() if k not in set_by_caller}
+        if "do_sample" in set_by_caller:
+            draws = given["do_sample"]
+        elif set_by_caller.intersection(SAMPLING_OPTIONS):
+            defaults.pop("do_sample", None)  # what is given implies it
+            draws = given.get("temperature") != 0
+        else:
+            draws = defaults.get("do_sample", False)
+        if not draws:
+            defaults = {k: v for k, v in defaults.items() if k not in SAMPLING_OPTIONS}
+        return {**given, **defaults}
+
+
+def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults:
+    """The defaults that a model folder's generation_config.json gives; none if there is no file.
+
+    As in transformers, tokens are drawn only where it says do_sample. Raises `ModelError` for a
+    value that cannot be used, and where the file asks for what is not offered, such as beams.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return SamplingDefaults()
+    content = {name: value for name, value in read_json(path).items() if value is not None}
+    for name, neutral in NEUTRAL.items():
+        if content.get(name, neutral) not in (neutral, [], {}):
+            raise _unusable(path, f"{name} is {content[name]!r}, which has no counterpart here")
+    values = {name: content[name] for name in TAKEN if name in content}
+    if values.get("temperature") == 0 and not values.get("do_sample"):
+        del values["temperature"]  # another way to write do_sample=False
+    # Without do_sample=False, for what has no effect unless the caller draws is checked too.
+    drawn = {k: v for k, v in values.items() if k != "do_sample" or v is not False}
+    try:
+        checked = GenerationOptions(**drawn)
+    except OptionError as error:
+        # The command line would take name=value for an option that was typed.
+        raise _unusable(path, str(error).replace("=", " ")) from error
+    if unknown := [token for token in checked.token_ids() if token >= vocab_size]:
+        raise _unusable(path, f"the model has no token id {unknown[0]}")
+    return SamplingDefaults({"do_sample": False, **values})
+
+
+def _unusable(path: Path, reason: str) -> ModelError:
+    return ModelError(
+        f"{path}: {reason}; correct it, or leave it out with generation_config='none'"
+    )

@@ -1,0 +1,77 @@
+"""Messages of a conversation, in the form of transformers' chat templates; checked."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ov_specdec.checks import require_utf8, shorten
+from ov_specdec.errors import OptionError
+
+Message = Mapping[str, Any]
+"""A "role", and the "content" that it said: a text, or a list of parts, such as
+{"type": "text", "text": "Hello"}, where the template takes those. Other keys, such as "tool_calls",
+are handed on to the template."""
+
+
+def check_messages(messages: Sequence[object]) -> list[dict[str, Any]]:
+    """The messages as dictionaries; `OptionError` says what is wrong with which of them."""
+    checked = []
+    for index, message in enumerate(messages):
+        where = f"messages[{index}]"
+        if not isinstance(message, Mapping):
+            raise OptionError(
+                f"{where} is {shorten(message)}: each message must be a mapping with role and "
+                "content"
+            )
+        _check_role(where, message)
+        _check_content(where, message)
+        checked.append(dict(message))
+    return checked
+
+
+def text_of(message: Message) -> str | None:
+    """A message's content where that is one text, whole or as the only part; else None."""
+    content = message.get("content")
+    if isinstance(content, list | tuple) and len(content) == 1:
+        content = content[0]["text"]
+    return content if isinstance(content, str) else None
+
+
+def _check_role(where: str, message: Message) -> None:
+    role = message.get("role")
+    if role is None:
+        raise OptionError(f"{where} has no role: give one, such as 'user'")
+    if not isinstance(role, str) or not role:
+        raise OptionError(f"{where} has the role {shorten(role)}: it must be a text, not empty")
+
+
+def _check_content(where: str, message: Message) -> None:
+    content = message.get("content")
+    if content is None:
+        # An answer that only calls tools has none.
+        if not message.get("tool_calls"):
+            raise OptionError(f"{where} has no content: give a text")
+        return
+    for text in _texts(where, content):
+        require_utf8(where, text)
+
+
+def _texts(where: str, content: object) -> Iterator[str]:
+    """The texts of a content, one or several."""
+    if isinstance(content, str):
+        yield content
+        return
+    if not isinstance(content, list | tuple):
+        raise OptionError(
+            f"{where} has the content {shorten(content)}: it must be a text or a list of parts"
+        )
+    for part in content:
+        if not isinstance(part, Mapping) or part.get("type") != "text":
+            raise OptionError(
+                f"{where} holds the part {shorten(part)}: only parts such as "
+                "{'type': 'text', 'text': '...'} can be used"
+            )
+        if not isinstance(part.get("text"), str):
+            raise OptionError(
+                f"{where} holds a part with the text {shorten(part.get('text'))}: it must be a text"
+            )
+        yield part["text"]

@@ -1,0 +1,203 @@
+"""Messages in chat templates: what transformers makes of them, and what is refused."""
+
+import json
+
+import pytest
+from transformers import AutoTokenizer
+
+from ov_specdec.errors import ModelError, OptionError
+from ov_specdec.options import GenerationOptions
+from ov_specdec.text.prompt import encode_prompt
+from ov_specdec.text.tokenizer import load_tokenizer
+from ov_specdec.text.transcript import Transcript
+from tests.chats import ANSWER, CONVERSATIONS, KINDS, PLAIN, SYSTEM, TEMPLATES, USER, make_tokenizer
+from tests.tiny import save_tokenizer
+
+SCHEMA = {"type": "function", "function": {"name": "area", "parameters": {"type": "object"}}}
+PARTS = {"role": "user", "content": [{"type": "text", "text": "Hello"}]}
+
+
+def area(width: int, height: int) -> int:
+    """Computes an area.
+
+    Args:
+        width: Its width.
+        height: Its height.
+    """
+    return width * height
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    return make_tokenizer(tmp_path / "model")
+
+
+def ids(tokenizer, prompt, **options):
+    return encode_prompt(prompt, GenerationOptions(**options), tokenizer, Transcript())
+
+
+def text(tokenizer, messages, **options):
+    return tokenizer.render_chat(messages, GenerationOptions(**options))
+
+
+def expected(tokenizer, messages, *, add_generation_prompt=True, **options):
+    """The ids that transformers makes."""
+    reference = AutoTokenizer.from_pretrained(tokenizer.path)
+    return reference.apply_chat_template(
+        messages, return_dict=False, add_generation_prompt=add_generation_prompt, **options
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("template", ["plain", "strips"])
+@pytest.mark.parametrize("conversation", CONVERSATIONS)
+def test_messages_become_the_ids_that_transformers_makes(kind, template, conversation, tmp_path):
+    tokenizer = make_tokenizer(tmp_path / "model", kind=kind, template=TEMPLATES[template])
+    messages = CONVERSATIONS[conversation]
+    assert ids(tokenizer, messages) == expected(tokenizer, messages)
+
+
+def test_a_text_is_the_message_of_the_user(tokenizer):
+    assert ids(tokenizer, "Hello") == ids(tokenizer, [{"role": "user", "content": "Hello"}])
+    assert text(tokenizer, [USER]).endswith("<eos>assistant\n")
+
+
+def test_the_options_of_a_template_are_those_of_transformers(tmp_path):
+    tokenizer = make_tokenizer(tmp_path / "model", template=TEMPLATES["tools"])
+    messages = [SYSTEM, USER, ANSWER]
+    for given in ({"continue_final_message": True}, {"add_generation_prompt": False}):
+        assert ids(tokenizer, messages, **given) == expected(
+            tokenizer, messages, **{"add_generation_prompt": False, **given}
+        )
+    for tools in ([SCHEMA], [area]):
+        assert ids(tokenizer, messages, tools=tools) == expected(tokenizer, messages, tools=tools)
+    thinking = {"enable_thinking": False}
+    assert ids(tokenizer, "Hello", chat_template_kwargs=thinking) == expected(
+        tokenizer, [{"role": "user", "content": "Hello"}], **thinking
+    )
+
+
+def test_a_final_message_is_left_open(tokenizer):
+    rendered = text(tokenizer, [USER, ANSWER], continue_final_message=True)
+    assert rendered.endswith("assistant\nIt is 12.")
+
+
+@pytest.mark.parametrize("place", ["additional_chat_templates", "tokenizer_config.json"])
+def test_tools_take_the_template_for_them(place, tmp_path):
+    named = {"default": PLAIN, "tool_use": "{{ tools | length }} tools"}
+    save_tokenizer(tmp_path)
+    if place == "tokenizer_config.json":
+        settings = json.loads((tmp_path / place).read_text())
+        settings["chat_template"] = [{"name": k, "template": v} for k, v in named.items()]
+        (tmp_path / place).write_text(json.dumps(settings))
+    else:
+        (tmp_path / "chat_template.jinja").write_text(named["default"])
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "tool_use.jinja").write_text(named["tool_use"])
+    tokenizer = load_tokenizer(tmp_path)
+    assert text(tokenizer, [USER], tools=[SCHEMA]) == "1 tools"
+    assert text(tokenizer, [USER]).startswith("<eos>user")
+
+
+def test_contents_in_parts_need_a_template_that_takes_them(tmp_path):
+    takes = make_tokenizer(tmp_path / "takes", template=TEMPLATES["parts"])
+    assert ids(takes, [PARTS]) == ids(takes, "Hello") == expected(takes, [PARTS])
+    for name in ("plain", "strips"):
+        tokenizer = make_tokenizer(tmp_path / name, template=TEMPLATES[name])
+        with pytest.raises(OptionError, match=r"texts only|cannot render these messages \(.*strip"):
+            ids(tokenizer, [PARTS])
+
+
+def test_a_template_that_refuses_a_role_says_so_itself(tmp_path):
+    tokenizer = make_tokenizer(tmp_path / "model", template=TEMPLATES["refuses"])
+    with pytest.raises(OptionError, match=r"refuses these messages \(System role not supported\)"):
+        ids(tokenizer, [SYSTEM, USER])
+    assert ids(tokenizer, [USER, ANSWER, USER])
+
+
+@pytest.mark.parametrize(
+    "broken", ["{{ 1 / 0 }}", "{{ messages[0] ", "{{ messages[0]['a']['b'] }}"]
+)
+def test_a_broken_template_is_the_fault_of_the_model(broken, tmp_path):
+    tokenizer = make_tokenizer(tmp_path / "model", template=broken)
+    with pytest.raises(ModelError, match=r"cannot be rendered .*: repair chat_template\.jinja"):
+        ids(tokenizer, [USER])
+
+
+def test_messages_that_a_good_template_cannot_render_are_the_fault_of_the_caller(tmp_path):
+    template = "{{ messages[-1]['content'] }}{% if messages[1:] %}{{ messages[1].a.b }}{% endif %}"
+    tokenizer = make_tokenizer(tmp_path / "model", template=template)
+    with pytest.raises(OptionError, match=r"cannot render these messages \(.*has no attribute"):
+        ids(tokenizer, [USER, ANSWER])
+    dropping = make_tokenizer(tmp_path / "other", template="{{ messages[0]['content'] }}")
+    with pytest.raises(OptionError, match="changes or drops it"):
+        ids(dropping, [USER, ANSWER], continue_final_message=True)
+
+
+@pytest.mark.parametrize(
+    ("messages", "complaint"),
+    [
+        ([], None),
+        ([USER, "Hello"], r"messages\[1\] is 'Hello'"),
+        ([3, USER], r"messages\[0\] is 3"),
+        ([{"content": "Hello"}], r"messages\[0\] has no role"),
+        ([{"role": 3, "content": "Hello"}], r"messages\[0\] has the role 3"),
+        ([{"role": "", "content": "Hello"}], r"messages\[0\] has the role ''"),
+        ([USER, {"role": "user"}], r"messages\[1\] has no content"),
+        ([{"role": "user", "content": 3}], r"messages\[0\] has the content 3"),
+        ([{"role": "user", "content": ["Hello"]}], r"holds the part 'Hello'"),
+        ([{"role": "user", "content": [{"type": "image"}]}], r"the part \{'type': 'image'\}"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "a part with the text None"),
+        ([{"role": "user", "content": "ab\udcff"}], r"messages\[0\] is not valid .* character 2"),
+        ([{"role": "a\udcff", "content": "ab"}], "rendered prompt is not valid text"),
+    ],
+)
+def test_bad_messages_are_refused_in_one_line(messages, complaint, tokenizer):
+    if complaint is None:
+        assert ids(tokenizer, messages) == []  # as any empty prompt
+        return
+    with pytest.raises(OptionError, match=complaint) as error:
+        ids(tokenizer, messages)
+    assert "\n" not in str(error.value)
+
+
+def test_a_call_of_tools_needs_no_content(tokenizer):
+    call = {"role": "assistant", "content": None, "tool_calls": [{"name": "area"}]}
+    assert "assistant\nNone" in text(tokenizer, [USER, call])
+
+
+def test_messages_need_a_template(tmp_path, tokenizer):
+    save_tokenizer(tmp_path)
+    with pytest.raises(OptionError, match=r"no chat template .* give the prompt as one text"):
+        ids(load_tokenizer(tmp_path), [USER])
+    with pytest.raises(OptionError, match="apply_chat_template=False: leave it out"):
+        ids(tokenizer, [USER], apply_chat_template=False)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"tools": [SCHEMA]},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"add_generation_prompt": True},
+        {"continue_final_message": True},
+    ],
+    ids=str,
+)
+def test_no_option_of_a_template_is_dropped(option, tmp_path):
+    save_tokenizer(tmp_path)
+    without = load_tokenizer(tmp_path)
+    tokenizer = make_tokenizer(tmp_path / "model", template=TEMPLATES["tools"])
+    (name,) = option
+    for model, prompt in ((without, "Hello"), (without, [5, 6]), (tokenizer, [5, 6])):
+        with pytest.raises(OptionError, match=f"{name} has no effect on a prompt that is not put"):
+            ids(model, prompt, **option)
+    with pytest.raises(OptionError, match=f"{name} has no effect with apply_chat_template=False"):
+        GenerationOptions(apply_chat_template=False, **option)
+
+
+def test_what_a_template_does_not_read_is_refused(tokenizer):
+    with pytest.raises(OptionError, match="no use for tools: leave it out"):
+        ids(tokenizer, "Hello", tools=[SCHEMA])
+    with pytest.raises(OptionError, match="no use for 'enable_thinking' of chat_template_kwargs"):
+        ids(tokenizer, "Hello", chat_template_kwargs={"enable_thinking": False})

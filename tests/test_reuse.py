@@ -1,0 +1,239 @@
+"""KV caches kept between generations: what they hold changes no token of what follows."""
+
+import random
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.baseline import common_prefix
+from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.options import GenerationOptions
+from ov_specdec.text.prompt import encode_prompt
+from tests.chats import PLAIN
+
+WORDS = ["area", "width", "height", "of", "the", "field", "is", "and", "a", "total"]
+KINDS = ("append", "append", "undo", "edit", "cancel", "fail")
+
+
+class Flaky:
+    """An infer request whose passes can be made to fail after they have changed the KV cache."""
+
+    def __init__(self, request):
+        self._request = request
+        self.fails_in = None
+
+    def __getattr__(self, name):
+        return getattr(self._request, name)
+
+    def infer(self, *args, **kwargs):
+        self._request.infer(*args, **kwargs)
+        if self.fails_in is not None:
+            self.fails_in -= 1
+            if self.fails_in < 0:
+                self.fails_in = None
+                raise RuntimeError("the device is gone")
+
+
+def make_flaky(model):
+    """Put a `Flaky` request into a loaded model's session."""
+    owner = model.session._model if model.kv == "paged" else model.session
+    owner._request = Flaky(owner._request)
+    return owner._request
+
+
+@pytest.fixture(scope="module")
+def chat_pair(tiny_pair, tmp_path_factory):
+    """The tiny pair, its main with a chat template."""
+    main = shutil.copytree(tiny_pair[0], tmp_path_factory.mktemp("chat") / "main")
+    (main / "chat_template.jinja").write_text(PLAIN)
+    return main, tiny_pair[1]
+
+
+@pytest.fixture(scope="module", params=["paged", "stateful"])
+def kv(request):
+    return request.param
+
+
+class Conversation:
+    """Random turns on one pipeline, each compared with the same turn on empty caches of another."""
+
+    def __init__(self, pair, kv, *, max_tokens, as_prompt=lambda messages: messages):
+        self.pipeline = SpeculativePipeline(*pair, kv=kv, precision="exact")
+        self.fresh = SpeculativePipeline(*pair, kv=kv, precision="exact")
+        self.flaky = [make_flaky(self.pipeline.main), make_flaky(self.pipeline.draft)]
+        self.random = random.Random(5)  # noqa: S311
+        self.messages = []
+        self.held = []
+        self.num_reused = 0
+        self._max_tokens, self._as_prompt = max_tokens, as_prompt
+
+    def options(self):
+        drafts = {"num_assistant_tokens": self.random.choice([0, 2, 4])}
+        return {"max_new_tokens": self.random.randint(2, 7), "ignore_eos": True, **drafts}
+
+    def step(self, kind):
+        """Change the conversation in one way, and check the answer."""
+        if self.messages and kind == "undo":
+            del self.messages[-2:]
+        if self.messages and kind == "edit":
+            self.random.choice(self.messages)["content"] = self.says()
+        ids = self.ask()
+        options = self.options()
+        if kind == "cancel":
+            with self.pipeline.stream(self._as_prompt(self.messages), **options) as stream:
+                next(stream)
+                stream.cancel()
+                list(stream)
+        if kind == "fail":
+            request = self.random.choice(self.flaky)
+            request.fails_in = self.random.randint(0, 3)
+            try:
+                self.pipeline.generate(self._as_prompt(self.messages), **options)
+            except RuntimeError:
+                self.held = []  # or what a paged cache has kept
+            request.fails_in = None
+        self.answer(ids, options)
+
+    def says(self):
+        return " ".join(self.random.choices(WORDS, k=self.random.randint(1, 6)))
+
+    def ask(self):
+        """Add a user's message, after leaving out the oldest turns where they are too many."""
+        self.messages.append({"role": "user", "content": self.says()})
+        while len(ids := self.encoded()) > self._max_tokens:
+            del self.messages[:2]
+        return ids
+
+    def encoded(self):
+        """What the pipeline reads for the messages."""
+        generator = self.pipeline._generator
+        prompt, options = self._as_prompt(self.messages), GenerationOptions()
+        return encode_prompt(prompt, options, generator.tokenizer, generator.transcript)
+
+    def answer(self, ids, options):
+        result = self.pipeline.generate(self._as_prompt(self.messages), **options)
+        expected = self.fresh.generate(ids, cache_prompt=False, **options)
+        assert result.token_ids == expected.token_ids
+        assert expected.stats.cached_tokens == 0
+        assert result.stats.prompt_tokens == len(ids)
+        assert result.stats.cached_tokens >= min(common_prefix(self.held, ids), len(ids) - 1)
+        self.num_reused += result.stats.cached_tokens > len(ids) // 2
+        self.messages.append({"role": "assistant", "content": result.text})
+        self.held = [*ids, *result.token_ids[:-1]]
+
+
+def test_two_hundred_edits_of_a_conversation_equal_fresh_runs(chat_pair, kv):
+    conversation = Conversation(chat_pair, kv, max_tokens=200)
+    for _ in range(200):
+        conversation.step(conversation.random.choice(KINDS))
+    assert conversation.num_reused > 60
+
+
+def test_edits_of_a_conversation_on_the_embedded_pair_equal_fresh_runs(kv):
+    pair = embedded_folder("main"), embedded_folder("draft")
+    conversation = Conversation(
+        pair,
+        kv,
+        max_tokens=60,
+        as_prompt=lambda messages: "\n".join(f"# {m['content']}" for m in messages) + "\n",
+    )
+    for _ in range(100):
+        conversation.step(conversation.random.choice(KINDS))
+    assert conversation.num_reused > 20
+
+
+def test_a_second_turn_reads_only_what_is_new(chat_pair, kv):
+    with SpeculativePipeline(*chat_pair, kv=kv, precision="exact") as pipeline:
+        messages = [{"role": "user", "content": "What is the area?"}]
+        first = pipeline.generate(messages, max_new_tokens=8, ignore_eos=True)
+        messages += [
+            {"role": "assistant", "content": first.text},
+            {"role": "user", "content": "And the height?"},
+        ]
+        second = pipeline.generate(messages, max_new_tokens=8, ignore_eos=True)
+        known = first.stats.prompt_tokens + 8
+        assert second.stats.rounds[0].pass_tokens == second.stats.prompt_tokens - known + 1
+        assert second.stats.cached_tokens == known - 1
+        again = pipeline.generate(messages, max_new_tokens=8, cache_prompt=False)
+        assert again.stats.cached_tokens == 0
+
+
+SAVED = """
+import sys
+from ov_specdec import SpeculativePipeline
+
+main, draft, kv, file = sys.argv[1:]
+pipeline = SpeculativePipeline(main, draft, kv=kv, precision="exact")
+pipeline.load_cache(file)
+result = pipeline.generate("area = width * height", max_new_tokens=12, ignore_eos=True)
+print(result.stats.cached_tokens, *result.token_ids)
+"""
+
+
+def test_a_saved_cache_is_taken_up_by_another_process(tiny_pair, kv, tmp_path):
+    file = tmp_path / "caches" / "prompt.safetensors"
+    with SpeculativePipeline(*tiny_pair, kv=kv, precision="exact") as pipeline:
+        prompt = pipeline.tokenizer.encode("area = width * height")
+        result = pipeline.generate(prompt, max_new_tokens=12, ignore_eos=True)
+        pipeline.save_cache(file)
+    arguments = (*map(str, tiny_pair), kv, str(file))
+    done = subprocess.run(
+        [sys.executable, "-c", SAVED, *arguments], capture_output=True, text=True, check=True
+    )
+    cached, *token_ids = map(int, done.stdout.split())
+    assert (cached, token_ids) == (len(prompt) - 1, result.token_ids)
+    assert sorted(path.name for path in file.parent.iterdir()) == [
+        "prompt.draft.safetensors",
+        "prompt.safetensors",
+    ]
+
+
+@pytest.fixture(scope="module")
+def saved(tiny_pair, tmp_path_factory):
+    file = tmp_path_factory.mktemp("saved") / "prompt.safetensors"
+    with SpeculativePipeline(*tiny_pair, kv="paged", precision="exact") as pipeline:
+        pipeline.generate("area", max_new_tokens=4)
+        pipeline.save_cache(file)
+    return file
+
+
+def test_a_cache_of_another_model_backend_or_precision_is_refused(tiny_pair, saved):
+    for main, settings in (
+        (tiny_pair[1], {"kv": "paged", "precision": "exact"}),
+        (tiny_pair[0], {"kv": "stateful", "precision": "exact"}),
+        (tiny_pair[0], {"kv": "paged", "precision": "f32"}),
+    ):
+        with SpeculativePipeline(main, drafter="none", **settings) as pipeline:
+            with pytest.raises(OptionError, match=r"prompt\.safetensors' was made with another"):
+                pipeline.load_cache(saved)
+            assert pipeline.generate("area", max_new_tokens=2).stats.cached_tokens == 0
+
+
+def test_other_weights_of_the_same_shape_are_another_model(tiny_pair, saved, tmp_path):
+    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
+    weights = main / "openvino_model.bin"
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
+    weights.write_bytes(content)
+    pipeline = SpeculativePipeline(main, drafter="none", kv="paged", precision="exact")
+    with pipeline, pytest.raises(OptionError, match="made with another model"):
+        pipeline.load_cache(saved)
+
+
+def test_files_that_cannot_be_used_are_named(tiny_pair, saved, tmp_path):
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(saved.read_bytes()[:-100])
+    with SpeculativePipeline(*tiny_pair, kv="paged", precision="exact") as pipeline:
+        with pytest.raises(OptionError, match=r"nothing to save in .*: generate something first"):
+            pipeline.save_cache(tmp_path / "empty")
+        for path in (broken, tmp_path / "missing", tmp_path):
+            with pytest.raises(OptionError, match=rf"'{path}' cannot be read"):
+                pipeline.load_cache(path)
+        with pytest.raises(OptionError, match="path=3 must be a file"):
+            pipeline.save_cache(3)
+        pipeline.generate("area", max_new_tokens=4)
+        with pytest.raises(OptionError, match="cannot be written"):
+            pipeline.save_cache(saved / "below a file")

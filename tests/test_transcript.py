@@ -1,0 +1,217 @@
+"""Answers keep the ids that they were generated with, where the prompt holds them unchanged."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ov_specdec.options import GenerationOptions
+from ov_specdec.text.transcript import EncodedText, Transcript
+from tests.chats import KINDS, TEMPLATES, make_tokenizer
+
+TEXTS = ("width", "area(width, height)", "Größe 鱻 😀 e\u0301: width", "a\n\nwidth  c", "width *\n")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request, tmp_path_factory):
+    return make_tokenizer(tmp_path_factory.mktemp("chat") / "model", kind=request.param)
+
+
+def spelled(tokenizer, text):
+    """Ids that decode to a text letter by letter, and so are not those that it encodes to."""
+    vocab = tokenizer.vocab
+    if "▁" not in vocab:  # bytes are letters
+        return [token for letter in text for token in tokenizer.encode(letter)]
+    letters = ([vocab.get(letter)] for letter in text.replace(" ", "▁"))
+    known = zip(text, letters, strict=True)
+    return [
+        token
+        for letter, ids in known
+        for token in (ids if ids != [None] else [vocab[f"<0x{b:02X}>"] for b in letter.encode()])
+    ]
+
+
+class Conversation:
+    """Turns of a user, and of a model whose answers are given."""
+
+    def __init__(self, tokenizer, transcript=None):
+        self.tokenizer, self.transcript = tokenizer, transcript or Transcript()
+        self.messages = []
+
+    def render(self, messages):
+        return self.tokenizer.render_chat(messages, GenerationOptions())
+
+    def encoded(self):
+        return self.tokenizer.encode_rendered(self.render(self.messages))
+
+    def ids(self):
+        decode = self.tokenizer.decode_all
+        return self.transcript.restore(self.encoded(), self.messages, self.render, decode)
+
+    def encodes_to(self, text):
+        """The ids that a text has as the next message."""
+        answered = [*self.messages, {"role": "assistant", "content": text}]
+        encoded = self.tokenizer.encode_rendered(self.render(answered))
+        start = encoded.text.rindex(text)
+        first, last = encoded.tokens_of(start, start + len(text))
+        return encoded.ids[first:last]
+
+    def ask(self, question):
+        """The ids of the prompt that ends in a question."""
+        self.messages.append({"role": "user", "content": question})
+        return self.ids()
+
+    def answer(self, text, ids, beyond=()):
+        """Let the model generate the ids of a text, and some beyond it."""
+        self.transcript.remember(text, [*ids, *beyond], start=len(self.ids()))
+        self.messages.append({"role": "assistant", "content": text})
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_later_turn_begins_with_all_that_was_generated(tokenizer, text):
+    chat = Conversation(tokenizer)
+    prompt = chat.ask("Hello")
+    answer = spelled(tokenizer, text)
+    assert answer != tokenizer.encode(text)
+    chat.answer(text, answer)
+    later = chat.ask("And then?")
+    assert later[: len(prompt) + len(answer)] == [*prompt, *answer]
+    assert later != chat.encoded().ids
+    assert tokenizer.decode_all(later) == tokenizer.decode_all(chat.encoded().ids)
+
+
+@pytest.mark.parametrize(
+    "beyond",
+    [
+        lambda tokenizer: [tokenizer.eos_token_id],
+        lambda tokenizer: [tokenizer.eos_token_id] * 2,
+        lambda tokenizer: spelled(tokenizer, "\n\nUser"),
+    ],
+    ids=["end", "two ends", "stop string"],
+)
+def test_what_was_generated_beyond_the_text_is_left_out(tokenizer, beyond):
+    chat = Conversation(tokenizer)
+    prompt = chat.ask("Hello")
+    answer = spelled(tokenizer, "width")
+    chat.answer("width", answer, beyond(tokenizer))
+    later = chat.ids()
+    assert later[: len(prompt) + len(answer)] == [*prompt, *answer]
+    assert tokenizer.decode_all(later) == tokenizer.decode_all(chat.encoded().ids)
+
+
+def test_equal_answers_keep_their_own_ids(tokenizer):
+    chat = Conversation(tokenizer)
+    for turn in range(4):
+        prompt = chat.ask(f"Question {turn}: width or width?")
+        letters = spelled(tokenizer, "width")
+        answer = letters if turn % 2 else chat.encodes_to("width")
+        chat.answer("width", answer)
+        later = chat.ids()
+        assert later[: len(prompt) + len(answer)] == [*prompt, *answer]
+    assert chat.ids() != chat.encoded().ids
+
+
+def test_after_an_edit_answers_keep_their_ids_still(tokenizer):
+    chat = Conversation(tokenizer)
+    chat.ask("Hello")
+    answer = spelled(tokenizer, "It is 12.")
+    chat.answer("It is 12.", answer)
+    chat.messages[0] = {"role": "user", "content": "Another question, much longer than before"}
+    ids = chat.ask("And then?")
+    assert answer in [ids[start : start + len(answer)] for start in range(len(ids))]
+    chat.messages[1] = {"role": "assistant", "content": "It is 13."}
+    assert chat.ids() == chat.encoded().ids
+
+
+def test_what_a_template_strips_is_left_out(tmp_path):
+    template = TEMPLATES["strips"]
+    tokenizer = make_tokenizer(tmp_path / "model", kind="byte fallback", template=template)
+    chat = Conversation(tokenizer)
+    prompt = chat.ask("  Hello ")
+    space, answer = spelled(tokenizer, " "), spelled(tokenizer, "It is 12.")
+    chat.answer(" It is 12.\n", [*space, *answer], spelled(tokenizer, "\n"))
+    # The template's own space and that of the answer are one character in two places.
+    assert chat.ask("And?")[: len(prompt) + 1 + len(answer)] == [*prompt, *space, *answer]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "{{ m['content'].split('>')[-1] }}",
+        "{{ m['content'] if m['role'] == 'user' }}",
+        "{{ m['content'] }} {{ m['content'] }}",
+        "{{ m['content'] if '>' in m['content'] or loop.last else raise_exception('no >') }}",
+    ],
+)
+def test_what_a_template_changes_is_read_again(shown, tmp_path):
+    template = f"{{% for m in messages %}}<eos>{shown}<eos>{{% endfor %}}"
+    chat = Conversation(make_tokenizer(tmp_path / "model", template=template))
+    chat.ask("> width?")
+    chat.answer("think> width", spelled(chat.tokenizer, "think> width"))
+    chat.messages.append({"role": "user", "content": "And then?"})
+    assert chat.ids() == chat.encoded().ids
+
+
+def test_an_answer_may_begin_the_text(tmp_path):
+    template = "{% for m in messages %}{{ m['content'] | trim }}<eos>{% endfor %}"
+    chat = Conversation(make_tokenizer(tmp_path / "model", template=template))
+    for text in (" width", "width"):
+        chat.messages = []
+        chat.answer(text, spelled(chat.tokenizer, text))
+        again = chat.ids() != chat.encoded().ids
+        assert again is (text == "width")
+
+
+def test_an_answer_that_shares_a_token_with_the_template_is_read_again(tmp_path):
+    template = "{% for m in messages %}<eos>wid{{ m['content'] }}<eos>{% endfor %}"
+    chat = Conversation(make_tokenizer(tmp_path / "model", template=template))
+    chat.ask("Hello")
+    chat.answer("th", spelled(chat.tokenizer, "th"))
+    assert chat.ask("And then?") == chat.encoded().ids
+
+
+def test_special_tokens_are_no_text(tokenizer):
+    """A model may spell out the name of a special token, and may generate one that is not shown."""
+    chat = Conversation(tokenizer)
+    prompt = chat.ask("Hello")
+    spelled_out = spelled(tokenizer, "<") + spelled(tokenizer, "eos>")
+    chat.answer("<eos>", spelled_out)
+    assert chat.ids()[: len(prompt) + len(spelled_out)] == [*prompt, *spelled_out]
+    chat.messages.pop()
+    hidden = [*spelled(tokenizer, "Y"), tokenizer.eos_token_id, *spelled(tokenizer, "es")]
+    chat.answer("Yes", hidden)
+    assert chat.ids() == chat.encoded().ids
+
+
+def test_the_oldest_answers_are_forgotten_first(tokenizer):
+    chat = Conversation(tokenizer, Transcript(max_answers=2))
+    for turn in range(3):
+        chat.ask(f"Question {turn}?")
+        chat.answer(f"width {turn}", spelled(tokenizer, f"width {turn}"))
+    ids = chat.ids()
+
+    def holds(answer):
+        return answer in [ids[start : start + len(answer)] for start in range(len(ids))]
+
+    kept = [holds(spelled(tokenizer, f"width {turn}")) for turn in range(3)]
+    assert kept == [False, True, True]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_any_ids_leave_the_text_what_it_is(tokenizer, data):
+    chat = Conversation(tokenizer)
+    for _ in range(data.draw(st.integers(1, 4))):
+        prompt = chat.ask(data.draw(st.text(max_size=8) | st.sampled_from(TEXTS)))
+        ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1), max_size=8))
+        before = tokenizer.decode(prompt)
+        chat.answer(tokenizer.decode([*prompt, *ids]).removeprefix(before), ids)
+    restored, encoded = chat.ids(), chat.encoded()
+    assert tokenizer.decode_all(restored) == tokenizer.decode_all(encoded.ids)
+
+
+def test_a_token_across_an_end_of_a_range_belongs_to_none():
+    encoded = EncodedText("abcdé", [1, 2, 3, 4, 5], [(0, 1), (1, 3), (3, 4), (4, 5), (4, 5)])
+    assert encoded.tokens_of(1, 4) == (1, 3)
+    assert encoded.tokens_of(4, 5) == (3, 5)
+    assert encoded.tokens_of(2, 4) is None
+    assert encoded.tokens_of(0, 2) is None
