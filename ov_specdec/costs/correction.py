@@ -20,6 +20,9 @@ AT_THE_TIME = 4
 STRENGTH = 0.5
 """The part of a correction, as an exponent, that is believed at once."""
 
+MOST_SPENT = 4.0
+"""How many times as long as expected a round is believed to take: probes took 3 to 7 times."""
+
 WORTH_KEEPING = 0.03
 """How much a correction has to change for the curve to be written again."""
 
@@ -49,7 +52,7 @@ class LiveCurve:
 
     def spent(self, stats: RoundStats, expected: float) -> float:
         """What a round took at the curve's pace: passes that are rare take longer than others."""
-        return max(stats.seconds / self.pace, expected)
+        return min(max(stats.seconds / self.pace, expected), MOST_SPENT * expected)
 
     def learn(self, stats: RoundStats) -> None:
         """Take note of a round. A prefill and changes of size are like no other."""
