@@ -247,9 +247,9 @@ def test_an_error_in_an_answer_takes_the_message_back(chat):
             raise OptionError("the model's context is full")
         return asked.with_message("assistant", "Hi")
 
-    lines = ["bad", "/nothing", "good", "/exit", "never"]
+    lines = ["/nothing", "bad", "good", "/exit", "never"]
     converse(chat, lines, answer, note=print, on_error=errors.append)
-    assert [str(error).split(" ")[0] for error in errors] == ["the", "there"]
+    assert [str(error).split(" ")[0] for error in errors] == ["there", "the"]
     good = {"role": "user", "content": "good"}
     assert chat.conversation.messages == (*before.messages, good, ANSWER)
 
