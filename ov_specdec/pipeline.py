@@ -40,6 +40,9 @@ else:
     from typing_extensions import Unpack
 
 
+CLOSED = "this pipeline is closed: make a new one"
+
+
 class SpeculativePipeline:
     """Generates the main model's own text, faster, with candidates from a drafter.
 
@@ -137,7 +140,7 @@ class SpeculativePipeline:
     def main(self) -> LoadedModel:
         """The main model. Raises `SessionError` once the pipeline is closed."""
         if not self._models:
-            raise SessionError("this pipeline is closed: make a new one")
+            raise SessionError(CLOSED)
         return self._models[0]
 
     @property
@@ -162,7 +165,7 @@ class SpeculativePipeline:
         """
         checked = self.complete_options(**options)
         if self._generator is None:
-            raise SessionError("this pipeline is closed: make a new one")
+            raise SessionError(CLOSED)
         cancelled = Event()
         chunks = self._generator.stream(prompt, checked, cancelled)
         return GenerationStream(self._alone(chunks, cancelled), cancelled)
@@ -177,15 +180,16 @@ class SpeculativePipeline:
         A long system prompt then need not be read again. path: the main model's file (safetensors);
         a draft model's goes beside it, `prompt.draft.safetensors` beside `prompt.safetensors`, and
         that model first reads what it has not read yet. Raises `OptionError`, and `SessionError`
-        while a generation is running.
+        while a generation is running and on a closed pipeline.
         """
         with self._exclusive():
-            if self.draft is not None:
-                tokens = self.main.cache.tokens[: self.draft.cache.max_length]
-                if tokens:
-                    self.draft.cache.begin(tokens)
-                    self.draft.cache.advance(tokens)
-            for model, file in self._cache_files(path):
+            files = self._cache_files(path)
+            main, _ = files[0]
+            for draft, _ in files[1:]:
+                if tokens := main.cache.tokens[: draft.cache.max_length]:
+                    draft.cache.begin(tokens)
+                    draft.cache.advance(tokens)
+            for model, file in files:
                 write_sequence(file, model.cache, model.fingerprint())
 
     def load_cache(self, path: str | Path) -> None:
@@ -193,19 +197,23 @@ class SpeculativePipeline:
 
         The next generation then reads only what its prompt goes on with. Raises `OptionError` for
         files that cannot be read, or were made with other models, another machine, OpenVINO
-        version, KV backend or other properties, and `SessionError` while a generation is running.
+        version, KV backend or other properties, and `SessionError` while a generation is running
+        and on a closed pipeline.
         """
         with self._exclusive():
             for model, file in self._cache_files(path):
                 read_sequence(file, model.cache, model.fingerprint())
 
     def _cache_files(self, path: str | Path) -> list[tuple[LoadedModel, Path]]:
-        """The models and their files."""
+        """The models and their files, the main model's first."""
+        models = self._models  # another thread may close the pipeline meanwhile
+        if not models:
+            raise SessionError(CLOSED)
         if not isinstance(path, str | Path):
             raise OptionError(f"path={path!r} must be a file")
         main = Path(path)
         files = [main, main.with_name(f"{main.stem}.draft{main.suffix}")]
-        return list(zip(self._models, files, strict=False))
+        return list(zip(models, files, strict=False))
 
     def close(self) -> None:
         """Free the models. A generation that is running ends within one pass."""

@@ -220,8 +220,10 @@ def test_files_that_cannot_be_used_are_named(tiny_pair, saved, tmp_path):
     with SpeculativePipeline(*tiny_pair, kv="paged", precision="exact") as pipeline:
         with pytest.raises(OptionError, match=r"nothing to save in .*: generate something first"):
             pipeline.save_cache(tmp_path / "empty")
-        for path in (broken, tmp_path / "missing", tmp_path):
-            with pytest.raises(OptionError, match=rf"'{path}' cannot be read"):
+        with pytest.raises(OptionError, match=rf"'{broken}' cannot be read .*: delete it"):
+            pipeline.load_cache(broken)
+        for path in (tmp_path / "missing", tmp_path):
+            with pytest.raises(OptionError, match=rf"no cache file '{path}': save it .* or give"):
                 pipeline.load_cache(path)
         with pytest.raises(OptionError, match="path=3 must be a file"):
             pipeline.save_cache(3)
