@@ -7,6 +7,7 @@ TYPE_CHECKING = False  # type checkers take it for True; `typing` would be one m
 
 __all__ = [
     "Chunk",
+    "ContextLengthError",
     "DeviceError",
     "ExportError",
     "GenerationKwargs",
@@ -29,6 +30,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from ov_specdec.errors import (
+        ContextLengthError,
         DeviceError,
         ExportError,
         LogitsError,
@@ -50,8 +52,8 @@ else:
 
     _MODULES = {
         "errors": (
-            *("DeviceError", "ExportError", "LogitsError", "ModelError", "OptionError"),
-            *("SessionError", "SpecdecError", "TokenizerMismatchError"),
+            *("ContextLengthError", "DeviceError", "ExportError", "LogitsError", "ModelError"),
+            *("OptionError", "SessionError", "SpecdecError", "TokenizerMismatchError"),
         ),
         "generation": ("Chunk", "GenerationResult", "GenerationStream", "Origin"),
         "options": ("GenerationKwargs", "GenerationOptions"),

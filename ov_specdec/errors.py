@@ -9,6 +9,10 @@ class OptionError(SpecdecError, ValueError):
     """A prompt or an option that cannot be used: unknown, out of range, or contradictory."""
 
 
+class ContextLengthError(OptionError):
+    """A prompt that leaves no room for an output in the model's context."""
+
+
 class ModelError(SpecdecError):
     """A model folder or an IR that cannot be used."""
 

@@ -1,6 +1,7 @@
-"""The JSON files of a model folder."""
+"""The JSON files of a model folder, and where files of the user's own lie."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,3 +21,14 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ModelError(f"{path} holds no JSON object: export the model again")
     return content
+
+
+def user_cache() -> Path | None:
+    """The project's part of the user's cache folder; None for a user without one."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    if not cache:
+        try:
+            cache = str(Path.home() / ".cache")
+        except RuntimeError:  # no home, as in some containers
+            return None
+    return Path(cache) / "ov-specdec"

@@ -7,7 +7,7 @@ from threading import Event, RLock
 from typing import Literal
 
 from ov_specdec.cache.sequence import CachedSequence, Cancelled
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import ContextLengthError, OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.speculation.drafters.factory import DrafterFactory
@@ -152,7 +152,7 @@ class TextGenerator:
         if not ids:
             raise OptionError("the prompt is empty: give at least one token of text")
         if len(ids) >= self.main.max_length:
-            raise OptionError(
+            raise ContextLengthError(
                 f"the prompt has {len(ids)} tokens, the model's context {self.main.max_length} "
                 "with the output: shorten the prompt"
             )

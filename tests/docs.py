@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from ov_specdec.cli.app import COMMANDS, app
+from ov_specdec.cli.chat.commands import HELP
 from ov_specdec.cli.options import GENERATION_NAMES, PIPELINE_NAMES
 
 CLI_REFERENCE = Path(__file__).parent.parent / "docs" / "cli.md"
@@ -30,6 +31,13 @@ Draw tokens instead of taking the most likely ones, and end at an empty line:
 
 ```sh
 ov-specdec generate "class Stack:" --temperature 0.8 --top-p 0.95 --seed 1 --stop '\\n\\n'
+```
+
+Talk with a chat model; [below](#chat) is what can be typed:
+
+```sh
+ov-specdec chat --main models/SmolLM2-135M-Instruct-int8 --drafter prompt-lookup \\
+    --system "Answer in one short sentence." --temperature 0.7
 ```
 
 Pipe a prompt in, or take it from a file:
@@ -108,6 +116,37 @@ SHARED = """\
 meanings of `transformers.GenerationConfig`, with hyphens.
 """
 
+NOTES = {
+    "chat": f"""\
+The commands of a chat:
+
+```
+{HELP}
+```
+
+`/set` takes the names and values of the command line: `/set temperature 0.7`, `/set ignore-eos
+true`. An option that may be given several times is given once more: `/set stop \\n\\n`.
+
+An answer goes to stdout as it comes; commands reply on stderr, where a line of statistics follows
+each answer: tokens per second, prefill included; accepted candidates; and how many tokens of the
+prompt were in the KV cache already, so that they were not read again. An error leaves the
+conversation as it was: also where the model's context is full, which `/undo` and `/clear` remedy.
+
+What was typed is kept in `ov-specdec/history` in the user's cache folder (`XDG_CACHE_HOME`, or
+`~/.cache`), readable by its owner only.
+
+Where stdin is no terminal, each of its lines is a message or a command. The first error ends such
+a run with exit code 2, and so does Ctrl-C.
+
+`--prompt-cache FILE` writes the file where there is none: a safetensors file with the KV cache of
+the main model, and one for the draft model beside it. A later chat with the same models and options
+reads them instead of the system message. A file that was made with other models, or on another
+machine, is refused; one for another system message is used as far as both begin alike, and the chat
+says so.
+""",
+}
+"""What a command's section says beside its help."""
+
 FOR_EVERY_COMMAND = ("debug",)
 
 
@@ -143,11 +182,23 @@ def _command(name: str, command: click.Command, shared: dict[str, click.Option])
     own.add_help_option = False
     context = click.Context(own, info_name=f"ov-specdec {name}", terminal_width=WIDTH)
     section = f"## {name}\n\n```\n{own.get_help(context).strip()}\n```\n"
+    parts = [section, _shared_note(same, shared), NOTES.get(name, "")]
+    return "\n".join(part for part in parts if part)
+
+
+def _shared_note(same: list[str], shared: dict[str, click.Option]) -> str:
+    """Which of the shared options a command has."""
     link = "[shared options](#options-shared-by-generate-and-compare)"
-    if len(same) == len(shared):
-        return f"{section}\nAll {link}.\n"
-    flags = " ".join(f"`{max(shared[key].opts, key=len)}`" for key in same)
-    return f"{section}\nOf the {link}:\n{flags}\n" if same else section
+    lacking = [key for key in shared if key not in same]
+    if not lacking:
+        return f"All {link}.\n"
+    if len(lacking) < len(same):
+        return f"All {link} but these:\n{_flags(lacking, shared)}\n"
+    return f"Of the {link}:\n{_flags(same, shared)}\n" if same else ""
+
+
+def _flags(keys: list[str], options: dict[str, click.Option]) -> str:
+    return " ".join(f"`{max(options[key].opts, key=len)}`" for key in keys)
 
 
 def _same(one: click.Option, other: click.Option) -> bool:

@@ -79,7 +79,8 @@ def test_keys_of_a_file_are_no_options():
 def test_every_option_of_the_python_interface_is_translated(name):
     if name in IN_PYTHON_ONLY:
         return
-    translated = in_option_names(OptionError(f"{name}=5 must be less"), GENERATE)
+    parameters = [*GENERATE, *command("chat").params]
+    translated = in_option_names(OptionError(f"{name}=5 must be less"), parameters)
     assert translated.startswith("--")
     assert "=" not in translated
 

@@ -13,7 +13,7 @@ from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.errors import OptionError, SessionError
 
 TOKENS, FINGERPRINT = "tokens", "fingerprint"
-REMEDY = "write it again with save_cache"
+REMEDY = "delete it, and save it again"
 
 
 def write_sequence(path: Path, sequence: CachedSequence, fingerprint: str) -> None:

@@ -17,6 +17,7 @@ PACKAGE = Path(ov_specdec.__file__).parent
 
 COMMANDS = {
     "generate": "Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr.",
+    "chat": "Talk with a chat model in the terminal; what is piped in is answered line by line.",
     "compare": "Continue PROMPT with plain and with speculative decoding; show both texts and "
     "times.",
     "demo": "Show plain and speculative decoding side by side in a browser.",

@@ -1,4 +1,4 @@
-"""The options of a generation, as `generate` and `compare` take them."""
+"""The options of a generation, as `generate`, `compare` and `chat` take them."""
 
 import json
 from collections.abc import Callable
@@ -63,9 +63,10 @@ def _schemas(file: str) -> list[Any]:
     return content
 
 
-def _number(name: str, kind: type, text: str) -> Callable[..., Any]:
-    """An option for a number; its default is that of `GenerationOptions`."""
-    default = getattr(GenerationOptions, name)
+def _number(name: str, kind: type, text: str, default: float | None = None) -> Callable[..., Any]:
+    """An option for a number; its default is that of `GenerationOptions` unless one is given."""
+    if default is None:
+        default = getattr(GenerationOptions, name)
     flag = "--" + name.replace("_", "-")
     metavar = "N" if kind is int else "X"
     shown = default is not None
@@ -74,8 +75,12 @@ def _number(name: str, kind: type, text: str) -> Callable[..., Any]:
     )
 
 
+def length_option(default: int | None = None) -> Callable[..., Any]:
+    """The option --max-new-tokens, which commands have with defaults of their own."""
+    return _number("max_new_tokens", int, "Most tokens to generate.", default)
+
+
 GENERATION_OPTIONS = (
-    _number("max_new_tokens", int, "Most tokens to generate."),
     _number("min_new_tokens", int, "Tokens before which the text cannot end by itself."),
     click.option(
         "--stop",
@@ -157,13 +162,6 @@ GENERATION_OPTIONS = (
     _number("prompt_lookup_num_tokens", int, "Most candidates per match of prompt-lookup."),
     _number("max_matching_ngram_size", int, "Longest n-gram that prompt-lookup looks for. [3]"),
     click.option(
-        "--chat-template/--no-chat-template",
-        "apply_chat_template",
-        default=GenerationOptions.apply_chat_template,
-        show_default=True,
-        help="Put the prompt into the model's chat template, where it has one.",
-    ),
-    click.option(
         "--chat-template-kwargs",
         type=_object,
         metavar="JSON",
@@ -176,6 +174,15 @@ GENERATION_OPTIONS = (
         help="Functions that the model may call: a JSON file with a list of their schemas.",
     ),
 )
+
+TEMPLATE_OPTION = click.option(
+    "--chat-template/--no-chat-template",
+    "apply_chat_template",
+    default=GenerationOptions.apply_chat_template,
+    show_default=True,
+    help="Put the prompt into the model's chat template, where it has one.",
+)
+"""For commands whose prompt may be no conversation."""
 
 CACHE_PROMPT_OPTION = click.option(
     "--cache-prompt/--no-cache-prompt",

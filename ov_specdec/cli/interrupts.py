@@ -1,8 +1,8 @@
-"""Ctrl-C while modules are imported."""
+"""Ctrl-C where it is not to raise an exception."""
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ov_specdec.cli.messages import INTERRUPTED, USER_ERROR
@@ -30,3 +30,13 @@ def interrupts_end_the_process() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def interrupts_call(function: Callable[[], object]) -> Iterator[None]:
+    """Have Ctrl-C call a function, and do nothing else."""
+    before = signal.signal(signal.SIGINT, lambda *_: function())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -10,7 +10,11 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from ov_specdec.cli.generation_options import GENERATION_OPTIONS
+from ov_specdec.cli.generation_options import (
+    GENERATION_OPTIONS,
+    TEMPLATE_OPTION,
+    length_option,
+)
 from ov_specdec.cli.prompt import read_prompt
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError
@@ -149,7 +153,8 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
             **options,
         )
 
-    return with_options((*PROMPT_OPTIONS, *PIPELINE_OPTIONS, *GENERATION_OPTIONS))(gathered)
+    generation_options = (length_option(), *GENERATION_OPTIONS, TEMPLATE_OPTION)
+    return with_options((*PROMPT_OPTIONS, *PIPELINE_OPTIONS, *generation_options))(gathered)
 
 
 def pop_pipeline(options: dict[str, Any]) -> dict[str, Any]:

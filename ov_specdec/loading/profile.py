@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from ov_specdec.checks import require_texts
 from ov_specdec.errors import OptionError
+from ov_specdec.files import user_cache
 from ov_specdec.loading.devices import describe_machine
 from ov_specdec.loading.folder import ModelFolder
 
@@ -97,13 +97,8 @@ def find_profile(
 
 def default_path(pair: str) -> Path | None:
     """Where the profile of a pair lies: in the user's cache folder; None for a user without one."""
-    cache = os.environ.get("XDG_CACHE_HOME")
-    if not cache:
-        try:
-            cache = str(Path.home() / ".cache")
-        except RuntimeError:  # no home, as in some containers
-            return None
-    return Path(cache) / "ov-specdec" / "profiles" / f"{pair}.json"
+    cache = user_cache()
+    return None if cache is None else cache / "profiles" / f"{pair}.json"
 
 
 def _find_written(pair: str) -> tuple[Path, Profile] | None:

@@ -1,0 +1,93 @@
+"""One answer of the model: streamed to stdout, ended by Ctrl-C, and summed up in a line."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
+
+import click
+from rich.console import Console
+from rich.segment import Segment, Segments
+from rich.style import Style
+
+from ov_specdec.cli.interrupts import interrupts_call
+from ov_specdec.cli.terminal import console
+from ov_specdec.generation import Chunk, GenerationResult, GenerationStream, collect
+from ov_specdec.palette import GREEN
+
+ShowChunk = Callable[[Chunk], None]
+Begin = Callable[[], GenerationStream]
+Start = Callable[[Begin], AbstractContextManager[GenerationStream]]
+
+CONTEXT_FULL = "the model's context is full: /undo or /clear makes room"
+
+
+def show_text(chunk: Chunk) -> None:
+    """Print a chunk's text."""
+    click.echo(chunk.text, nl=False)
+
+
+def in_colours(output: Console) -> ShowChunk:
+    """Prints chunks, accepted candidates in a colour; where there are none, as in a file, as text.
+
+    rich decides that: NO_COLOR counts.
+    """
+    accepted = Style(color=GREEN)
+
+    def show(chunk: Chunk) -> None:
+        # In segments: rich would wrap a text, and replace its tabs.
+        segment = Segment(chunk.text, accepted if chunk.from_draft else None)
+        output.print(Segments([segment]), soft_wrap=True)
+        output.file.flush()
+
+    return show
+
+
+@contextmanager
+def cancelled_by_interrupts(begin: Begin) -> Iterator[GenerationStream]:
+    """The stream that `begin` returns; Ctrl-C cancels it, and has no other effect meanwhile."""
+    streams: list[GenerationStream] = []
+    interrupted = False
+
+    def cancel() -> None:
+        nonlocal interrupted
+        interrupted = True
+        for stream in streams:
+            stream.cancel()
+
+    with interrupts_call(cancel), begin() as stream:
+        streams.append(stream)
+        if interrupted:  # while it was begun
+            stream.cancel()
+        yield stream
+
+
+def read_answer(
+    beginning: AbstractContextManager[GenerationStream], show: ShowChunk
+) -> GenerationResult:
+    """Show an answer as it comes; until then there is a spinner on stderr."""
+    chunks = []
+    with beginning as stream:
+        with console.status("Reading"):
+            first = next(stream)
+        try:
+            for chunk in chain([first], stream):
+                show(chunk)
+                chunks.append(chunk)
+        finally:
+            click.echo()
+    return collect(chunks)
+
+
+def describe(result: GenerationResult, max_new_tokens: int) -> str:
+    """The statistics of an answer in one line, and what ended it if not the model."""
+    stats = result.stats
+    parts = [f"{stats.generated_tokens} tokens, {stats.tokens_per_second:.1f} tokens/s"]
+    if stats.drafted:
+        parts.append(f"{stats.acceptance_rate:.0%} of {stats.drafted} candidates accepted")
+    parts.append(f"{stats.cached_tokens} of {stats.prompt_tokens} prompt tokens reused")
+    if result.finish_reason == "cancelled":
+        parts.append("cancelled")
+    elif result.finish_reason == "length":
+        reached = stats.generated_tokens >= max_new_tokens
+        parts.append(f"ended by --max-new-tokens {max_new_tokens}" if reached else CONTEXT_FULL)
+    return " | ".join(parts)

@@ -1,0 +1,176 @@
+"""The command `chat`: a conversation with the models, in the terminal or from a pipe."""
+
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from ov_specdec.cli.chat.answer import (
+    ShowChunk,
+    Start,
+    cancelled_by_interrupts,
+    describe,
+    in_colours,
+    read_answer,
+    show_text,
+)
+from ov_specdec.cli.chat.commands import Chat
+from ov_specdec.cli.chat.conversation import Conversation
+from ov_specdec.cli.chat.loop import Answer, converse
+from ov_specdec.cli.chat.prompt_cache import use_prompt_cache
+from ov_specdec.cli.chat.settings import Settings
+from ov_specdec.cli.generation_options import CACHE_PROMPT_OPTION, GENERATION_OPTIONS, length_option
+from ov_specdec.cli.interrupts import interrupts_call
+from ov_specdec.cli.messages import say
+from ov_specdec.cli.option_names import in_option_names
+from ov_specdec.cli.options import (
+    GENERATION_NAMES,
+    PIPELINE_OPTIONS,
+    SYSTEM_OPTION,
+    check_generation,
+    make_pipeline,
+    pop_generation,
+    pop_pipeline,
+    with_options,
+)
+from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.errors import ContextLengthError, OptionError, SpecdecError
+from ov_specdec.files import user_cache
+from ov_specdec.generation import GenerationStream
+from ov_specdec.loading.locate import embedded_folder, locate
+from ov_specdec.options import GenerationOptions
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.speculation.drafters.factory import DrafterFactory
+from ov_specdec.text.tokenizer import load_tokenizer
+
+DEFAULTS = {"max_new_tokens": 1024}
+"""Ctrl-C ends an answer that gets too long; nothing goes on with one that was ended too early."""
+
+GREETING = "/help lists commands and keys, Ctrl-D leaves"
+
+
+@click.command()
+@with_errors
+@SYSTEM_OPTION
+@click.option(
+    "--prompt-cache",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Keep what the models read of the system message in this file, for later chats.",
+)
+@click.option("--show-draft", is_flag=True, help="Show text from accepted candidates in a colour.")
+@with_options(
+    (
+        *PIPELINE_OPTIONS,
+        length_option(DEFAULTS["max_new_tokens"]),
+        *GENERATION_OPTIONS,
+        CACHE_PROMPT_OPTION,
+    )
+)
+def chat(system: str | None, prompt_cache: Path | None, show_draft: bool, **options: Any) -> None:
+    """Talk with a chat model in the terminal; what is piped in is answered line by line."""
+    pipeline = pop_pipeline(options)
+    generation = {**DEFAULTS, **pop_generation(options)}
+    check_generation(generation, pipeline["drafter"])
+    if prompt_cache is not None and not generation.get("cache_prompt", True):
+        raise OptionError(
+            f"prompt_cache='{prompt_cache}' has no effect with cache_prompt=False: leave out one "
+            "of the two"
+        )
+    require_chat_template(pipeline["main"])
+    conversation = Conversation().with_system(system or "")
+    show = in_colours(Console(highlight=False)) if show_draft else show_text
+    with make_pipeline(pipeline) as models:
+        if prompt_cache is not None:
+            with console.status("Reading"):
+                use_prompt_cache(models, prompt_cache, conversation, generation, note)
+        talk(Chat(conversation, settings(generation, models)), models, show)
+
+
+def require_chat_template(main: str | None) -> None:
+    """Refuse a model without a chat template before it is compiled."""
+    folder = embedded_folder("main") if main is None else locate(main)
+    if load_tokenizer(folder).chat_template is None:
+        name = "the embedded model" if main is None else f"main='{main}'"
+        raise OptionError(
+            f"{name} has no chat template: give a chat model as main, or continue a text with "
+            "ov-specdec generate"
+        )
+
+
+def settings(generation: Mapping[str, Any], models: SpeculativePipeline) -> Settings:
+    """The options of a generation as a chat sets and lists them."""
+    parameters = click.get_current_context().command.params
+    options = {
+        str(p.name): p
+        for p in parameters
+        if isinstance(p, click.Option) and p.name in GENERATION_NAMES
+    }
+
+    def complete(given: Mapping[str, Any]) -> GenerationOptions:
+        checked = models.complete_options(**given)
+        DrafterFactory(models.drafter).check(checked)
+        return checked
+
+    return Settings(options, generation, complete, DEFAULTS)
+
+
+def talk(chat: Chat, models: SpeculativePipeline, show: ShowChunk) -> None:
+    """Talk until the user leaves or stdin ends; an error ends it only where nobody is typing."""
+    # Imported here: no other command needs prompt_toolkit.
+    from ov_specdec.cli.chat.lines import piped_lines, typed_lines
+
+    if sys.stdin is None or not sys.stdin.isatty():
+        converse(chat, piped_lines(), answers(models, show, lambda begin: begin()), note, end)
+        return
+    cache = user_cache()
+    history = None if cache is None else cache / "history"
+    note(GREETING)
+    lines = typed_lines(chat.settings.listed(), history, note)
+    # A second Ctrl-C may come when the answer has just ended.
+    with interrupts_call(lambda: None):
+        converse(chat, lines, answers(models, show, cancelled_by_interrupts), note, show_error)
+
+
+def answers(models: SpeculativePipeline, show: ShowChunk, start: Start) -> Answer:
+    """Has the model answer, shows that, and a line of statistics.
+
+    start: makes a context of what begins an answer, and decides what Ctrl-C does in it.
+    """
+
+    def answer(chat: Chat, asked: Conversation) -> Conversation:
+        def begin() -> GenerationStream:
+            return models.stream(asked.messages, **chat.settings.given)
+
+        result = read_answer(start(begin), show)
+        max_new_tokens = chat.settings.complete(chat.settings.given).max_new_tokens
+        note(describe(result, max_new_tokens))
+        if result.finish_reason == "cancelled" and not result.text:
+            note("there is no answer yet, so the message was taken back")
+            return chat.conversation
+        return asked.with_message("assistant", result.text)
+
+    return answer
+
+
+def note(text: str) -> None:
+    """Show lines that are no answer, dim, on stderr."""
+    console.print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def show_error(error: SpecdecError) -> None:
+    """Show an error in one line; with --debug, its traceback."""
+    context = click.get_current_context()
+    if context.params["debug"]:
+        traceback.print_exception(error)
+    remedy = "; /undo or /clear makes room" if isinstance(error, ContextLengthError) else ""
+    say(f"error: {in_option_names(error, context.command.params)}{remedy}")
+
+
+def end(error: SpecdecError) -> None:
+    """Raise an error."""
+    raise error

@@ -1,0 +1,156 @@
+"""What a line of a chat asks for: a message to the model, or one of the commands."""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ov_specdec.checks import shorten
+from ov_specdec.cli.chat.conversation import Conversation, load_conversation
+from ov_specdec.cli.chat.settings import Settings
+from ov_specdec.errors import OptionError
+
+
+@dataclass
+class Chat:
+    """The state of a chat, which its commands change."""
+
+    conversation: Conversation
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a line comes to.
+
+    note: for the user to read. asked: the conversation up to a message that the model is to answer;
+    it becomes the chat's once it has. leaves: the chat is over.
+    """
+
+    note: str = ""
+    asked: Conversation | None = None
+    leaves: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: its argument and its effect for the help, and what it does with a `Chat`."""
+
+    argument: str
+    help: str
+    run: Callable[[Chat, str], Reply]
+
+
+def respond(chat: Chat, line: str) -> Reply:
+    """Do what a line asks for, all but asking the model.
+
+    Raises `OptionError` for commands that do not exist or cannot be followed; the chat is then as
+    before.
+    """
+    if not line.strip():
+        return Reply()
+    if line.startswith("//") or not line.startswith("/"):
+        return Reply(asked=chat.conversation.with_message("user", line.removeprefix("/")))
+    name, _, argument = re.sub(r"\s+", " ", line, count=1).partition(" ")
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(close)}?" if close else "/help lists all"
+        raise OptionError(f"there is no command '{name}' ({hint}); // begins a message with /")
+    command = COMMANDS[name]
+    argument = argument.strip()
+    if argument and not command.argument:
+        raise OptionError(f"{name} takes no argument: leave '{argument}' out")
+    if not argument and command.argument and not command.argument.startswith("["):
+        raise OptionError(f"{name} lacks its argument: type {name} {command.argument}")
+    return command.run(chat, argument)
+
+
+def _help(chat: Chat, argument: str) -> Reply:  # noqa: ARG001
+    return Reply(HELP)
+
+
+def _clear(chat: Chat, argument: str) -> Reply:  # noqa: ARG001
+    chat.conversation = chat.conversation.cleared()
+    kept = " but for the system message" if chat.conversation.messages else ""
+    return Reply(f"the conversation is empty{kept}")
+
+
+def _undo(chat: Chat, argument: str) -> Reply:  # noqa: ARG001
+    *before, question = chat.conversation.up_to_last_question().messages
+    chat.conversation = Conversation(tuple(before))
+    return Reply(f"removed the message {shorten(question['content'])} and its answer")
+
+
+def _retry(chat: Chat, argument: str) -> Reply:  # noqa: ARG001
+    return Reply(asked=chat.conversation.up_to_last_question())
+
+
+def _system(chat: Chat, argument: str) -> Reply:
+    if argument:
+        chat.conversation = chat.conversation.with_system("" if argument == '""' else argument)
+    system = chat.conversation.system
+    return Reply("there is no system message" if system is None else f"system: {system['content']}")
+
+
+def _set(chat: Chat, argument: str) -> Reply:
+    if not argument:
+        return Reply(_columns(chat.settings.listed()))
+    name, _, value = argument.partition(" ")
+    if not value:
+        raise OptionError(f"/set {name} lacks its value: type /set {name} VALUE, or /unset {name}")
+    chat.settings = chat.settings.with_value(name, value.strip())
+    return Reply()
+
+
+def _unset(chat: Chat, argument: str) -> Reply:
+    chat.settings = chat.settings.without_value(argument)
+    return Reply()
+
+
+def _save(chat: Chat, argument: str) -> Reply:
+    chat.conversation.save(_path(argument))
+    return Reply(f"saved {len(chat.conversation.messages)} messages in '{argument}'")
+
+
+def _load(chat: Chat, argument: str) -> Reply:
+    chat.conversation = load_conversation(_path(argument))
+    return Reply(f"loaded {len(chat.conversation.messages)} messages from '{argument}'")
+
+
+def _exit(chat: Chat, argument: str) -> Reply:  # noqa: ARG001
+    return Reply(leaves=True)
+
+
+def _path(argument: str) -> Path:
+    try:
+        return Path(argument).expanduser()
+    except RuntimeError as error:  # no such user
+        raise OptionError(f"'{argument}' cannot be found ({error}): give another file") from error
+
+
+def _columns(rows: Mapping[str, str]) -> str:
+    width = max(map(len, rows))
+    return "\n".join(f"{key:<{width}}  {text}" for key, text in rows.items())
+
+
+COMMANDS = {
+    "/help": Command("", "List the commands and keys.", _help),
+    "/clear": Command("", "Begin anew; the system message stays.", _clear),
+    "/undo": Command("", "Remove the last message and its answer.", _undo),
+    "/retry": Command("", "Answer the last message again.", _retry),
+    "/system": Command("[TEXT]", 'Show or replace the system message; "" removes it.', _system),
+    "/set": Command("[OPTION VALUE]", "Set an option of the command line, or list all.", _set),
+    "/unset": Command("OPTION", "Set an option back to its default.", _unset),
+    "/save": Command("FILE", "Write the messages to a JSON file.", _save),
+    "/load": Command("FILE", "Go on with the messages of such a file.", _load),
+    "/exit": Command("", "Leave; so does Ctrl-D.", _exit),
+}
+
+_USAGES = {f"{name} {command.argument}": command.help for name, command in COMMANDS.items()}
+HELP = f"""\
+{_columns(_USAGES)}
+
+Enter sends, Alt-Enter or Ctrl-J begins a new line, Tab completes, Up brings back what was typed.
+Ctrl-C ends an answer, Ctrl-D the chat. A message that begins with / is typed with // instead."""
+"""What /help shows."""

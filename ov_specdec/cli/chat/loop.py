@@ -1,0 +1,36 @@
+"""The loop of a chat: what each line asks for, and the model's answers."""
+
+from collections.abc import Callable, Iterable
+
+from ov_specdec.cli.chat.commands import Chat, respond
+from ov_specdec.cli.chat.conversation import Conversation
+from ov_specdec.errors import SpecdecError
+
+Answer = Callable[[Chat, Conversation], Conversation]
+"""Has the model answer the last message of a conversation; returns it with what came of that."""
+
+
+def converse(
+    chat: Chat,
+    lines: Iterable[str],
+    answer: Answer,
+    note: Callable[[str], None],
+    on_error: Callable[[SpecdecError], None],
+) -> None:
+    """Follow lines until one of them leaves the chat, or they end.
+
+    note: shows a command's reply. on_error: told of an error, after which the chat is as it was
+    before the line; it may raise.
+    """
+    for line in lines:
+        try:
+            reply = respond(chat, line)
+            if reply.note:
+                note(reply.note)
+            if reply.asked:
+                chat.conversation = answer(chat, reply.asked)
+        except SpecdecError as error:
+            on_error(error)
+            continue
+        if reply.leaves:
+            return

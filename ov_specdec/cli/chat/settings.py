@@ -1,0 +1,80 @@
+"""The options of a generation during a chat: set and listed by their names on the command line."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+
+from ov_specdec.errors import OptionError
+from ov_specdec.options import GenerationOptions
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options that were given, by the names that they have in Python; others are left open.
+
+    options: those of the command line, by the same names. given: keyword arguments for
+    `SpeculativePipeline.generate`. complete: all options of a generation that is given these;
+    raises `OptionError` for bad ones. defaults: what is given unless the user says otherwise.
+    """
+
+    options: Mapping[str, click.Option]
+    given: Mapping[str, Any]
+    complete: Callable[[Mapping[str, Any]], GenerationOptions]
+    defaults: Mapping[str, Any]
+
+    def with_value(self, name: str, text: str) -> "Settings":
+        """With an option set; one that may be given several times is given once more.
+
+        name: as on the command line, with or without hyphens before it. Raises `OptionError` for
+        an unknown option, a bad value, and one that contradicts the others.
+        """
+        key = self._find(name)
+        option = self.options[key]
+        try:
+            context = click.Context(click.Command("/set"))
+            value = option.type_cast_value(context, (text,) if option.multiple else text)
+        except click.BadParameter as error:
+            raise OptionError(error.format_message()) from error
+        if key == "logit_bias":  # pairs
+            value = {**self.given.get(key, {}), **dict(value)}
+        elif option.multiple:
+            value = (*self.given.get(key, ()), *value)
+        return self._checked({**self.given, key: value})
+
+    def without_value(self, name: str) -> "Settings":
+        """With an option's default; raises `OptionError` as `with_value` does."""
+        key = self._find(name)
+        others = {name: self.given[name] for name in self.given if name != key}
+        return self._checked({**self.defaults, **others})
+
+    def listed(self) -> dict[str, str]:
+        """All options by their names on the command line, without hyphens, with their values."""
+        values = self.complete(self.given)
+        return {_flag(option): _shown(getattr(values, key)) for key, option in self.options.items()}
+
+    def _find(self, name: str) -> str:
+        flags = {_flag(option): key for key, option in self.options.items()}
+        typed = name.lstrip("-").replace("_", "-")
+        if typed in flags:
+            return flags[typed]
+        close = difflib.get_close_matches(typed, flags, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "/set lists all options"
+        raise OptionError(f"there is no option '{name}': {hint}")
+
+    def _checked(self, given: Mapping[str, Any]) -> "Settings":
+        self.complete(given)
+        return replace(self, given=given)
+
+
+def _flag(option: click.Option) -> str:
+    return max(option.opts, key=len).removeprefix("--")
+
+
+def _shown(value: Any) -> str:
+    """A value for a list of options; "-" for none."""
+    if value is None or value in ((), {}):
+        return "-"
+    return ", ".join(map(repr, value)) if isinstance(value, tuple) else str(value)
