@@ -39,7 +39,7 @@ class Flaky:
 
 def make_flaky(model):
     """Put a `Flaky` request into a loaded model's session."""
-    owner = model.session._model if model.kv == "paged" else model.session
+    owner = model.session.model if model.kv == "paged" else model.session
     owner._request = Flaky(owner._request)
     return owner._request
 
