@@ -11,7 +11,6 @@ import click
 
 from ov_specdec import SpeculativePipeline
 
-ROUNDS = 20
 FIRST, ANSWER, QUESTION = 484, 16, 20
 """Tokens of the first prompt, of the answer to it, and of the question that follows."""
 
@@ -28,14 +27,12 @@ def times_to_first_token(pipeline: SpeculativePipeline, text: list[int]) -> tupl
     return kept.time_to_first_token, fresh.time_to_first_token
 
 
-@click.command()
-@click.option("--main", help="Main model. [embedded]")
-@click.option("--draft", help="Draft model. [embedded]")
-def run(main: str | None, draft: str | None) -> None:
-    """Medians and quartiles over rounds, after one to warm up."""
+@click.option("--rounds", default=20, help="After one to warm up.")
+def run(main: str | None, draft: str | None, rounds: int) -> None:
+    """Medians and quartiles over rounds."""
     pipeline = SpeculativePipeline(main, draft)
     text = pipeline.tokenizer.encode(Path(argparse.__file__).read_text(encoding="utf-8"))
-    times = [times_to_first_token(pipeline, text[37 * round_ :]) for round_ in range(ROUNDS + 1)]
+    times = [times_to_first_token(pipeline, text[37 * round_ :]) for round_ in range(rounds + 1)]
     for name, values in (
         ("kept (ms)", [1000 * kept for kept, _ in times[1:]]),
         ("fresh (ms)", [1000 * fresh for _, fresh in times[1:]]),
