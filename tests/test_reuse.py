@@ -161,6 +161,25 @@ def test_a_second_turn_reads_only_what_is_new(chat_pair, kv):
         assert again.stats.cached_tokens == 0
 
 
+def test_conversations_in_turns_are_all_kept_on_a_paged_cache(chat_pair):
+    with SpeculativePipeline(*chat_pair, kv="paged", precision="exact") as pipeline:
+        system = {"role": "system", "content": "Be brief and name the area of every field."}
+        talks = [[system, {"role": "user", "content": text}] for text in ("area?", "height?")]
+        cached, known = [], []
+        for _ in range(2):
+            for talk in talks:
+                result = pipeline.generate(talk, max_new_tokens=8, ignore_eos=True)
+                talk += [
+                    {"role": "assistant", "content": result.text},
+                    {"role": "user", "content": "And the total?"},
+                ]
+                cached.append(result.stats.cached_tokens)
+                known.append(result.stats.prompt_tokens)
+        assert cached[0] == 0
+        assert cached[1] > 20  # the system message, read by the first conversation
+        assert all(now >= before for now, before in zip(cached[2:], known[:2], strict=True))
+
+
 SAVED = """
 import sys
 from ov_specdec import SpeculativePipeline
