@@ -1,22 +1,12 @@
 """Several turns on one pipeline: later prompts hold the answers as they were generated."""
 
-import shutil
-
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from tests.chats import PLAIN, USER
+from tests.chats import USER
 
 SAMPLED = {"temperature": 1.5, "seed": 3, "max_new_tokens": 24, "ignore_eos": True}
 """What a random model draws is hardly ever what its text encodes to."""
-
-
-@pytest.fixture(scope="module")
-def chat_pair(tiny_pair, tmp_path_factory):
-    """The tiny pair, its main with a chat template."""
-    main = shutil.copytree(tiny_pair[0], tmp_path_factory.mktemp("chat") / "main")
-    (main / "chat_template.jinja").write_text(PLAIN)
-    return main, tiny_pair[1]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from ov_specdec.baseline import common_prefix
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.prompt import encode_prompt
-from tests.chats import PLAIN
 
 WORDS = ["area", "width", "height", "of", "the", "field", "is", "and", "a", "total"]
 KINDS = ("append", "append", "undo", "edit", "cancel", "fail")
@@ -42,14 +41,6 @@ def make_flaky(model):
     owner = model.session.model if model.kv == "paged" else model.session
     owner._request = Flaky(owner._request)
     return owner._request
-
-
-@pytest.fixture(scope="module")
-def chat_pair(tiny_pair, tmp_path_factory):
-    """The tiny pair, its main with a chat template."""
-    main = shutil.copytree(tiny_pair[0], tmp_path_factory.mktemp("chat") / "main")
-    (main / "chat_template.jinja").write_text(PLAIN)
-    return main, tiny_pair[1]
 
 
 @pytest.fixture(scope="module", params=["paged", "stateful"])
