@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -17,7 +17,7 @@ CACHES = ("key_cache.", "value_cache.")
 """How the names of the inputs begin that hold the KV cache, one of each per layer."""
 
 MAX_FEEDS = 256
-"""Sizes of passes whose inputs are kept; they are some microseconds of work each."""
+"""Layouts of passes whose inputs are kept; to make them anew takes some 30 us."""
 
 INITIAL_TOKENS = 512
 """Room in the block pool before it first grows."""
@@ -52,7 +52,8 @@ class PagedModel:
         max_blocks = max_sequences * -(-max_length // self.block_size)
         self.pool = BlockPool(min(-(-INITIAL_TOKENS // self.block_size), max_blocks), max_blocks)
         self._tensors: dict[str, ov.Tensor] = {}
-        self._feeds: dict[Size, Feed] = {}
+        self._num_blocks = 0  # that the tensors have
+        self._feeds: dict[Layout, Feed] = {}
         self._bound: dict[str, ov.Tensor] = {}
         self.fit_caches()
 
@@ -70,28 +71,22 @@ class PagedModel:
                 check_room(table.length, len(span.tokens), self.max_length)
                 table.append(len(span.tokens))
             self.fit_caches()
-            size = Size(
-                sum(len(span.tokens) for span in spans),
-                sum(span.num_rows for span in spans),
-                len(spans),
-            )
-            feed = self._feed(size)
+            feed = self._feed(tuple((len(span.tokens), span.num_rows) for span in spans))
             feed.fill(spans, past, [table.blocks for table in tables])
             rows = self._infer(feed)
         except BaseException:
             for table, length in zip(tables, past, strict=True):
                 table.rollback(length)
             raise
-        ends = list(accumulate(span.num_rows for span in spans))
-        return [rows[end - span.num_rows : end] for span, end in zip(spans, ends, strict=True)]
+        return [rows[begin:end] for begin, end in feed.rows_of_spans]
 
-    def _feed(self, size: "Size") -> "Feed":
-        """Inputs for a pass, those of an earlier one of that size where there was one."""
-        if size not in self._feeds:
+    def _feed(self, layout: "Layout") -> "Feed":
+        """Inputs for a pass, those of an earlier one of that layout where there was one."""
+        if layout not in self._feeds:
             if len(self._feeds) >= MAX_FEEDS:
                 self._feeds.clear()
-            self._feeds[size] = Feed(size)
-        return self._feeds[size]
+            self._feeds[layout] = Feed(layout)
+        return self._feeds[layout]
 
     def copy_block(self, source: int, target: int) -> None:
         """Make one block hold what another one does."""
@@ -118,10 +113,10 @@ class PagedModel:
 
     def fit_caches(self) -> None:
         """Enlarge the cache tensors when the pool has grown, keeping what they hold."""
+        if self._num_blocks == self.pool.size:
+            return
         for name, port in self._ports.items():
             old = self._tensors.get(name)
-            if old is not None and old.shape[0] == self.pool.size:
-                continue
             shape = [self.pool.size, *(axis.get_length() for axis in list(port.partial_shape)[1:])]
             new = ov.Tensor(port.element_type, shape)
             new.data.fill(0)  # stray NaNs in unwritten slots would survive masking
@@ -129,6 +124,7 @@ class PagedModel:
                 old.copy_to(ov.Tensor(new, [0] * len(shape), list(old.shape)))
             self._tensors[name] = new
             self._request.set_tensor(name, new)
+        self._num_blocks = self.pool.size
 
 
 class PagedSession:
@@ -207,53 +203,48 @@ def table_of(session: Session, model: PagedModel) -> BlockTable:
     return session.table
 
 
-class Size(NamedTuple):
-    """What decides the shapes of a pass."""
-
-    num_tokens: int
-    num_rows: int
-    num_sequences: int
+Layout = tuple[tuple[int, int], ...]
+"""The tokens of each span of a pass, and the rows of logits that it wants."""
 
 
 class Feed:
-    """The inputs of passes of one size: allocated once, filled for each pass."""
+    """The inputs of passes of one layout: allocated once, filled for each pass."""
 
-    def __init__(self, size: Size) -> None:
-        tokens, rows, sequences = size
+    def __init__(self, layout: Layout) -> None:
+        ends = list(accumulate(tokens for tokens, _ in layout))
+        row_ends = list(accumulate(rows for _, rows in layout))
+        self.rows_of_spans = list(zip([0, *row_ends[:-1]], row_ends, strict=True))
+        """Where the rows of each span begin and end among those of the pass."""
+        self.rows = np.concatenate(
+            [np.arange(end - rows, end) for end, (_, rows) in zip(ends, layout, strict=True)]
+        )
+        """The places in the pass whose logits are wanted."""
+        self._spans = list(zip([0, *ends[:-1]], ends, strict=True))
         self._arrays: dict[str, NDArray[np.integer]] = {
-            "input_ids": np.zeros(tokens, np.int64),
-            "position_ids": np.zeros(tokens, np.int64),
-            "past_lens": np.zeros(sequences, np.int32),
-            "subsequence_begins": np.zeros(sequences + 1, np.int32),
-            "block_indices_begins": np.zeros(sequences + 1, np.int32),
+            "input_ids": np.zeros(ends[-1], np.int64),
+            "position_ids": np.zeros(ends[-1], np.int64),
+            "past_lens": np.zeros(len(layout), np.int32),
+            "subsequence_begins": np.array([0, *ends], np.int32),
+            "block_indices_begins": np.zeros(len(layout) + 1, np.int32),
             "max_context_len": np.array(0, np.int32),
-            ROWS: np.zeros(rows, np.int64),
+            ROWS: self.rows,
         }
         self.tensors = {
             name: ov.Tensor(array, shared_memory=True) for name, array in self._arrays.items()
         }
         self._blocks: list[list[int]] = []
 
-    @property
-    def rows(self) -> NDArray[np.integer]:
-        """The places in the pass whose logits are wanted."""
-        return self._arrays[ROWS]
-
     def fill(self, spans: Sequence[Span], past: Sequence[int], blocks: list[list[int]]) -> None:
         """Set the inputs for spans after `past` cached tokens each, in the blocks of each."""
-        arrays = self._arrays
-        token = row = 0
-        for index, (span, length) in enumerate(zip(spans, past, strict=True)):
-            end, rows_end = token + len(span.tokens), row + span.num_rows
-            arrays["input_ids"][token:end] = span.tokens
-            arrays["position_ids"][token:end] = np.arange(length, length + end - token)
-            arrays["past_lens"][index] = length
-            arrays["subsequence_begins"][index + 1] = end
-            arrays[ROWS][row:rows_end] = np.arange(end - span.num_rows, end)
-            token, row = end, rows_end
-        longest = max(length + len(span.tokens) for span, length in zip(spans, past, strict=True))
-        arrays["max_context_len"][...] = longest
+        longest = 0
+        for span, length, (begin, end) in zip(spans, past, self._spans, strict=True):
+            total = length + end - begin
+            self._arrays["input_ids"][begin:end] = span.tokens
+            self._arrays["position_ids"][begin:end] = np.arange(length, total)
+            longest = max(longest, total)
+        self._arrays["past_lens"][:] = past
+        self._arrays["max_context_len"][...] = longest
         if self._blocks != blocks:
-            self._blocks = [list(own) for own in blocks]
-            arrays["block_indices_begins"][1:] = np.cumsum([len(own) for own in blocks])
+            self._blocks = [own.copy() for own in blocks]
+            self._arrays["block_indices_begins"][1:] = np.cumsum([len(own) for own in blocks])
             self.tensors["block_indices"] = ov.Tensor(np.concatenate(blocks).astype(np.int32))
