@@ -38,7 +38,7 @@ class Flaky:
 
 def make_flaky(model):
     """Put a `Flaky` request into a loaded model's session."""
-    owner = model.session._model if model.kv == "paged" else model.session
+    owner = model.session.model if model.kv == "paged" else model.session
     owner._request = Flaky(owner._request)
     return owner._request
 
@@ -150,6 +150,25 @@ def test_a_second_turn_reads_only_what_is_new(chat_pair, kv):
         assert second.stats.cached_tokens == known - 1
         again = pipeline.generate(messages, max_new_tokens=8, cache_prompt=False)
         assert again.stats.cached_tokens == 0
+
+
+def test_conversations_in_turns_are_all_kept_on_a_paged_cache(chat_pair):
+    with SpeculativePipeline(*chat_pair, kv="paged", precision="exact") as pipeline:
+        system = {"role": "system", "content": "Be brief and name the area of every field."}
+        talks = [[system, {"role": "user", "content": text}] for text in ("area?", "height?")]
+        cached, known = [], []
+        for _ in range(2):
+            for talk in talks:
+                result = pipeline.generate(talk, max_new_tokens=8, ignore_eos=True)
+                talk += [
+                    {"role": "assistant", "content": result.text},
+                    {"role": "user", "content": "And the total?"},
+                ]
+                cached.append(result.stats.cached_tokens)
+                known.append(result.stats.prompt_tokens)
+        assert cached[0] == 0
+        assert cached[1] > 20  # the system message, read by the first conversation
+        assert all(now >= before for now, before in zip(cached[2:], known[:2], strict=True))
 
 
 SAVED = """
