@@ -29,6 +29,10 @@ class SessionError(SpecdecError):
     """A session was asked for something its KV cache cannot do."""
 
 
+class CacheFullError(SessionError):
+    """All blocks of a KV cache are in use."""
+
+
 class LogitsError(SpecdecError):
     """A row of logits that gives no distribution: all forbidden, or not a number."""
 

@@ -217,15 +217,16 @@ class SpeculativePipeline:
         A long system prompt then need not be read again. path: the main model's file (safetensors);
         a draft model's goes beside it, `prompt.draft.safetensors` beside `prompt.safetensors`, and
         that model first reads what it has not read yet. Raises `OptionError`, and `SessionError`
-        while a generation is running.
+        while a generation is running and on a closed pipeline.
         """
         with self._exclusive():
-            if self.draft is not None:
-                tokens = self.main.cache.tokens[: self.draft.cache.max_length]
-                if tokens:
-                    self.draft.cache.begin(tokens)
-                    self.draft.cache.advance(tokens)
-            for model, file in self._cache_files(path):
+            files = self._cache_files(path)
+            main, _ = files[0]
+            for draft, _ in files[1:]:
+                if tokens := main.cache.tokens[: draft.cache.max_length]:
+                    draft.cache.begin(tokens)
+                    draft.cache.advance(tokens)
+            for model, file in files:
                 write_sequence(file, model.cache, model.fingerprint())
 
     def load_cache(self, path: str | Path) -> None:
@@ -233,19 +234,23 @@ class SpeculativePipeline:
 
         The next generation then reads only what its prompt goes on with. Raises `OptionError` for
         files that cannot be read, or were made with other models, another machine, OpenVINO
-        version, KV backend or other properties, and `SessionError` while a generation is running.
+        version, KV backend or other properties, and `SessionError` while a generation is running
+        and on a closed pipeline.
         """
         with self._exclusive():
             for model, file in self._cache_files(path):
                 read_sequence(file, model.cache, model.fingerprint())
 
     def _cache_files(self, path: str | Path) -> list[tuple[LoadedModel, Path]]:
-        """The models and their files."""
+        """The models and their files, the main model's first."""
+        models = self._models  # another thread may close the pipeline meanwhile
+        if not models:
+            raise SessionError(CLOSED)
         if not isinstance(path, str | Path):
             raise OptionError(f"path={path!r} must be a file")
         main = Path(path)
         files = [main, main.with_name(f"{main.stem}.draft{main.suffix}")]
-        return list(zip(self._models, files, strict=False))
+        return list(zip(models, files, strict=False))
 
     def close(self) -> None:
         """Free the models. A generation that is running ends within one pass."""

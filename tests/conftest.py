@@ -1,9 +1,11 @@
 """One core for each test process, no telemetry, and the models that several test files use."""
 
 import os
+import shutil
 
 import pytest
 
+from tests.chats import PLAIN
 from tests.cores import keep_to_one_core
 from tests.tiny import Shelf, TinyPair, make_pair, make_wide_draft
 
@@ -32,6 +34,14 @@ def tiny_pair(shelf, tmp_path_factory):
     target = tmp_path_factory.mktemp("llama") / "pair"
     pair = TinyPair(shelf.copy("llama", lambda folder: make_pair("llama", folder), target))
     return pair.main, pair.draft
+
+
+@pytest.fixture(scope="session")
+def chat_pair(tiny_pair, tmp_path_factory):
+    """The tiny pair, its main with a chat template."""
+    main = shutil.copytree(tiny_pair[0], tmp_path_factory.mktemp("chat") / "main")
+    (main / "chat_template.jinja").write_text(PLAIN)
+    return main, tiny_pair[1]
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ov_specdec.baseline import common_prefix
 from ov_specdec.cache.session import Logits, check_rollback, check_room, count_rows
 
 NextToken = Callable[[Sequence[int]], int]
@@ -21,6 +22,8 @@ class ScriptedSession:
         self._vocab_size = vocab_size
         self._max_length = max_length
         self.cache: list[int] = []
+        self.left: list[int] = []
+        """What the sequence before has left."""
         self.passes: list[int] = []
         """Number of tokens of each pass."""
         self.rollbacks: list[int] = []
@@ -49,6 +52,20 @@ class ScriptedSession:
 
     def reset(self) -> None:
         self.cache = []
+        self.left = []
+
+    def adopt(self, tokens: Sequence[int]) -> int:
+        assert self.cache == [], "a sequence begins on an empty cache"
+        self.cache, self.left = self.left[: common_prefix(self.left, tokens)], []
+        return self.length
+
+    def settle(self, tokens: Sequence[int], length: int) -> None:
+        assert list(map(int, self.cache[:length])) == list(map(int, tokens[:length]))
+        assert len(self.cache) >= length
+
+    def leave(self, tokens: Sequence[int]) -> None:
+        assert self.cache[: len(tokens)] == list(tokens)
+        self.cache, self.left = [], list(tokens)
 
 
 def counting(tokens: Sequence[int]) -> int:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.cache.blocks import BlockPool, BlockTable
-from ov_specdec.errors import SessionError
+from ov_specdec.errors import CacheFullError, SessionError
 
 
 def test_a_table_takes_blocks_as_tokens_need_them():
@@ -47,6 +47,106 @@ def test_a_pool_larger_than_its_limit_is_refused():
         BlockPool(6, 5)
 
 
+TEXT = list(range(10, 20))
+
+
+def left_behind(pool, text):
+    """Have a sequence held and left."""
+    table = BlockTable(pool, block_size=4)
+    table.append(len(text))
+    blocks = list(table.blocks)
+    table.leave(text)
+    return blocks
+
+
+def test_what_a_sequence_has_left_is_found_by_the_next_one():
+    pool = BlockPool(8, 8)
+    first = left_behind(pool, TEXT)
+    table = BlockTable(pool, block_size=4)
+    copied = table.adopt([*TEXT[:9], 0])
+    # Two full blocks are shared; of the third one, a copy is written to.
+    assert table.blocks[:2] == first[:2]
+    assert copied == (first[2], table.blocks[2])
+    assert table.blocks[2] not in first
+    assert table.length == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [(TEXT, 10), (TEXT[:8], 8), (TEXT[:6], 6), ([*TEXT[:5], 0], 5), ([0], 0), ([], 0)],
+)
+def test_the_longest_common_prefix_is_adopted(text, length):
+    pool = BlockPool(8, 8)
+    left_behind(pool, TEXT)
+    table = BlockTable(pool, block_size=4)
+    table.adopt(text)
+    assert table.length == length
+
+
+def test_running_sequences_share_what_they_have_settled():
+    pool = BlockPool(8, 8)
+    first, second = (BlockTable(pool, block_size=4) for _ in range(2))
+    first.append(10)
+    assert second.adopt(TEXT) is None
+    assert second.length == 0
+    first.settle(TEXT, 9)
+    assert second.adopt(TEXT) is None  # the third block is not full, and may still change
+    assert (second.blocks, second.length) == (first.blocks[:2], 8)
+    first.clear()
+    second.append(4)
+    assert second.blocks[:2] == [0, 1]
+
+
+def test_blocks_that_others_may_find_are_not_rolled_back_into():
+    table = BlockTable(BlockPool(8, 8), block_size=4)
+    table.append(10)
+    table.settle(TEXT, 9)
+    table.rollback(8)
+    with pytest.raises(SessionError, match=r"roll back to 7: .* the first 8 tokens"):
+        table.rollback(7)
+
+
+def test_the_least_recently_used_blocks_are_given_up_first_and_the_last_of_a_sequence():
+    pool = BlockPool(5, 5)
+    left_behind(pool, TEXT)  # takes three blocks
+    other = left_behind(pool, [1, 2, 3, 4])
+    table = BlockTable(pool, block_size=4)
+    table.append(4)  # the free one
+    table.append(4)  # the third of the first sequence
+    assert pool.match(TEXT, 4).blocks == [0, 1]
+    assert pool.match([1, 2, 3, 4], 4).blocks == other
+    assert pool.match(TEXT, 4).partial is None
+
+
+def test_a_table_that_cannot_be_extended_keeps_what_it_has():
+    pool = BlockPool(3, 3)
+    table = BlockTable(pool, block_size=4)
+    table.append(4)
+    with pytest.raises(CacheFullError, match="all 3 blocks"):
+        table.append(9)
+    assert (len(table.blocks), table.length, pool.num_available) == (1, 4, 2)
+
+
+def test_a_prefix_is_adopted_without_the_copy_that_there_is_no_block_for():
+    pool = BlockPool(3, 3)
+    left_behind(pool, TEXT)
+    first = BlockTable(pool, block_size=4)
+    first.adopt(TEXT[:8])
+    second = BlockTable(pool, block_size=4)
+    second.append(1)  # takes the third block
+    third = BlockTable(pool, block_size=4)
+    assert third.adopt(TEXT[:7]) is None
+    assert third.length == 4
+
+
+def test_what_is_forgotten_is_not_found():
+    pool = BlockPool(8, 8)
+    left_behind(pool, TEXT)
+    pool.forget_idle()
+    assert pool.match(TEXT, 4).blocks == []
+    assert [pool.allocate() for _ in range(8)] != []
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), max_size=60))
 def test_sequences_never_share_a_block(steps):
     pool = BlockPool(1, 64)
@@ -64,3 +164,56 @@ def test_sequences_never_share_a_block(steps):
     assert all(block < pool.size for block in held)
     for table in tables:
         assert len(table.blocks) * 4 >= table.length
+
+
+TEXTS = st.lists(st.integers(0, 1), min_size=1, max_size=14)
+
+
+class Memory:
+    """Blocks as a model would have them: what each slot was last written."""
+
+    def __init__(self, pool):
+        self.pool = pool
+        self.slots = {}
+
+    def write(self, table, text, start):
+        for place in range(start, len(text)):
+            self.slots[table.blocks[place // 4], place % 4] = text[place]
+
+    def read(self, table):
+        return [self.slots[table.blocks[place // 4], place % 4] for place in range(table.length)]
+
+    def copy(self, source, target):
+        for slot in range(4):
+            self.slots[target, slot] = self.slots.get((source, slot))
+
+
+@given(
+    st.integers(3, 12), st.lists(st.tuples(st.integers(0, 2), TEXTS, st.booleans()), max_size=40)
+)
+def test_whatever_is_shared_each_sequence_reads_its_own_tokens(max_blocks, steps):
+    pool = BlockPool(1, max_blocks)
+    memory, tables, texts = Memory(pool), [BlockTable(pool, 4) for _ in range(3)], [[], [], []]
+    for which, text, leaves in steps:
+        table = tables[which]
+        table.leave(texts[which]) if leaves else table.clear()
+        texts[which] = []
+        if copied := table.adopt(text):
+            memory.copy(*copied)
+        held = table.length
+        assert memory.read(table) == text[:held]
+        try:
+            table.append(len(text) - held)
+        except CacheFullError:
+            table.clear()
+            continue
+        memory.write(table, text, held)
+        texts[which] = text
+        table.settle(text, len(text) - 1)
+        for other, own in zip(tables, texts, strict=True):
+            assert memory.read(other) == own
+    assert pool.num_used == len({block for table in tables for block in table.blocks})
+    for table in tables:
+        table.clear()
+    assert pool.num_used == 0
+    assert len({pool.allocate() for _ in range(max_blocks)}) == max_blocks

@@ -113,6 +113,7 @@ BAD_FILES = {
     "a number": (b"[1]", "messages[0] is 1"),
     "no role": (b'[{"content": "x"}]', "messages[0] has no role"),
     "no content": (b'[{"role": "user"}]', "messages[0] has no content"),
+    "a user's call": (b'[{"role": "user", "tool_calls": [1]}]', "messages[0] has no content"),
 }
 
 
@@ -129,6 +130,14 @@ def test_a_bad_file_is_refused_and_nothing_changes(case, chat, tmp_path):
 def test_a_file_that_cannot_be_written_is_refused(chat, tmp_path):
     assert "cannot be written (Is a directory)" in error(chat, f"/save {tmp_path}")
     assert "'~nobody-at-all/x' cannot be found" in error(chat, "/save ~nobody-at-all/x")
+    assert "cannot be written (embedded null byte)" in error(chat, "/save a\0b")
+
+
+def test_messages_that_cannot_be_written_leave_a_file_as_it_was(chat, tmp_path):
+    (tmp_path / "x").write_text("before")
+    chat.conversation = Conversation(({**QUESTION, "name": "\ud800"},))
+    assert "cannot be written ('utf-8' codec" in error(chat, f"/save {tmp_path / 'x'}")
+    assert (tmp_path / "x").read_text() == "before"
 
 
 def test_commands_that_cannot_be_followed_say_what_is_wrong(chat):
@@ -238,9 +247,9 @@ def test_an_error_in_an_answer_takes_the_message_back(chat):
             raise OptionError("the model's context is full")
         return asked.with_message("assistant", "Hi")
 
-    lines = ["bad", "/nothing", "good", "/exit", "never"]
+    lines = ["/nothing", "bad", "good", "/exit", "never"]
     converse(chat, lines, answer, note=print, on_error=errors.append)
-    assert [str(error).split(" ")[0] for error in errors] == ["the", "there"]
+    assert [str(error).split(" ")[0] for error in errors] == ["there", "the"]
     good = {"role": "user", "content": "good"}
     assert chat.conversation.messages == (*before.messages, good, ANSWER)
 

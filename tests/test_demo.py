@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import weakref
+from contextlib import closing
 from threading import Thread
 
 import pytest
@@ -11,15 +12,17 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.demo import charts
 from ov_specdec.demo.cancellation import Cancellation, Cancellations
 from ov_specdec.demo.comparison import Comparison, compare
+from ov_specdec.demo.conversation import Conversation
 from ov_specdec.demo.models import Choice, LoadedModels
 from ov_specdec.demo.run import Piece, Run
 from ov_specdec.demo.service import DONE, LOADING, STOPPED, WAITING, DemoService, Form
 from ov_specdec.demo.settings import Settings
 from ov_specdec.demo.sweep import NUM_STEPS, REPEATS, TEMPERATURES, sweep
 from ov_specdec.demo.turns import Turns
-from ov_specdec.errors import SessionError, SpecdecError
+from ov_specdec.errors import OptionError, SessionError, SpecdecError
 from ov_specdec.generation import Chunk
 from ov_specdec.stats import GenerationStats, RoundStats
+from tests.chats import ANSWER, SYSTEM, USER
 from tests.chunks import CANCELLED, CHUNKS, followed, spell
 
 
@@ -31,6 +34,26 @@ def pipeline(tiny_pair):
 @pytest.fixture
 def models(tiny_pair):
     return LoadedModels(*map(str, tiny_pair), {"precision": "exact"})
+
+
+@pytest.fixture
+def chat_service(chat_pair):
+    return DemoService(LoadedModels(*map(str, chat_pair), {"precision": "exact"}))
+
+
+def say(service, conversation, message, *, meanwhile=lambda turn: None, **chosen):
+    """A visitor's next turn; returns the lines of status. meanwhile: called after each."""
+    turn, lines = conversation.ask(message), []
+    with closing(service.compare("a", form(prompt=conversation, **chosen))) as states:
+        for turn.comparison, line in states:
+            lines.append(line)
+            meanwhile(turn)
+    return lines
+
+
+def answered(text):
+    """A comparison with this text from plain decoding, and another one."""
+    return Comparison(plain=Run([Piece(text, "plain")], [1]), speculative=followed())
 
 
 def form(**chosen):
@@ -152,6 +175,104 @@ def test_a_comparison_says_which_caches_and_profile_it_has(pipeline):
     assert f"main {pipeline.main.kv}" in last.models
     assert f"draft {pipeline.draft.kv}" in last.models
     assert "Profile: none." in last.models
+
+
+def test_a_turn_is_asked_with_the_turns_before_it():
+    conversation = Conversation()
+    conversation.ask(USER["content"]).comparison = answered(ANSWER["content"])
+    conversation.ask("And the other one?")
+    messages = [USER, ANSWER, {"role": "user", "content": "And the other one?"}]
+    assert conversation.prompt() == conversation.prompt(" \n") == messages
+    assert conversation.prompt(SYSTEM["content"]) == [SYSTEM, *messages]
+
+
+def test_a_message_without_an_answer_can_be_taken_back():
+    conversation = Conversation()
+    conversation.ask("one").comparison = answered("")
+    assert conversation.take_back() is None
+    unanswered = conversation.ask("two")
+    assert conversation.take_back() is unanswered
+    conversation.ask("three")
+    conversation.ask("four")
+    assert [turn.message for turn in conversation.turns] == ["one", "four"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "complaint"), [([], "send a message first"), ([" \n"], "the message is empty")]
+)
+def test_a_conversation_needs_a_message(messages, complaint):
+    conversation = Conversation()
+    for message in messages:
+        conversation.ask(message)
+    with pytest.raises(OptionError, match=complaint):
+        conversation.prompt()
+
+
+def test_both_methods_read_the_same_conversation(chat_service, monkeypatch):
+    read = []
+    stream = SpeculativePipeline.stream
+
+    def watch(pipeline, prompt, **options):
+        if not isinstance(prompt, str):  # as those of the warm-up are
+            read.append(pipeline._generator.encode(prompt, pipeline.complete_options()))
+        return stream(pipeline, prompt, **options)
+
+    monkeypatch.setattr(SpeculativePipeline, "stream", watch)
+    conversation = Conversation()
+    sampled = {"temperature": 1.5, "seed": "3", "system": "Be brief."}
+    for message in ("What is it?", "And now?"):
+        assert say(chat_service, conversation, message, **sampled)[-1] == DONE
+    first, second = (turn.comparison for turn in conversation.turns)
+    assert len(read) == 4
+    assert read[0] == read[1]
+    assert read[2] == read[3]
+    decode = chat_service.models.get(form().choice).tokenizer.decode_all
+    assert decode(read[0]).startswith("<eos>system\nBe brief.<eos>\n<eos>user\nWhat is it?")
+    # As it was generated: what was sampled hardly ever encodes to the same ids.
+    plain = first.plain.token_ids
+    assert plain != first.speculative.token_ids
+    assert read[2][len(read[0]) : len(read[0]) + len(plain)] == plain
+    assert [run.stats.cached_tokens for run in (second.plain, second.speculative)] == [0, 0]
+
+
+def test_a_conversation_beyond_the_context_goes_on_when_cleared(chat_service):
+    conversation = Conversation()
+    say(chat_service, conversation, "area " * 120)
+    with pytest.raises(OptionError, match="shorten the prompt"):
+        say(chat_service, conversation, "area " * 120)
+    assert conversation.take_back().message == "area " * 120
+    assert len(conversation.turns) == 1
+    conversation.clear()
+    assert say(chat_service, conversation, "area " * 120)[-1] == DONE
+
+
+def test_an_answer_that_was_stopped_stays_as_far_as_it_came(chat_service):
+    def stop(turn):
+        if turn.is_answered:
+            chat_service.cancel("a")
+
+    conversation = Conversation()
+    assert say(chat_service, conversation, "What is it?", meanwhile=stop)[-1] == STOPPED
+    turn = conversation.turns[0]
+    assert 0 < len(turn.comparison.plain.token_ids) < 24
+    assert conversation.take_back() is None
+    say(chat_service, conversation, "Go on.")
+    assert conversation.prompt()[1] == {"role": "assistant", "content": turn.comparison.plain.text}
+
+
+def test_a_run_adds_nothing_to_a_conversation_that_was_cleared(chat_service):
+    conversation = Conversation()
+    clear = {"meanwhile": lambda turn: conversation.clear()}
+    assert say(chat_service, conversation, "What is it?", **clear)[-1] == DONE
+    assert conversation.turns == []
+    assert conversation.take_back() is None
+
+
+def test_only_a_chat_template_makes_conversations(models, chat_service):
+    for held, has_one in ((models, False), (chat_service.models, True)):
+        assert not held.has_chat_template
+        held.get(Choice("prompt-lookup", "CPU", "CPU"))
+        assert held.has_chat_template == has_one
 
 
 def test_options_without_effect_are_left_out():
@@ -355,6 +476,16 @@ def test_the_sweep_measures_every_temperature(pipeline):
     assert [point.temperature for point in states[-1]] == list(TEMPERATURES)
     assert all(point.plain > 0 and point.speculative > 0 for point in states[-1])
     assert all(0 <= point.acceptance <= 1 for point in states[-1])
+
+
+def test_the_sweep_takes_up_a_conversation(chat_service):
+    conversation = Conversation()
+    sweeping = {"prompt": conversation, "max_new_tokens": 2}
+    with pytest.raises(OptionError, match="send a message first"):
+        next(chat_service.sweep("a", form(**sweeping)))
+    say(chat_service, conversation, "What is it?")
+    *_, (points, line) = chat_service.sweep("a", form(**sweeping))
+    assert ([point.temperature for point in points], line) == (list(TEMPERATURES), DONE)
 
 
 def test_the_sweep_can_be_cancelled(pipeline):

@@ -25,6 +25,21 @@ def address(browser):
         yield found
 
 
+@pytest.fixture(scope="module")
+def chat_address(browser, chat_pair):
+    main, draft = map(str, chat_pair)
+    models = ("--main", main, "--draft", draft, "--precision", "exact")
+    with demo_process(*models) as (_, found):
+        yield found
+
+
+@pytest.fixture
+def open_chat(browser, chat_address):
+    """Opens the demo of a model with a chat template."""
+    with ExitStack() as visits:
+        yield lambda **settings: visits.enter_context(visit(browser, chat_address, **settings))
+
+
 @pytest.fixture
 def open_page(browser, address):
     """Opens the demo as one more visitor."""
@@ -75,6 +90,17 @@ def start_long_run(page):
     ask_for(page, 512)
     page.locator("#run").click()
     expect(page.locator("#plain .text")).to_have_text(re.compile(r"\S{5}"))
+
+
+def say(page, message):
+    page.get_by_label("Message", exact=True).fill(message)
+    page.get_by_label("Message", exact=True).press("Enter")
+
+
+def said(page, pane):
+    """A pane's messages with their answers."""
+    messages = page.locator(f"#{pane} .message").all_inner_texts()
+    return list(zip(messages, page.locator(f"#{pane} .answer").all_inner_texts(), strict=True))
 
 
 def start_sweep(page):
@@ -221,6 +247,83 @@ def test_who_leaves_lets_the_next_one_run(open_page):
     expect(second.locator("#verdict strong")).to_be_visible()
 
 
+def test_a_second_turn_stands_below_the_first_and_clear_empties_both(open_chat):
+    page = open_chat()
+    ask_for(page, 16)
+    page.get_by_label("System message").fill("Be brief.")
+    say(page, "What is it?")
+    expect(page.locator("#verdict strong")).to_be_visible()
+    first = said(page, "plain")
+    assert [message for message, _ in first] == ["What is it?"]
+    assert page.get_by_label("Message", exact=True).input_value() == ""
+    page.get_by_label("Message", exact=True).fill("And now?")
+    page.locator("#run").click()
+    expect(page.locator("#speculative .message")).to_have_count(2)
+    expect(page.locator("#verdict strong")).to_be_visible()
+    both = said(page, "plain")
+    assert both == said(page, "speculative")
+    assert both[:1] == first
+    assert both[1][0] == "And now?"
+    for pane in ("plain", "speculative"):
+        upper, lower = (page.locator(f"#{pane} .message").nth(turn) for turn in (0, 1))
+        assert top_and_bottom(upper)[1] < top_and_bottom(lower)[0]
+    page.locator("#clear").click()
+    expect(page.locator("#plain .message")).to_have_count(0)
+    assert said(page, "speculative") == []
+    assert page.locator("#verdict strong").count() == 0
+    say(page, "What is it?")
+    expect(page.locator("#verdict strong")).to_be_visible()
+    assert said(page, "plain") == first
+
+
+def test_visitors_have_conversations_of_their_own(open_chat):
+    first, second = open_chat(), open_chat()
+    for page, message in ((first, "one"), (second, "two")):
+        ask_for(page, 4)
+        say(page, message)
+        expect(page.locator("#verdict strong")).to_be_visible()
+        assert [message for message, _ in said(page, "plain")] == [message]
+
+
+def test_a_conversation_that_is_too_long_says_so_and_goes_on_when_cleared(open_chat):
+    page = open_chat()
+    ask_for(page, 4)
+    message = "area " * 120
+    say(page, message)
+    expect(page.locator("#verdict strong")).to_be_visible()
+    say(page, message)
+    expect(page.locator("#run-status [role=alert]")).to_contain_text("shorten the prompt")
+    expect(page.get_by_label("Message", exact=True)).to_have_value(message)
+    assert len(said(page, "plain")) == len(said(page, "speculative")) == 1
+    page.locator("#clear").click()
+    expect(page.locator("#plain .message")).to_have_count(0)
+    page.locator("#run").click()
+    expect(page.locator("#verdict strong")).to_be_visible()
+
+
+def test_clear_ends_a_turn_that_waits_for_another_visitor(open_chat):
+    first, second = open_chat(), open_chat()
+    ask_for(first, 4)
+    say(first, "one")
+    expect(first.locator("#verdict strong")).to_be_visible()
+    start_sweep(first)
+    say(second, "two")
+    expect(second.locator("#run-status")).to_contain_text("Waiting")
+    second.locator("#clear").click()
+    # Clear and the run that it has ended each say so.
+    expect(second.locator("#run-status")).to_have_text(re.compile(r"Ready\.|Stopped\."))
+    expect(second.locator("#plain .message")).to_have_count(0)
+    assert second.get_by_label("Message", exact=True).input_value() == ""
+    first.locator("#stop-sweep").click()
+
+
+def test_without_a_chat_template_there_is_no_conversation(finished):
+    assert finished.locator("#run").inner_text() == "Run"
+    assert finished.locator("#clear, .message").count() == 0
+    words = finished.locator("body").inner_text().lower()
+    assert ("conversation" in words, "message" in words) == (False, False)
+
+
 def test_the_sweep_draws_its_plot(open_page):
     page = open_page()
     ask_for(page, 4)
@@ -236,6 +339,21 @@ def test_another_drafter_can_be_chosen(open_page):
     choose(page, "Drafter", "prompt lookup")
     page.locator("#run").click()
     expect(page.locator("#verdict strong")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_conversation_overflows(open_chat, width):
+    page = open_chat(viewport={"width": width, "height": 900})
+    ask_for(page, 32)
+    say(page, "x" * 150)
+    expect(page.locator("#verdict strong")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    pane, message = page.locator("#plain").bounding_box(), page.locator("#plain .message")
+    box = message.bounding_box()
+    assert pane["x"] < box["x"] < box["x"] + box["width"] < pane["x"] + pane["width"]
+    assert message.evaluate(CONTRAST) > 4.5
+    buttons = [page.locator(f"#{name}").bounding_box() for name in ("run", "stop", "clear")]
+    assert len({button["y"] for button in buttons}) == 1
 
 
 @pytest.mark.parametrize("width", [390, 1280])

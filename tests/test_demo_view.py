@@ -4,9 +4,10 @@ from html import unescape
 
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison
+from ov_specdec.demo.conversation import Turn
 from ov_specdec.generation import Chunk
 from ov_specdec.stats import GenerationStats, RoundStats
-from tests.chunks import CHUNKS, followed
+from tests.chunks import CANCELLED, CHUNKS, followed
 
 
 def test_a_pane_marks_origins_and_escapes_the_text():
@@ -17,6 +18,31 @@ def test_a_pane_marks_origins_and_escapes_the_text():
     assert "<f>" not in html
     assert "<dt>accepted</dt><dd>60%</dd>" in html
     assert "<dt>tokens per pass</dt><dd>2.0</dd>" in html
+
+
+def test_a_conversation_has_messages_above_both_answers_and_the_last_figures():
+    turns = [
+        Turn("<1>", Comparison(plain=followed(), speculative=followed(CANCELLED))),
+        Turn("2", Comparison(plain=followed(CANCELLED))),
+    ]
+    plain, speculative = view.turn_panes(turns)
+    places = [plain.index(text) for text in ("&lt;1&gt;", ">bc<", "&lt;f&gt;", ">2<")]
+    assert [*places, plain.rindex(">bc<")] == sorted({*places, plain.rindex(">bc<")})
+    assert '<span class="draft">bc</span>' in speculative
+    assert "<1>" not in plain + speculative
+    assert "<dd>3</dd>" in plain
+    assert "<dd>0</dd>" in speculative
+    assert 'data-outcome="not started"' in speculative
+    assert (plain.count(">stopped<"), speculative.count(">stopped<")) == (2, 1)
+
+
+def test_a_conversation_without_turns_has_empty_panes():
+    assert view.turn_panes([]) == view.panes(Comparison())
+
+
+def test_neighbours_of_one_origin_share_an_element():
+    pieces = [Chunk("a", [1], "plain"), Chunk("b", [2], "plain", [], "stop", CHUNKS[-1].stats)]
+    assert '<span class="plain">ab</span>' in view.pane(followed(pieces), "Plain")
 
 
 def test_rounds_show_what_was_rejected_in_front_of_its_correction():

@@ -54,6 +54,15 @@ class Gate:
     def reset(self):
         self._session.reset()
 
+    def adopt(self, tokens):
+        return self._session.adopt(tokens)
+
+    def settle(self, tokens, length):
+        self._session.settle(tokens, length)
+
+    def leave(self, tokens):
+        self._session.leave(tokens)
+
 
 def generator(main, draft=None):
     drafters = DrafterFactory("none" if draft is None else "model", draft and CachedSequence(draft))

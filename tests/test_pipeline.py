@@ -168,7 +168,7 @@ except KeyboardInterrupt:
     assert (done.returncode, done.stdout) == (0, "interrupted\n")
 
 
-def test_a_closed_pipeline_frees_its_models_and_says_that_it_is_closed(tiny_pair):
+def test_a_closed_pipeline_frees_its_models_and_says_that_it_is_closed(tiny_pair, tmp_path):
     with SpeculativePipeline(*tiny_pair) as pipeline:
         running = pipeline.stream("def", **OPTIONS)
         next(running)
@@ -176,7 +176,13 @@ def test_a_closed_pipeline_frees_its_models_and_says_that_it_is_closed(tiny_pair
     assert [chunk.finish_reason for chunk in running] == ["cancelled"]
     del running
     assert session() is None
-    for use in (lambda: pipeline.generate("def"), lambda: pipeline.main):
+    file = tmp_path / "prompt.safetensors"
+    for use in (
+        lambda: pipeline.generate("def"),
+        lambda: pipeline.main,
+        lambda: pipeline.save_cache(file),
+        lambda: pipeline.load_cache(file),
+    ):
         with pytest.raises(SessionError, match="this pipeline is closed"):
             use()
     pipeline.close()

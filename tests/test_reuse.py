@@ -12,7 +12,6 @@ from ov_specdec.baseline import common_prefix
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.prompt import encode_prompt
-from tests.chats import PLAIN
 
 WORDS = ["area", "width", "height", "of", "the", "field", "is", "and", "a", "total"]
 KINDS = ("append", "append", "undo", "edit", "cancel", "fail")
@@ -39,17 +38,9 @@ class Flaky:
 
 def make_flaky(model):
     """Put a `Flaky` request into a loaded model's session."""
-    owner = model.session._model if model.kv == "paged" else model.session
+    owner = model.session.model if model.kv == "paged" else model.session
     owner._request = Flaky(owner._request)
     return owner._request
-
-
-@pytest.fixture(scope="module")
-def chat_pair(tiny_pair, tmp_path_factory):
-    """The tiny pair, its main with a chat template."""
-    main = shutil.copytree(tiny_pair[0], tmp_path_factory.mktemp("chat") / "main")
-    (main / "chat_template.jinja").write_text(PLAIN)
-    return main, tiny_pair[1]
 
 
 @pytest.fixture(scope="module", params=["paged", "stateful"])
@@ -161,6 +152,25 @@ def test_a_second_turn_reads_only_what_is_new(chat_pair, kv):
         assert again.stats.cached_tokens == 0
 
 
+def test_conversations_in_turns_are_all_kept_on_a_paged_cache(chat_pair):
+    with SpeculativePipeline(*chat_pair, kv="paged", precision="exact") as pipeline:
+        system = {"role": "system", "content": "Be brief and name the area of every field."}
+        talks = [[system, {"role": "user", "content": text}] for text in ("area?", "height?")]
+        cached, known = [], []
+        for _ in range(2):
+            for talk in talks:
+                result = pipeline.generate(talk, max_new_tokens=8, ignore_eos=True)
+                talk += [
+                    {"role": "assistant", "content": result.text},
+                    {"role": "user", "content": "And the total?"},
+                ]
+                cached.append(result.stats.cached_tokens)
+                known.append(result.stats.prompt_tokens)
+        assert cached[0] == 0
+        assert cached[1] > 20  # the system message, read by the first conversation
+        assert all(now >= before for now, before in zip(cached[2:], known[:2], strict=True))
+
+
 SAVED = """
 import sys
 from ov_specdec import SpeculativePipeline
@@ -229,8 +239,10 @@ def test_files_that_cannot_be_used_are_named(tiny_pair, saved, tmp_path):
     with SpeculativePipeline(*tiny_pair, kv="paged", precision="exact") as pipeline:
         with pytest.raises(OptionError, match=r"nothing to save in .*: generate something first"):
             pipeline.save_cache(tmp_path / "empty")
-        for path in (broken, tmp_path / "missing", tmp_path):
-            with pytest.raises(OptionError, match=rf"'{path}' cannot be read"):
+        with pytest.raises(OptionError, match=rf"'{broken}' cannot be read .*: delete it"):
+            pipeline.load_cache(broken)
+        for path in (tmp_path / "missing", tmp_path):
+            with pytest.raises(OptionError, match=rf"no cache file '{path}': save it .* or give"):
                 pipeline.load_cache(path)
         with pytest.raises(OptionError, match="path=3 must be a file"):
             pipeline.save_cache(3)

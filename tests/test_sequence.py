@@ -54,6 +54,28 @@ def test_what_was_added_is_fed():
     assert cache.tokens == session.cache == [*TEXT, 7, 7]
 
 
+class Compared(list):
+    """A sequence that remembers from where on it was read."""
+
+    def __getitem__(self, index):
+        self.read_from = index.start
+        return super().__getitem__(index)
+
+
+def test_only_what_was_added_is_compared():
+    cache, _ = started()
+    longer = Compared([*TEXT, 7, 7])
+    cache.advance(longer, [8])
+    assert longer.read_from == len(TEXT)
+
+
+def test_tokens_that_an_interrupt_left_uncounted_are_rolled_back():
+    cache, session = started()
+    session.forward([7])  # the interrupt came before its return was seen
+    assert cache.advance([*TEXT, 8]).num_tokens == 1
+    assert session.cache == [*TEXT, 8]
+
+
 def test_there_is_a_row_for_each_candidate_and_one_after_them():
     cache, _ = started()
     rows = cache.advance([*TEXT, 7], [8, 9]).logits

@@ -7,7 +7,8 @@ import pytest
 from ov_specdec import SessionError
 from ov_specdec.cache.paged import INITIAL_TOKENS, PagedModel, PagedSession
 from ov_specdec.cache.sequence import PREFILL_CHUNK
-from ov_specdec.cache.session import Session
+from ov_specdec.cache.session import Session, Span
+from ov_specdec.errors import CacheFullError
 from ov_specdec.loading.compile import RuntimeConfig, load_model
 from ov_specdec.loading.devices import PRECISION_PROPERTIES
 from ov_specdec.loading.graph import select_rows, to_paged
@@ -189,3 +190,59 @@ def test_more_sequences_than_there_may_be_blocks_for_are_refused_and_do_no_harm(
     np.testing.assert_allclose(first.forward(text[200:]), expected[200:], **CLOSE)
     first.reset()
     np.testing.assert_allclose(second.forward(text), expected, **CLOSE)
+
+
+def test_one_pass_gives_several_sequences_their_own_logits(tiny_pair):
+    model = paged_model(tiny_pair[0], max_sequences=3)
+    texts = [tokens(size, seed) for seed, size in enumerate((50, 7, 90))]
+    expected = [fresh(PagedSession(paged_model(tiny_pair[0], 1)), text) for text in texts]
+    sessions = [PagedSession(model) for _ in texts]
+    held = [0, 0, 0]
+    for sizes, num_rows in (
+        ((40, 3, 60), (1, 2, 0)),  # two prompts, and a part of one
+        ((1, 1, 29), (1, 1, 0)),
+        ((8, 3, 1), (8, 3, 1)),
+        ((1, 0, 0), (1, 0, 0)),
+    ):
+        spans = [
+            Span(session, text[start : start + size], rows)
+            for session, text, start, size, rows in zip(
+                sessions, texts, held, sizes, num_rows, strict=True
+            )
+            if size
+        ]
+        logits = iter(model.run(spans))
+        for index, (size, rows) in enumerate(zip(sizes, num_rows, strict=True)):
+            held[index] += size
+            if size:
+                wanted = expected[index][held[index] - rows : held[index]]
+                np.testing.assert_allclose(next(logits), wanted, **CLOSE)
+    assert held == [len(text) for text in texts]
+
+
+def test_a_pass_that_cannot_be_run_leaves_all_of_its_sequences_as_they_were(tiny_pair):
+    model = paged_model(tiny_pair[0], max_sequences=1)
+    first, second = PagedSession(model), PagedSession(model)
+    first.forward(tokens(100))
+    with pytest.raises(CacheFullError, match="blocks of the KV cache are in use"):
+        model.run([Span(first, tokens(20), 1), Span(second, tokens(200), 1)])
+    assert (first.length, second.length) == (100, 0)
+    other = PagedSession(paged_model(tiny_pair[0], 1))
+    with pytest.raises(SessionError, match="another model"):
+        model.run([Span(first, [1], 1), Span(other, [1], 1)])
+    assert first.length == 100
+
+
+def test_what_a_sequence_has_left_is_read_by_the_next_one(tiny_pair):
+    model = paged_model(tiny_pair[0], max_sequences=2)
+    text, other = tokens(100), [*tokens(80), *tokens(20, 5)]
+    expected = fresh(PagedSession(model), other)
+    first, second = PagedSession(model), PagedSession(model)
+    first.forward(text)
+    first.leave(text)
+    assert second.adopt(other) == 80
+    np.testing.assert_allclose(second.forward(other[80:]), expected[80:], **CLOSE)
+    third = PagedSession(model)
+    assert third.adopt(text) == 100  # what the second one wrote it has written to a copy
+    actual = third.forward([3]).copy()
+    np.testing.assert_allclose(actual, fresh(PagedSession(model), [*text, 3])[-1:], **CLOSE)

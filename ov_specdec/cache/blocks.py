@@ -1,17 +1,52 @@
-"""Bookkeeping of a paged KV cache: which blocks belong to which sequence. No tensors here.
+"""Bookkeeping of a paged KV cache: which blocks hold which tokens. No tensors here.
 
-Source: PagedAttention, Kwon et al. (arXiv 2309.06180).
+Source: PagedAttention, Kwon et al. (arXiv 2309.06180); sharing blocks by their content as vLLM's
+automatic prefix caching does, but by the tokens themselves, and including blocks that are not full.
 """
 
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from ov_specdec.baseline import common_prefix
 from ov_specdec.cache.session import check_rollback
-from ov_specdec.errors import SessionError
+from ov_specdec.errors import CacheFullError, SessionError
+
+ROOT = 0
+"""The node before the first block of every sequence."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A block that may be shared. tokens: those that it holds. parent: the node before it."""
+
+    serial: int
+    parent: int
+    tokens: tuple[int, ...]
+    block: int
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """What is cached of a sequence: full blocks, and the beginning of one more.
+
+    node: that of the last full block. partial: a block whose first `num_partial` tokens fit; it
+    belongs to others, so it is to be copied.
+    """
+
+    blocks: list[int]
+    node: int
+    partial: int | None
+    num_partial: int
 
 
 class BlockPool:
-    """The blocks of one model's KV cache, handed out to sequences and taken back.
+    """The blocks of one model's KV cache: handed out, shared, taken back, and found by content.
 
-    `size` blocks exist at first; when none is free, `size` doubles up to `max_blocks`, and the
-    owner of the tensors enlarges those to match.
+    `size` blocks exist at first. When none is free, `size` doubles up to `max_blocks`, and the
+    owner of the tensors enlarges those to match. After that, blocks that nobody uses any more but
+    whose content is known are given up, the least recently used first.
     """
 
     def __init__(self, size: int, max_blocks: int) -> None:
@@ -20,23 +55,107 @@ class BlockPool:
         self.size = size
         self.max_blocks = max_blocks
         self._free = list(reversed(range(size)))
+        self._users: dict[int, int] = {}
+        # Blocks without users whose content is known, the least recently used first.
+        self._idle: OrderedDict[int, None] = OrderedDict()
+        self._nodes: dict[int, Node] = {}  # by block
+        # By the node before and the first token: the nodes that come next.
+        self._children: dict[tuple[int, int], dict[tuple[int, ...], Node]] = {}
+        self._serials = count(ROOT + 1)
+
+    @property
+    def num_available(self) -> int:
+        """Blocks that can be allocated, growth included."""
+        return self.max_blocks - len(self._users)
+
+    @property
+    def num_used(self) -> int:
+        """Blocks that sequences hold."""
+        return len(self._users)
 
     def allocate(self) -> int:
-        """Hand out a free block, growing the pool if there is none."""
-        if not self._free:
+        """Hand out a block. Raises `CacheFullError` where all are in use."""
+        if not self._free and self.size < self.max_blocks:
             self._grow()
-        return self._free.pop()
-
-    def release(self, blocks: list[int]) -> None:
-        """Take blocks back."""
-        self._free.extend(reversed(blocks))
-
-    def _grow(self) -> None:
-        if self.size >= self.max_blocks:
-            raise SessionError(
+        if self._free:
+            block = self._free.pop()
+        elif self._idle:
+            block, _ = self._idle.popitem(last=False)
+            self._forget(block)
+        else:
+            raise CacheFullError(
                 f"all {self.max_blocks} blocks of the KV cache are in use: "
                 "shorten the prompt or lower max_new_tokens"
             )
+        self._users[block] = 1
+        return block
+
+    def share(self, block: int) -> None:
+        """Count one more user of a block."""
+        self._idle.pop(block, None)
+        self._users[block] = self._users.get(block, 0) + 1
+
+    def release(self, blocks: Sequence[int]) -> None:
+        """Count one user fewer of each; the last blocks of a sequence are given up first."""
+        for block in reversed(blocks):
+            self._users[block] -= 1
+            if self._users[block]:
+                continue
+            del self._users[block]
+            if block in self._nodes:
+                self._idle[block] = None
+            else:
+                self._free.append(block)
+
+    def register(self, block: int, parent: int, tokens: Sequence[int]) -> int:
+        """Let other sequences find a block by its content; returns the node that has this content.
+
+        From now on the block is not to be written to where it holds tokens.
+        """
+        key = tuple(tokens)
+        siblings = self._children.setdefault((parent, key[0]), {})
+        if key not in siblings:
+            node = siblings[key] = Node(next(self._serials), parent, key, block)
+            self._nodes[block] = node
+        return siblings[key].serial
+
+    def is_registered(self, block: int) -> bool:
+        """Whether others may find this block."""
+        return block in self._nodes
+
+    def forget_idle(self) -> None:
+        """Let nobody find the blocks that nobody uses."""
+        for block in self._idle:
+            self._forget(block)
+            self._free.append(block)
+        self._idle.clear()
+
+    def match(self, tokens: Sequence[int], block_size: int) -> Prefix:
+        """The longest prefix of a sequence that blocks hold. Takes none of them."""
+        blocks: list[int] = []
+        parent = ROOT
+        while True:
+            wanted = tuple(tokens[len(blocks) * block_size :][:block_size])
+            siblings = self._children.get((parent, wanted[0]), {}) if wanted else {}
+            node = siblings.get(wanted) if len(wanted) == block_size else None
+            if node is None:
+                break
+            blocks.append(node.block)
+            parent = node.serial
+        best = max(siblings.values(), key=lambda n: common_prefix(n.tokens, wanted), default=None)
+        if best is None:
+            return Prefix(blocks, parent, None, 0)
+        return Prefix(blocks, parent, best.block, common_prefix(best.tokens, wanted))
+
+    def _forget(self, block: int) -> None:
+        """Let nobody find a block any more."""
+        node = self._nodes.pop(block)
+        siblings = self._children[node.parent, node.tokens[0]]
+        del siblings[node.tokens]
+        if not siblings:
+            del self._children[node.parent, node.tokens[0]]
+
+    def _grow(self) -> None:
         size = min(2 * self.size, self.max_blocks)
         self._free.extend(reversed(range(self.size, size)))
         self.size = size
@@ -45,7 +164,8 @@ class BlockPool:
 class BlockTable:
     """The blocks of one sequence, in order, and how many of its tokens they hold.
 
-    Rolling back sets a counter: the blocks stay with the sequence and are written over.
+    Rolling back sets a counter: the blocks stay with the sequence and are written over. Blocks
+    whose content others may find are not: those are kept up to the last whole one.
     """
 
     def __init__(self, pool: BlockPool, block_size: int) -> None:
@@ -53,21 +173,77 @@ class BlockTable:
         self._block_size = block_size
         self.blocks: list[int] = []
         self.length = 0
+        # So many blocks, from the first, are known to the pool by content; the last one's node.
+        self._num_known = 0
+        self._node = ROOT
 
     def append(self, num_tokens: int) -> None:
-        """Make room for `num_tokens` more and count them as held."""
-        needed = -(-(self.length + num_tokens) // self._block_size)
-        while len(self.blocks) < needed:
-            self.blocks.append(self._pool.allocate())
+        """Make room for `num_tokens` more and count them as held.
+
+        Raises `CacheFullError`, and then changes nothing.
+        """
+        held = len(self.blocks)
+        try:
+            while len(self.blocks) * self._block_size < self.length + num_tokens:
+                self.blocks.append(self._pool.allocate())
+        except CacheFullError:
+            self._pool.release(self.blocks[held:])
+            del self.blocks[held:]
+            raise
         self.length += num_tokens
 
     def rollback(self, length: int) -> None:
-        """Count only the first `length` tokens as held."""
+        """Count only the first `length` tokens as held, or fewer: see `BlockTable`."""
         check_rollback(self.length, length)
+        if length < self._num_known * self._block_size:
+            raise SessionError(
+                f"cannot roll back to {length}: other sequences may use the first "
+                f"{self._num_known * self._block_size} tokens; leave this sequence and begin again"
+            )
         self.length = length
+
+    def adopt(self, tokens: Sequence[int]) -> tuple[int, int] | None:
+        """Begin with the blocks that hold the same tokens; the table is empty.
+
+        Returns a block and a copy of it that the caller has to make, where one fits in part.
+        """
+        prefix = self._pool.match(tokens, self._block_size)
+        for block in prefix.blocks:
+            self._pool.share(block)
+        self.blocks = prefix.blocks
+        self.length = len(prefix.blocks) * self._block_size
+        self._num_known, self._node = len(prefix.blocks), prefix.node
+        if prefix.partial is None:
+            return None
+        self._pool.share(prefix.partial)  # or it might be given up for the copy
+        try:
+            self.append(prefix.num_partial)
+        except CacheFullError:
+            return None
+        finally:
+            self._pool.release([prefix.partial])
+        return prefix.partial, self.blocks[-1]
+
+    def settle(self, tokens: Sequence[int], length: int) -> None:
+        """Let others find the full blocks of the first `length` tokens, which will stay."""
+        size = self._block_size
+        while (self._num_known + 1) * size <= min(length, self.length):
+            start = self._num_known * size
+            block = self.blocks[self._num_known]
+            self._node = self._pool.register(block, self._node, tokens[start : start + size])
+            self._num_known += 1
+
+    def leave(self, tokens: Sequence[int]) -> None:
+        """Give all blocks back, and let others find those of the first tokens, the last one too."""
+        self.settle(tokens, len(tokens))
+        rest = tokens[self._num_known * self._block_size : self.length]
+        if rest:
+            self._pool.register(self.blocks[self._num_known], self._node, rest)
+        self.clear()
 
     def clear(self) -> None:
         """Give all blocks back."""
         self._pool.release(self.blocks)
         self.blocks = []
         self.length = 0
+        self._num_known, self._node = 0, ROOT

@@ -1,6 +1,7 @@
 """Session on a paged KV cache: rollback sets a counter and costs nothing."""
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,15 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.cache.blocks import BlockPool, BlockTable
-from ov_specdec.cache.session import ROWS, check_room, check_tensors, count_rows
+from ov_specdec.cache.session import ROWS, Session, Span, check_room, check_tensors, count_rows
 from ov_specdec.errors import SessionError
 from ov_specdec.logits import Logits
 
 CACHES = ("key_cache.", "value_cache.")
 """How the names of the inputs begin that hold the KV cache, one of each per layer."""
+
+MAX_FEEDS = 256
+"""Layouts of passes whose inputs are kept; to make them anew takes some 30 us."""
 
 INITIAL_TOKENS = 512
 """Room in the block pool before it first grows."""
@@ -48,6 +52,8 @@ class PagedModel:
         max_blocks = max_sequences * -(-max_length // self.block_size)
         self.pool = BlockPool(min(-(-INITIAL_TOKENS // self.block_size), max_blocks), max_blocks)
         self._tensors: dict[str, ov.Tensor] = {}
+        self._num_blocks = 0  # that the tensors have
+        self._feeds: dict[Layout, Feed] = {}
         self._bound: dict[str, ov.Tensor] = {}
         self.fit_caches()
 
@@ -56,16 +62,49 @@ class PagedModel:
         """The names of the inputs that hold the KV cache."""
         return list(self._ports)
 
-    def infer(self, feed: dict[str, ov.Tensor]) -> Logits:
-        """Run one pass; logits [tokens, vocab]."""
+    def run(self, spans: Sequence[Span]) -> list[Logits]:
+        """One pass over the spans of `PagedSession`s of this model, packed. See `Runner`."""
+        tables = [table_of(span.session, self) for span in spans]
+        past = [table.length for table in tables]
+        try:
+            for span, table in zip(spans, tables, strict=True):
+                check_room(table.length, len(span.tokens), self.max_length)
+                table.append(len(span.tokens))
+            self.fit_caches()
+            feed = self._feed(tuple((len(span.tokens), span.num_rows) for span in spans))
+            feed.fill(spans, past, [table.blocks for table in tables])
+            rows = self._infer(feed)
+        except BaseException:
+            for table, length in zip(tables, past, strict=True):
+                table.rollback(length)
+            raise
+        return [rows[begin:end] for begin, end in feed.rows_of_spans]
+
+    def _feed(self, layout: "Layout") -> "Feed":
+        """Inputs for a pass, those of an earlier one of that layout where there was one."""
+        if layout not in self._feeds:
+            if len(self._feeds) >= MAX_FEEDS:
+                self._feeds.clear()
+            self._feeds[layout] = Feed(layout)
+        return self._feeds[layout]
+
+    def copy_block(self, source: int, target: int) -> None:
+        """Make one block hold what another one does."""
         self.fit_caches()
+        for name in self._ports:
+            blocks = self.blocks_of(name)
+            blocks[target] = blocks[source]
+
+    def _infer(self, feed: "Feed") -> Logits:
+        """Logits of the rows that the spans want, one span's below the other's."""
         for name in self._inputs:
-            if self._bound.get(name) is not feed[name]:
-                self._request.set_tensor(name, feed[name])
-                self._bound[name] = feed[name]
+            if self._bound.get(name) is not feed.tensors[name]:
+                self._request.set_tensor(name, feed.tensors[name])
+                self._bound[name] = feed.tensors[name]
         self._request.infer(share_outputs=True)
         logits: Logits = self._request.get_tensor("logits").data
-        return logits.reshape(-1, logits.shape[-1])[:, : self.vocab_size]
+        logits = logits.reshape(-1, logits.shape[-1])[:, : self.vocab_size]
+        return logits if ROWS in self._inputs else logits[feed.rows]
 
     def blocks_of(self, name: str) -> NDArray[Any]:
         """A cache as it lies in memory, [num_blocks, bytes]; a view."""
@@ -74,10 +113,10 @@ class PagedModel:
 
     def fit_caches(self) -> None:
         """Enlarge the cache tensors when the pool has grown, keeping what they hold."""
+        if self._num_blocks == self.pool.size:
+            return
         for name, port in self._ports.items():
             old = self._tensors.get(name)
-            if old is not None and old.shape[0] == self.pool.size:
-                continue
             shape = [self.pool.size, *(axis.get_length() for axis in list(port.partial_shape)[1:])]
             new = ov.Tensor(port.element_type, shape)
             new.data.fill(0)  # stray NaNs in unwritten slots would survive masking
@@ -85,103 +124,127 @@ class PagedModel:
                 old.copy_to(ov.Tensor(new, [0] * len(shape), list(old.shape)))
             self._tensors[name] = new
             self._request.set_tensor(name, new)
+        self._num_blocks = self.pool.size
 
 
 class PagedSession:
     """One sequence in the caches of a `PagedModel`. Implements `Session`."""
 
     def __init__(self, model: PagedModel) -> None:
-        self._model = model
-        self._table = BlockTable(model.pool, model.block_size)
-        self._feeds: dict[tuple[int, int], Feed] = {}
+        self.model = model
+        self.table = BlockTable(model.pool, model.block_size)
 
     @property
     def length(self) -> int:
         """Number of tokens in the cache."""
-        return self._table.length
+        return self.table.length
 
     @property
     def max_length(self) -> int:
         """Number of tokens that the cache can hold."""
-        return self._model.max_length
+        return self.model.max_length
 
     def forward(self, tokens: Sequence[int], num_rows: int | None = None) -> Logits:
         """Append `tokens`; logits [num_rows, vocab], a view that the next pass overwrites."""
-        past, num_tokens = self.length, len(tokens)
-        check_room(past, num_tokens, self.max_length)
-        size = num_tokens, count_rows(num_tokens, num_rows)
-        self._table.append(num_tokens)
-        if size not in self._feeds:
-            self._feeds[size] = Feed(*size)
-        feed = self._feeds[size]
-        feed.fill(tokens, past, self._table.blocks)
-        try:
-            return self._model.infer(feed.tensors)[-size[1] :]
-        except BaseException:
-            self._table.rollback(past)
-            raise
+        num_rows = count_rows(len(tokens), num_rows) if tokens else 0
+        return self.model.run([Span(self, tokens, num_rows)])[0]
 
     def rollback(self, length: int) -> None:
         """Forget all but the first `length` tokens: a counter is set."""
-        self._table.rollback(length)
+        self.table.rollback(length)
 
     def reset(self) -> None:
-        """Forget everything and give the blocks back."""
-        self._table.clear()
+        """Forget everything, what sequences before have left too, and give the blocks back."""
+        self.table.clear()
+        self.model.pool.forget_idle()
+
+    def adopt(self, tokens: Sequence[int]) -> int:
+        """Share the blocks that hold the first of these tokens. See `Session`."""
+        copied = self.table.adopt(tokens)
+        if copied is not None:
+            self.model.copy_block(*copied)
+        return self.length
+
+    def settle(self, tokens: Sequence[int], length: int) -> None:
+        """Let other sequences share the full blocks of these tokens."""
+        self.table.settle(tokens, length)
+
+    def leave(self, tokens: Sequence[int]) -> None:
+        """Give the blocks back; until they are needed, their tokens are found in them."""
+        self.table.leave(tokens)
 
     def read_kv(self) -> dict[str, NDArray[Any]]:
         """Copies of the sequence's blocks, [num_blocks, bytes] of each cache."""
-        return {name: self._model.blocks_of(name)[self._held()] for name in self._model.caches}
+        return {name: self.model.blocks_of(name)[self._held()] for name in self.model.caches}
 
     def write_kv(self, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
         """Put the blocks of `length` tokens in place of those that the sequence has."""
         self.reset()
         check_room(0, length, self.max_length)
-        self._table.append(length)
-        self._model.fit_caches()
+        self.table.append(length)
+        self.model.fit_caches()
         try:
             check_tensors(self.read_kv(), tensors)
         except SessionError:
             self.reset()
             raise
         for name, blocks in tensors.items():
-            self._model.blocks_of(name)[self._held()] = blocks
+            self.model.blocks_of(name)[self._held()] = blocks
 
     def _held(self) -> list[int]:
         """The blocks that hold tokens, in order; the last ones may hold none after a rollback."""
-        return self._table.blocks[: -(-self.length // self._model.block_size)]
+        return self.table.blocks[: -(-self.length // self.model.block_size)]
+
+
+def table_of(session: Session, model: PagedModel) -> BlockTable:
+    """The block table of a sequence of a model; `SessionError` for one of another model."""
+    if not isinstance(session, PagedSession) or session.model is not model:
+        raise SessionError("a pass was asked for over a sequence of another model")
+    return session.table
+
+
+Layout = tuple[tuple[int, int], ...]
+"""The tokens of each span of a pass, and the rows of logits that it wants."""
 
 
 class Feed:
-    """The inputs of passes over a given number of tokens: allocated once, filled for each pass.
+    """The inputs of passes of one layout: allocated once, filled for each pass."""
 
-    num_rows: logits are computed for the last so many of them.
-    """
-
-    def __init__(self, num_tokens: int, num_rows: int) -> None:
-        self._num_tokens = num_tokens
+    def __init__(self, layout: Layout) -> None:
+        ends = list(accumulate(tokens for tokens, _ in layout))
+        row_ends = list(accumulate(rows for _, rows in layout))
+        self.rows_of_spans = list(zip([0, *row_ends[:-1]], row_ends, strict=True))
+        """Where the rows of each span begin and end among those of the pass."""
+        self.rows = np.concatenate(
+            [np.arange(end - rows, end) for end, (_, rows) in zip(ends, layout, strict=True)]
+        )
+        """The places in the pass whose logits are wanted."""
+        self._spans = list(zip([0, *ends[:-1]], ends, strict=True))
         self._arrays: dict[str, NDArray[np.integer]] = {
-            "input_ids": np.zeros(num_tokens, np.int64),
-            "position_ids": np.zeros(num_tokens, np.int64),
-            "past_lens": np.zeros(1, np.int32),
-            "subsequence_begins": np.array([0, num_tokens], np.int32),
-            "block_indices_begins": np.zeros(2, np.int32),
+            "input_ids": np.zeros(ends[-1], np.int64),
+            "position_ids": np.zeros(ends[-1], np.int64),
+            "past_lens": np.zeros(len(layout), np.int32),
+            "subsequence_begins": np.array([0, *ends], np.int32),
+            "block_indices_begins": np.zeros(len(layout) + 1, np.int32),
             "max_context_len": np.array(0, np.int32),
-            ROWS: np.arange(num_tokens - num_rows, num_tokens),
+            ROWS: self.rows,
         }
         self.tensors = {
             name: ov.Tensor(array, shared_memory=True) for name, array in self._arrays.items()
         }
-        self._blocks: list[int] = []
+        self._blocks: list[list[int]] = []
 
-    def fill(self, tokens: Sequence[int], past: int, blocks: list[int]) -> None:
-        """Set the inputs for `tokens` after `past` cached ones, in the blocks of the sequence."""
-        total = past + self._num_tokens
-        self._arrays["input_ids"][:] = tokens
-        self._arrays["position_ids"][:] = np.arange(past, total)
-        self._arrays["past_lens"][0] = past
-        self._arrays["max_context_len"][...] = total
+    def fill(self, spans: Sequence[Span], past: Sequence[int], blocks: list[list[int]]) -> None:
+        """Set the inputs for spans after `past` cached tokens each, in the blocks of each."""
+        longest = 0
+        for span, length, (begin, end) in zip(spans, past, self._spans, strict=True):
+            total = length + end - begin
+            self._arrays["input_ids"][begin:end] = span.tokens
+            self._arrays["position_ids"][begin:end] = np.arange(length, total)
+            longest = max(longest, total)
+        self._arrays["past_lens"][:] = past
+        self._arrays["max_context_len"][...] = longest
         if self._blocks != blocks:
-            self._blocks = blocks.copy()
-            self._arrays["block_indices_begins"][1] = len(blocks)
-            self.tensors["block_indices"] = ov.Tensor(np.array(blocks, np.int32))
+            self._blocks = [own.copy() for own in blocks]
+            self._arrays["block_indices_begins"][1:] = np.cumsum([len(own) for own in blocks])
+            self.tensors["block_indices"] = ov.Tensor(np.concatenate(blocks).astype(np.int32))

@@ -26,11 +26,13 @@ class Pass:
     """What `CachedSequence.advance` computed.
 
     logits: [num_rows, vocab]; may be overwritten by the next pass. num_tokens: tokens that were
-    fed. rollback_seconds: time that it took to forget others before.
+    fed. num_cached: those that were in the cache before. rollback_seconds: time that it took to
+    forget others.
     """
 
     logits: Logits
     num_tokens: int
+    num_cached: int
     rollback_seconds: float
 
 
@@ -47,6 +49,8 @@ class CachedSequence:
         self._cached: list[int] = []
         # So many cached tokens were found to be the sequence's own, and are not compared again.
         self._settled = 0
+        # The sequence itself, which its owner extends.
+        self._sequence: Sequence[int] = ()
         self._cancelled = Event()
         session.reset()
 
@@ -61,13 +65,16 @@ class CachedSequence:
         return self._session.max_length
 
     def begin(self, tokens: Sequence[int], cancelled: Event | None = None) -> None:
-        """Turn to another sequence, and keep the cached tokens that it begins with.
+        """Turn to another sequence, and hold what is cached of it, by this or by sequences before.
 
         cancelled: passes raise `Cancelled` instead once it is set.
         """
         self._cancelled = Event() if cancelled is None else cancelled
-        self._keep(common_prefix(self._cached, tokens))
-        self._settled = len(self._cached)
+        own = max(common_prefix(self._cached, known) for known in (self._sequence, tokens))
+        self._session.leave(self._cached[:own])
+        # The last token is fed again where it is cached already, since its logits are wanted.
+        self._cached = list(tokens[: self._session.adopt(tokens[:-1])])
+        self._settled, self._sequence = len(self._cached), tokens
 
     def advance(
         self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
@@ -75,7 +82,8 @@ class CachedSequence:
         """Have `tokens` and then `candidates` cached; the logits of the last `num_rows` of them.
 
         tokens: the sequence so far, beginning with those of the last call since `begin`; only what
-        was added since then is compared with the cache. candidates: tokens that may not stay.
+        was added since then is compared with the cache. It may grow: what is cached of it in the
+        end is left to sequences that begin likewise. candidates: tokens that may not stay.
         num_rows: None for a row that scores the first candidate, and one after each of them. Tokens
         whose rows are wanted are fed again where they are cached already. A long prompt is read in
         chunks. After an error, what the cache then holds is known.
@@ -93,14 +101,15 @@ class CachedSequence:
         rollback_seconds = watch.lap()
         pending = wanted[len(self._cached) - start :]
         logits = self._feed(pending, num_rows)
-        self._settled = len(tokens)
-        return Pass(logits, len(pending), rollback_seconds)
+        self._settled, self._sequence = len(tokens), tokens
+        self._session.settle(tokens, len(tokens) - 1)
+        return Pass(logits, len(pending), total - len(pending), rollback_seconds)
 
     def clear(self) -> None:
         """Forget everything."""
         self._session.reset()
         self._cached = []
-        self._settled = 0
+        self._settled, self._sequence = 0, ()
 
     def read_kv(self) -> dict[str, NDArray[Any]]:
         """The tensors of the KV cache, for `restore`. See `Session`."""
@@ -111,6 +120,7 @@ class CachedSequence:
         self.clear()
         self._session.write_kv(tensors, len(tokens))
         self._cached = list(tokens)
+        self._settled, self._sequence = len(tokens), tokens
 
     def _keep(self, length: int) -> None:
         """Forget all but the first `length` tokens."""

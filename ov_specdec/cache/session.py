@@ -1,6 +1,7 @@
 """What the engine needs of a model: one sequence's KV cache, and passes that extend it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -10,6 +11,26 @@ from ov_specdec.logits import Logits
 
 ROWS = "row_indices"
 """Input that names the rows of logits to compute, [num_rows]: places in the pass, from 0."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """What a pass is to append to one sequence. num_rows: logits wanted, of the last tokens."""
+
+    session: "Session"
+    tokens: Sequence[int]
+    num_rows: int
+
+
+class Runner(Protocol):
+    """Runs passes of one model over the tokens of one or several sequences."""
+
+    def run(self, spans: Sequence[Span]) -> list[Logits]:
+        """One pass; logits [num_rows, vocab] of each span. May be overwritten by the next pass.
+
+        After an error each sequence holds what it held before, or nothing: its `length` says which.
+        """
+        ...
 
 
 class Session(Protocol):
@@ -43,7 +64,22 @@ class Session(Protocol):
         ...
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Forget everything, what sequences before have left too."""
+        ...
+
+    def adopt(self, tokens: Sequence[int]) -> int:
+        """Hold the first of these tokens that a sequence before has left; returns how many.
+
+        The cache is empty before.
+        """
+        ...
+
+    def settle(self, tokens: Sequence[int], length: int) -> None:
+        """The cache holds the first `length` of these tokens, and they will not be rolled back."""
+        ...
+
+    def leave(self, tokens: Sequence[int]) -> None:
+        """Forget everything, but leave these first tokens of the cache to sequences to come."""
         ...
 
     def read_kv(self) -> dict[str, NDArray[Any]]:

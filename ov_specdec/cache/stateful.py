@@ -8,6 +8,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
+from ov_specdec.baseline import common_prefix
 from ov_specdec.cache.session import ROWS, check_rollback, check_room, check_tensors, count_rows
 from ov_specdec.logits import Logits
 
@@ -40,13 +41,15 @@ class StatefulSession:
         self._vocab_size = vocab_size
         self._max_hidden = max_hidden
         self._length = 0
+        # What the sequence before has left; nobody's while another one has not adopted it.
+        self._left: list[int] = []
         # One entry per token in the KV states, in order: 1 visible, 0 stale.
         self._mask: NDArray[np.int64] = np.zeros(0, np.int64)
 
     @property
     def length(self) -> int:
         """Number of visible tokens in the cache."""
-        return self._length
+        return 0 if self._left else self._length
 
     @property
     def max_length(self) -> int:
@@ -55,6 +58,8 @@ class StatefulSession:
 
     def forward(self, tokens: Sequence[int], num_rows: int | None = None) -> Logits:
         """Append `tokens`; logits [num_rows, vocab], a view that the next pass overwrites."""
+        if self._left:
+            self.reset()
         num_tokens = len(tokens)
         check_room(self._length, num_tokens, self._max_length)
         rows = count_rows(num_tokens, num_rows)
@@ -94,6 +99,21 @@ class StatefulSession:
         self._request.reset_state()
         self._mask = np.zeros(0, np.int64)
         self._length = 0
+        self._left = []
+
+    def adopt(self, tokens: Sequence[int]) -> int:
+        """Hold the first of these tokens that the sequence before has left. See `Session`."""
+        kept, self._left = common_prefix(self._left, tokens), []
+        self.rollback(kept)
+        return kept
+
+    def settle(self, tokens: Sequence[int], length: int) -> None:
+        """Nothing to do: nobody shares these states."""
+
+    def leave(self, tokens: Sequence[int]) -> None:
+        """Keep these tokens for the next sequence, in case that it begins likewise."""
+        self.rollback(len(tokens))
+        self._left = list(tokens)
 
     def read_kv(self) -> dict[str, NDArray[Any]]:
         """Copies of the KV states, what is stale left out."""

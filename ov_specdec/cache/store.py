@@ -57,6 +57,10 @@ def read_sequence(path: Path, sequence: CachedSequence, fingerprint: str) -> Non
 
 def _read(path: Path) -> tuple[str | None, dict[str, NDArray[Any]]]:
     """A file's fingerprint, if it has one, and its tensors."""
+    if not path.is_file():
+        raise OptionError(
+            f"there is no cache file '{path}': save it with these models, or give another path"
+        )
     try:
         with safe_open(path, framework="numpy") as file:  # type: ignore[no-untyped-call]
             metadata: Mapping[str, str] = file.metadata() or {}

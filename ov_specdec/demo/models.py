@@ -42,6 +42,12 @@ class LoadedModels:
         """What is loaded, in a line; empty where nothing is."""
         return "" if self._pipeline is None else describe(self._pipeline)
 
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether what is loaded can keep a conversation."""
+        pipeline = self._pipeline
+        return pipeline is not None and pipeline.tokenizer.chat_template is not None
+
     def holds(self, choice: Choice) -> bool:
         """Whether `get` will return at once."""
         return self._pipeline is not None and self._choice == choice

@@ -1,7 +1,7 @@
 """The page: its layout, and which control starts what. Needs gradio."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,18 +9,18 @@ import gradio as gr
 
 from ov_specdec.demo import charts, view
 from ov_specdec.demo.comparison import Comparison
+from ov_specdec.demo.conversation import Conversation, Turn
 from ov_specdec.demo.service import DemoService, Form
 from ov_specdec.errors import SpecdecError
 from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
 from ov_specdec.speculation.adaptive import LENGTHS
 
 TITLE = "Speculative decoding on OpenVINO"
-PLAIN, SPECULATIVE = "Plain decoding", "Speculative decoding"
 INTRODUCTION = f"""# {TITLE}
 A small draft model proposes tokens, and the main model verifies them in one pass. The text is the
 main model's own either way; only the speed differs. The panes run **one after the other**, so that
 neither takes the other's cores."""
-SWEEP = """Plain and speculative decoding in turns at each temperature, with the prompt and the
+SWEEP = """Plain and speculative decoding in turns at each temperature, with {} and the
 other settings above. The flatter the distribution, the less often the draft guesses right."""
 EXAMPLES = (
     "def quicksort(xs):\n",
@@ -28,6 +28,18 @@ EXAMPLES = (
     "class Stack:\n    def __init__(self):\n",
     "import argparse\n\n\ndef main():\n",
 )
+
+HISTORY = """Both panes read **the same conversation**: your messages, each with plain decoding's
+answer. Each reads all of it again at every turn, so that both do the same work. When it gets too
+long for the model, **Clear** begins anew."""
+KEYS = "Enter sends it, Shift+Enter begins a new line"
+MESSAGES = (
+    "Why is the sky blue?",
+    "Write a Python function that reverses a string.",
+    "List the planets of the solar system, from the sun outwards.",
+    "Say that again in fewer words.",
+)
+READY = "Ready."
 
 STYLE = Path(__file__).with_name("style.css")
 # No fonts from elsewhere: the page works offline.
@@ -56,14 +68,16 @@ State = TypeVar("State")
 
 
 def make_page(service: DemoService, devices: Sequence[str]) -> gr.Blocks:
-    """The page. devices: names of OpenVINO devices to choose from."""
+    """The page. devices: names of OpenVINO devices to choose from.
+
+    It keeps a conversation where the model that is loaded has a chat template.
+    """
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION)
-        form = _controls(devices)
-        with gr.Tab("Side by side"):
-            _side_by_side(service, form)
-        with gr.Tab("Speed against temperature"):
-            _temperature(service, form)
+        if service.models.has_chat_template:
+            _conversation(service, devices)
+        else:
+            _prompt(service, devices)
 
         def leave(request: gr.Request) -> None:
             service.cancel(_visitor(request))
@@ -87,74 +101,142 @@ def stop_serving(page: gr.Blocks) -> None:
     page.close(verbose=False)
 
 
-def _controls(devices: Sequence[str]) -> list[gr.components.Component]:
-    """The controls, in the order of `Form`."""
+def _prompt(service: DemoService, devices: Sequence[str]) -> None:
+    """A prompt, and what continues it."""
     with gr.Row():
         with gr.Column(scale=3):
             prompt = gr.Textbox(EXAMPLES[0], label="Prompt", lines=5, max_lines=12)
             gr.Examples([[text] for text in EXAMPLES], prompt, label="Examples")
-        with gr.Column(scale=4):
-            with gr.Row():
-                names = {"draft model": "model", "prompt lookup": "prompt-lookup", "both": "both"}
-                drafter = gr.Dropdown(list(names.items()), value="model", label="Drafter")
-                lengths = ["auto", *range(1, int(LENGTHS[-1]) + 1)]
-                length = gr.Dropdown(lengths, value="auto", label="Draft length")
-                tokens = gr.Slider(1, 512, 128, step=1, label="Max new tokens")
-            with gr.Row():
-                temperature = gr.Slider(0, 2, 0, step=0.1, label="Temperature", info="0: greedy")
-                top_p = gr.Slider(0, 1, 1, step=0.05, label="top_p", info="1: all tokens")
-                top_k = gr.Slider(0, 200, 0, step=1, label="top_k", info="0: all tokens")
-            with gr.Row():
-                seed = gr.Textbox(label="Seed", placeholder="none", max_lines=1)
-                device = gr.Dropdown(devices, value=devices[0], label="Main model on")
-                draft_device = gr.Dropdown(devices, value=devices[0], label="Draft model on")
-    models = (device, draft_device)
-    return [prompt, tokens, drafter, length, temperature, top_p, top_k, seed, *models]
+        form = [prompt, *_settings(devices)]
+    with gr.Tab("Side by side"):
+        _side_by_side(service, form)
+    with gr.Tab("Speed against temperature"):
+        gr.Markdown(SWEEP.format("the prompt"))
+        _temperature(service, form)
+
+
+def _conversation(service: DemoService, devices: Sequence[str]) -> None:
+    """A conversation of the visitor's own, and what answers it."""
+    conversation = gr.State(Conversation())
+    with gr.Row():
+        with gr.Column(scale=3):
+            system = gr.Textbox(
+                label="System message", placeholder="optional", lines=5, max_lines=12
+            )
+            gr.Markdown(HISTORY)
+        form = [conversation, *_settings(devices), system]
+    with gr.Tab("Side by side"):
+        _turns_side_by_side(service, form)
+    with gr.Tab("Speed against temperature"):
+        gr.Markdown(SWEEP.format("the conversation up to its last message"))
+        _temperature(service, form)
+
+
+def _settings(devices: Sequence[str]) -> list[gr.components.Component]:
+    """The controls of `Form` from the second on, in its order."""
+    with gr.Column(scale=4):
+        with gr.Row():
+            names = {"draft model": "model", "prompt lookup": "prompt-lookup", "both": "both"}
+            drafter = gr.Dropdown(list(names.items()), value="model", label="Drafter")
+            lengths = ["auto", *range(1, int(LENGTHS[-1]) + 1)]
+            length = gr.Dropdown(lengths, value="auto", label="Draft length")
+            tokens = gr.Slider(1, 512, 128, step=1, label="Max new tokens")
+        with gr.Row():
+            temperature = gr.Slider(0, 2, 0, step=0.1, label="Temperature", info="0: greedy")
+            top_p = gr.Slider(0, 1, 1, step=0.05, label="top_p", info="1: all tokens")
+            top_k = gr.Slider(0, 200, 0, step=1, label="top_k", info="0: all tokens")
+        with gr.Row():
+            seed = gr.Textbox(label="Seed", placeholder="none", max_lines=1)
+            device = gr.Dropdown(devices, value=devices[0], label="Main model on")
+            draft_device = gr.Dropdown(devices, value=devices[0], label="Draft model on")
+    return [tokens, drafter, length, temperature, top_p, top_k, seed, device, draft_device]
 
 
 def _side_by_side(service: DemoService, form: list[gr.components.Component]) -> None:
     """The two panes, with what belongs to them."""
-    run, stop, status = _buttons("run", "stop")
+    (run, stop), status = _buttons({"run": "Run", "stop": "Stop"})
     empty = Comparison(models=service.models.description)
-    verdict = _html(view.verdict(empty), "verdict")
-    with gr.Row():
-        # Columns of this width stand one below the other in a narrow window.
-        with gr.Column(min_width=NARROW):
-            plain = _html(view.pane(empty.plain, PLAIN), "plain")
-        with gr.Column(min_width=NARROW):
-            drafted = _html(view.pane(empty.speculative, SPECULATIVE), "speculative")
-    _html(view.legend(), "legend")
-    details = _html(view.details(empty), "details")
-    by_round = gr.Checkbox(label="Round by round, with rejected candidates struck through")
-    rounds = _html(view.rounds(empty.speculative), "rounds", visible=False)
-    with gr.Row():
-        candidates = _bars("round", "candidates", "candidate", "Candidates per round")
-        times = _bars("method", "seconds", "part", "Where the time goes")
+    outputs = [status, *_results(_contents(empty, *view.panes(empty)))]
 
     def show(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
         states = service.compare(_visitor(request), _filled(form, values))
         for comparison, line in _as_html(states, empty):
-            ended = comparison.speculative.is_complete
-            yield (
-                line,
-                view.verdict(comparison),
-                view.pane(comparison.plain, PLAIN),
-                view.pane(comparison.speculative, SPECULATIVE),
-                view.details(comparison),
-                view.rounds(comparison.speculative),
-                charts.candidates_by_round(comparison.speculative) if ended else None,
-                charts.time_by_part(comparison) if ended else None,
-            )
+            yield line, *_contents(comparison, *view.panes(comparison))
 
-    outputs = [status, verdict, plain, drafted, details, rounds, candidates, times]
-    _connect(service, (run, stop), show, form, outputs)
-    by_round.change(lambda on: gr.update(visible=on), by_round, rounds, **AT_ONCE)
+    _connect(service, [run.click], stop, show, form, outputs)
+
+
+def _turns_side_by_side(service: DemoService, form: list[gr.components.Component]) -> None:
+    """As `_side_by_side`, with a box for the next message and all turns in the panes."""
+    conversation, *_ = form
+    message = gr.Textbox(label="Message", placeholder=KEYS, lines=1, max_lines=8, autofocus=True)
+    gr.Examples([[text] for text in MESSAGES], message, label="Examples")
+    (run, stop, clear), status = _buttons({"run": "Send", "stop": "Stop", "clear": "Clear"})
+    empty = Comparison(models=service.models.description)
+    outputs = [status, *_results(_contents(empty, *view.turn_panes([])))]
+
+    def contents(turns: Sequence[Turn]) -> tuple[Any, ...]:
+        return _contents(turns[-1].comparison if turns else empty, *view.turn_panes(turns))
+
+    def send(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
+        held: Conversation = values[conversation]
+        turn = held.ask(values[message])
+        box: Any = ""
+        states = service.compare(_visitor(request), _filled(form, values))
+        for turn.comparison, line in _as_html(states, empty):
+            yield held, box, line, *contents(held.turns)
+            box = gr.skip()  # the next message may be there by now
+        if unanswered := held.take_back():
+            yield held, unanswered.message, gr.skip(), *contents(held.turns)
+
+    def begin_anew(held: Conversation, request: gr.Request) -> tuple[Any, ...]:
+        service.cancel(_visitor(request))
+        held.clear()
+        return view.status(READY), *contents(held.turns)
+
+    starts = [run.click, message.submit]
+    # What is an output, gradio frees some time after the visitor has left.
+    _connect(service, starts, stop, send, [*form, message], [conversation, message, *outputs])
+    clear.click(begin_anew, conversation, outputs, **AT_ONCE)
+
+
+def _contents(comparison: Comparison, plain: str, speculative: str) -> tuple[Any, ...]:
+    """What `_results` shows of a comparison. plain, speculative: the panes."""
+    ended = comparison.speculative.is_complete
+    return (
+        view.verdict(comparison),
+        plain,
+        speculative,
+        view.details(comparison),
+        view.rounds(comparison.speculative),
+        charts.candidates_by_round(comparison.speculative) if ended else None,
+        charts.time_by_part(comparison) if ended else None,
+    )
+
+
+def _results(contents: tuple[Any, ...]) -> list[gr.components.Component]:
+    """Verdict, panes, details and charts. contents: what they show at first."""
+    verdict, plain, speculative, details, rounds, *_ = contents
+    results = [_html(verdict, "verdict")]
+    with gr.Row():
+        # Columns of this width stand one below the other in a narrow window.
+        for pane, name in ((plain, "plain"), (speculative, "speculative")):
+            with gr.Column(min_width=NARROW):
+                results.append(_html(pane, name))
+    _html(view.legend(), "legend")
+    results.append(_html(details, "details"))
+    by_round = gr.Checkbox(label="Round by round, with rejected candidates struck through")
+    results.append(_html(rounds, "rounds", visible=False))
+    by_round.change(lambda on: gr.update(visible=on), by_round, results[-1], **AT_ONCE)
+    with gr.Row():
+        candidates = _bars("round", "candidates", "candidate", "Candidates per round")
+        times = _bars("method", "seconds", "part", "Where the time goes")
+    return [*results, candidates, times]
 
 
 def _temperature(service: DemoService, form: list[gr.components.Component]) -> None:
     """The sweep over temperatures."""
-    gr.Markdown(SWEEP)
-    run, stop, status = _buttons("sweep", "stop-sweep")
+    (run, stop), status = _buttons({"sweep": "Run", "stop-sweep": "Stop"})
     with gr.Row():
         speed = gr.LinePlot(
             x="temperature",
@@ -183,33 +265,45 @@ def _temperature(service: DemoService, form: list[gr.components.Component]) -> N
             speeds, rates = charts.by_temperature(points) if points else (gr.skip(), gr.skip())
             yield line, speeds, rates
 
-    _connect(service, (run, stop), show, form, [status, speed, acceptance])
+    _connect(service, [run.click], stop, show, form, [status, speed, acceptance])
 
 
-def _buttons(run_id: str, stop_id: str) -> tuple[gr.Button, gr.Button, gr.HTML]:
-    """Run, stop, and a line of status."""
+def _buttons(labels: Mapping[str, str]) -> tuple[list[gr.Button], gr.HTML]:
+    """Buttons, the main one first, and a line of status. labels: by the name of the element."""
+    main, *_ = labels
     with gr.Row(equal_height=True):
-        run = gr.Button("Run", variant="primary", elem_id=run_id, scale=1, min_width=120)
-        stop = gr.Button("Stop", elem_id=stop_id, scale=1, min_width=120)
+        buttons = [
+            gr.Button(
+                label,
+                variant="primary" if name == main else "secondary",
+                elem_id=name,
+                scale=1,
+                min_width=90,
+            )
+            for name, label in labels.items()
+        ]
         with gr.Column(scale=6, min_width=260):
-            status = _html(view.status("Ready."), f"{run_id}-status")
-    return run, stop, status
+            status = _html(view.status(READY), f"{main}-status")
+    return buttons, status
 
 
 def _connect(
     service: DemoService,
-    buttons: tuple[gr.Button, gr.Button],
+    starts: Sequence[Any],
+    stop: gr.Button,
     show: Callable[..., Iterator[Any]],
-    form: list[gr.components.Component],
-    outputs: list[gr.components.Component],
+    inputs: Sequence[gr.components.Component],
+    outputs: Sequence[gr.components.Component],
 ) -> None:
-    """Let the run button show states, and the stop button cancel that."""
-    run, stop = buttons
+    """Let what starts a run show its states, and the stop button cancel that.
+
+    starts: events, such as a click.
+    """
 
     def cancel(request: gr.Request) -> None:
         service.cancel(_visitor(request))
 
-    run.click(show, set(form), outputs, **RUN)
+    gr.on(starts, show, set(inputs), outputs, **RUN)
     stop.click(cancel, None, None, **AT_ONCE)
 
 

@@ -49,6 +49,11 @@ class Run:
         return self.outcome in ("stop", "length")
 
     @property
+    def text(self) -> str:
+        """The output so far."""
+        return "".join(piece.text for piece in self.pieces)
+
+    @property
     def tokens_per_second(self) -> float:
         """Tokens so far by seconds so far, prefill included."""
         return len(self.token_ids) / self.seconds if self.seconds else 0.0

@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 
 from ov_specdec.demo.cancellation import Cancellation, Cancellations
 from ov_specdec.demo.comparison import Comparison, compare
+from ov_specdec.demo.conversation import Conversation
 from ov_specdec.demo.models import Choice, LoadedModels
 from ov_specdec.demo.settings import Settings
 from ov_specdec.demo.sweep import NUM_STEPS, Point, sweep
@@ -30,9 +31,13 @@ Work = Callable[[SpeculativePipeline, Settings, Cancellation], States[State]]
 
 @dataclass(frozen=True)
 class Form:
-    """The values of the controls, in their order on the page."""
+    """The values of the controls, in their order on the page.
 
-    prompt: str
+    prompt: a text to continue, or a conversation whose last message is to be answered. system: the
+    system message of a conversation.
+    """
+
+    prompt: str | Conversation
     max_new_tokens: float
     drafter: DrafterName
     draft_length: int | Literal["auto"]
@@ -42,12 +47,14 @@ class Form:
     seed: str
     device: str
     draft_device: str
+    system: str = ""
 
     @property
     def settings(self) -> Settings:
         """How to continue the prompt; sliders give whole numbers as floats, too."""
+        prompt = self.prompt
         return Settings(
-            self.prompt,
+            prompt.prompt(self.system) if isinstance(prompt, Conversation) else prompt,
             int(self.max_new_tokens),
             self.draft_length,
             self.temperature,

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ov_specdec.text.prompt import Prompt
+
 
 @dataclass(frozen=True)
 class Settings:
     """A prompt and how to continue it. temperature 0 is greedy; top_k 0 and top_p 1 keep all."""
 
-    prompt: str
+    prompt: Prompt
     max_new_tokens: int = 128
     draft_length: int | Literal["auto"] = "auto"
     temperature: float = 0.0

@@ -1,10 +1,15 @@
 """The state of a run as HTML. Whatever a model writes is escaped."""
 
+from collections.abc import Sequence
 from html import escape
+from itertools import groupby
+from operator import attrgetter
 
 from ov_specdec.demo.comparison import Comparison
+from ov_specdec.demo.conversation import Turn
 from ov_specdec.demo.run import Piece, Run
 
+PLAIN, SPECULATIVE = "Plain decoding", "Speculative decoding"
 NEW_LINE = "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"
 NOTHING = "\N{EN DASH}"
 
@@ -23,16 +28,31 @@ OUTCOMES = {
 }
 
 
+def panes(comparison: Comparison) -> tuple[str, str]:
+    """The panes of plain and of speculative decoding."""
+    return pane(comparison.plain, PLAIN), pane(comparison.speculative, SPECULATIVE)
+
+
+def turn_panes(turns: Sequence[Turn]) -> tuple[str, str]:
+    """As `panes`, of a conversation: messages and answers below each other."""
+    plain = [(turn.message, turn.comparison.plain) for turn in turns]
+    speculative = [(turn.message, turn.comparison.speculative) for turn in turns]
+    return conversation_pane(plain, PLAIN), conversation_pane(speculative, SPECULATIVE)
+
+
 def pane(run: Run, title: str) -> str:
     """Title, figures and text of a run."""
-    return (
-        f'<section class="pane" data-outcome="{run.outcome}"><header><h3>{escape(title)}</h3>'
-        f'<span class="outcome">{OUTCOMES[run.outcome]}</span></header>'
-        f"{_figures(run)}"
-        # The inner element is what keeps the box at its end while text comes in.
-        f'<div class="text" tabindex="0"><div>{"".join(map(_piece, run.pieces))}</div></div>'
-        "</section>"
+    return _pane(run, title, _text(run))
+
+
+def conversation_pane(turns: Sequence[tuple[str, Run]], title: str) -> str:
+    """As `pane`, of several runs: each below the message that it answers; figures of the last."""
+    html = "".join(
+        f'<p class="message">{escape(message)}</p><div class="answer">{_text(run)}</div>'
+        + ('<p class="quiet">stopped</p>' if run.outcome == "cancelled" else "")
+        for message, run in turns
     )
+    return _pane(turns[-1][1] if turns else Run(), title, html)
 
 
 def rounds(run: Run) -> str:
@@ -82,6 +102,25 @@ def legend() -> str:
     return f'<ul class="legend">{"".join(marks)}{rejected}</ul>'
 
 
+def _pane(run: Run, title: str, html: str) -> str:
+    return (
+        f'<section class="pane" data-outcome="{run.outcome}"><header><h3>{escape(title)}</h3>'
+        f'<span class="outcome">{OUTCOMES[run.outcome]}</span></header>'
+        f"{_figures(run)}"
+        # The inner element is what keeps the box at its end while text comes in.
+        f'<div class="text" tabindex="0"><div>{html}</div></div>'
+        "</section>"
+    )
+
+
+def _text(run: Run) -> str:
+    """The text, marked by origin; in few elements, since a page may show many tokens."""
+    return "".join(
+        _mark(origin, escape("".join(piece.text for piece in pieces)))
+        for origin, pieces in groupby(run.pieces, key=attrgetter("origin"))
+    )
+
+
 def _figures(run: Run) -> str:
     first = run.first_token_seconds
     figures = {
@@ -97,12 +136,8 @@ def _figures(run: Run) -> str:
     return f'<dl class="figures">{"".join(items)}</dl>'
 
 
-def _piece(piece: Piece) -> str:
-    return _mark(piece.origin, escape(piece.text))
-
-
 def _piece_in_round(piece: Piece) -> str:
-    """As `_piece`, in one line, after the candidates that were rejected there."""
+    """In one line, after the candidates that were rejected there."""
     rejected = f"<del>{_one_line(piece.rejected)}</del>" if piece.rejected else ""
     return rejected + _mark(piece.origin, _one_line(piece.text))
 

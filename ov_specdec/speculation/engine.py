@@ -11,7 +11,7 @@ from threading import Event
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.speculation.draft_length import Plan, Policy, limited
-from ov_specdec.speculation.drafters import Declined, Drafter, Proposal
+from ov_specdec.speculation.drafters import Drafter, Proposal
 from ov_specdec.speculation.verification import Draft, verify
 from ov_specdec.stats import FinishReason, RoundStats, Stopwatch
 
@@ -110,9 +110,7 @@ def _run(
     draft_seconds = watch.lap()
     size = min(pass_size, main.max_length - len(state.tokens) + 1)
     padding = state.tokens[-1:] * (size - len(draft.tokens) - 1)
-    after = draft.tokens + padding
-    done = main.advance(state.tokens, after)
-    cached_tokens = len(state.tokens) + len(after) - done.num_tokens
+    done = main.advance(state.tokens, draft.tokens + padding)
     result = verify(sampler, state.tokens, done.logits, draft)
     verify_seconds = watch.lap() - done.rollback_seconds
     new = state.extend([*draft.tokens[: result.num_accepted], result.next_token])
@@ -130,19 +128,9 @@ def _run(
         reason=proposal.plan.reason,
         confidences=proposal.confidences,
         match_confidence=proposal.match_confidence,
-        cached_tokens=cached_tokens,
+        cached_tokens=done.num_cached,
         draft_pass_tokens=proposal.pass_tokens,
         expected_accepted=sum(proposal.plan.expected[: len(draft.tokens)]),
-        declined=_judge(proposal.declined, new),
+        declined=proposal.declined and proposal.declined.judged(new[0]),
     )
     return Round(new, min(result.num_accepted, len(new)), draft.tokens, stats)
-
-
-def _judge(declined: Declined | None, new: Sequence[int]) -> tuple[str, float, bool] | None:
-    """Whether the token that came is the one that was not proposed.
-
-    It is with the probability that the main model gives it, with which it would have been accepted.
-    """
-    if declined is None:
-        return None
-    return declined.source, declined.match_confidence, new[0] == declined.candidate

@@ -48,7 +48,7 @@ def _check_content(where: str, message: Message) -> None:
     content = message.get("content")
     if content is None:
         # An answer that only calls tools has none.
-        if not message.get("tool_calls"):
+        if message["role"] != "assistant" or not message.get("tool_calls"):
             raise OptionError(f"{where} has no content: give a text")
         return
     for text in _texts(where, content):

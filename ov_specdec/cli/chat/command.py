@@ -150,7 +150,7 @@ def answers(models: SpeculativePipeline, show: ShowChunk, start: Start) -> Answe
         max_new_tokens = chat.settings.complete(chat.settings.given).max_new_tokens
         note(describe(result, max_new_tokens))
         if result.finish_reason == "cancelled" and not result.text:
-            note("there is no answer yet, so the message was taken back")
+            note("there is no answer yet, so the conversation is as it was before")
             return chat.conversation
         return asked.with_message("assistant", result.text)
 

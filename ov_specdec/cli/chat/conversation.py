@@ -45,10 +45,11 @@ class Conversation:
         """Write the messages as JSON; `OptionError` where that cannot be done."""
         content = json.dumps(self.messages, ensure_ascii=False, indent=2)
         try:
-            path.write_text(content + "\n", encoding="utf-8")
-        except OSError as error:
+            path.write_bytes(f"{content}\n".encode())
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
             raise OptionError(
-                f"'{path}' cannot be written ({error.strerror}): give another file"
+                f"'{path}' cannot be written ({reason}): give another file"
             ) from error
 
     @property

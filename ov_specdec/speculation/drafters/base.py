@@ -17,6 +17,14 @@ class Declined:
     match_confidence: float
     candidate: int
 
+    def judged(self, token: int) -> tuple[str, float, bool]:
+        """Source, confidence, and whether it is the token that came.
+
+        It is with the probability that the main model gives it, with which it would have been
+        accepted.
+        """
+        return self.source, self.match_confidence, token == self.candidate
+
 
 @dataclass(frozen=True)
 class Proposal:
