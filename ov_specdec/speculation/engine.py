@@ -131,6 +131,6 @@ def _run(
         cached_tokens=done.num_cached,
         draft_pass_tokens=proposal.pass_tokens,
         expected_accepted=sum(proposal.plan.expected[: len(draft.tokens)]),
-        declined=proposal.declined and proposal.declined.judged(new[0]),
+        declined=proposal.declined.judged(new[0]) if proposal.declined else None,
     )
     return Round(new, min(result.num_accepted, len(new)), draft.tokens, stats)
