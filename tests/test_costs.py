@@ -10,13 +10,14 @@ import pytest
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.costs import SIZES, CostCurve, KeptCosts, LiveCurve, PassCurve
 from ov_specdec.costs.kept import read_curve, write_curve
-from ov_specdec.costs.measure import measure
+from ov_specdec.costs.measure import SWEEPS, measure
 from tests.fakes import ScriptedSession, counting
 from tests.rounds import a_round
 
 CURVE = CostCurve(
     PassCurve({16: {1: 1.0, 4: 2.5, 8: 2.0}, 256: {1: 1.2, 4: 3.0, 8: 4.0}}, 0.5),
     PassCurve({16: {1: 0.1, 2: 0.15}}, 0.05, 0.02),
+    sweeps=SWEEPS,
 )
 
 
@@ -66,7 +67,7 @@ def test_measuring_leaves_the_caches_as_they_were():
     main, draft = cached(), cached()
     main.advance([5, 6, 7])
     measure(main, draft, 0.1, sweeps=1)
-    assert main.tokens == [5, 6, 7]
+    assert main.tokens == [5, 6]  # the last token of a sequence is always fed again
     assert draft.tokens == []
 
 
@@ -105,6 +106,25 @@ def test_a_kept_curve_is_not_measured_again(tmp_path):
     session = ScriptedSession(counting)
     assert KeptCosts(CachedSequence(session), cached(), path, 1.0).curve == CURVE
     assert session.passes == []
+
+
+def test_a_curve_of_few_passes_is_measured_further_by_later_processes(tmp_path):
+    path = tmp_path / "curve.json"
+    slow = PassCurve({16: dict.fromkeys(SIZES, 9.0), 4096: {1: 7.0}}, 0.5)
+    write_curve(path, CostCurve(slow, CURVE.draft, sweeps=1))
+    later = KeptCosts(cached(), cached(), path, 5.0)
+    assert later.curve.main.at(1, 16) < 1.0  # the shorter time of both
+    assert later.curve.main.at(1, 4096) == 7.0  # which only the first process has seen
+    assert later.curve.sweeps == SWEEPS
+    assert read_curve(path) == later.curve
+    session = ScriptedSession(counting)
+    assert KeptCosts(CachedSequence(session), cached(), path, 5.0).curve == later.curve
+    assert session.passes == []
+
+
+def test_a_measurement_without_time_for_all_sizes_is_no_sweep():
+    assert measure(cached(), cached(), 0.0).sweeps == 0
+    assert measure(cached(), cached(), 5.0, sweeps=2).sweeps == 2
 
 
 def test_a_folder_that_cannot_be_written_to_is_a_warning(tmp_path):

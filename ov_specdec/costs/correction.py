@@ -1,9 +1,10 @@
 """Corrects a cost curve by the passes that really run."""
 
 from collections import defaultdict, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 from ov_specdec.costs.curve import SIZES, CostCurve, PassCurve, nearest_row
 from ov_specdec.stats import RoundStats
@@ -83,7 +84,8 @@ class LiveCurve:
         factor = median(compared) ** STRENGTH
         role, size, row = cell
         curve: PassCurve = getattr(self.curve, role)
-        self.curve = replace(self.curve, **{role: curve.corrected(size, row, factor)})
+        corrected: Mapping[str, Any] = {role: curve.corrected(size, row, factor)}
+        self.curve = replace(self.curve, **corrected)
         self.is_changed |= abs(factor - 1.0) > WORTH_KEEPING
         compared.clear()
 

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -52,17 +52,36 @@ class PassCurve:
         row[num_tokens] = factor * self.at(num_tokens, place)
         return replace(self, seconds={**self.seconds, place: row})
 
+    def _cells(self) -> Iterator[tuple[int, int, float]]:
+        for cached, row in self.seconds.items():
+            for size, seconds in row.items():
+                yield cached, size, seconds
+
+    def least(self, other: "PassCurve") -> "PassCurve":
+        """Of two measurements each the shorter time: whatever disturbs a pass lengthens it."""
+        rows: dict[int, dict[int, float]] = {}
+        for cached, size, seconds in (*self._cells(), *other._cells()):
+            row = rows.setdefault(cached, {})
+            row[size] = min(seconds, row.get(size, seconds))
+        return PassCurve(rows, other.change or self.change, other.start or self.start)
+
 
 @dataclass(frozen=True)
 class CostCurve:
     """What a round is made of: passes of the main model, and of the draft model where there is one.
 
     A lookup in the text is no part of it: it takes some ten microseconds, and has been made before
-    the planner is asked how many of its tokens to take.
+    the planner is asked how many of its tokens to take. sweeps: how often all sizes were timed.
     """
 
     main: PassCurve
     draft: PassCurve | None = None
+    sweeps: int = 0
+
+    def least(self, other: "CostCurve") -> "CostCurve":
+        """What two measurements of the same models tell together."""
+        draft = self.draft and other.draft and self.draft.least(other.draft)
+        return CostCurve(self.main.least(other.main), draft, self.sweeps + other.sweeps)
 
     def drafting(self, num_cached: int) -> tuple[float, float, float]:
         """Seconds of drafting: once a round, per candidate, and after a fully accepted draft.

@@ -21,7 +21,9 @@ def read_curve(path: Path) -> CostCurve | None:
             return None
         draft = content["draft"]
         return CostCurve(
-            _pass_curve(content["main"]), None if draft is None else _pass_curve(draft)
+            _pass_curve(content["main"]),
+            None if draft is None else _pass_curve(draft),
+            int(content["sweeps"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -36,6 +38,7 @@ def write_curve(path: Path, curve: CostCurve) -> None:
         "version": VERSION,
         "main": _as_dict(curve.main),
         "draft": None if curve.draft is None else _as_dict(curve.draft),
+        "sweeps": curve.sweeps,
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -112,7 +112,7 @@ def measure(
     What is not measured is interpolated. What the KV caches hold they hold afterwards too.
     progress: told of the share of the time that has passed, 0 to 1.
     """
-    begin = perf_counter()
+    begin, complete = perf_counter(), 0
     models = [PassTimes(cache) for cache in (main, draft) if cache is not None]
     for row in ROWS[:2]:
         if row != ROWS[0]:
@@ -121,26 +121,33 @@ def measure(
                 break
         for model in models:
             model.read(row)
-        for done, turn in enumerate(_turns(models, sweeps)):
+        for done, (sweep, turn) in enumerate(_turns(models, sweeps)):
+            complete = sweep if row == ROWS[0] else complete
             spent = perf_counter() - begin
             if spent > seconds and (done >= LEAST or row != ROWS[0]):
                 break
             if progress is not None:
                 progress(min(spent / seconds, 1.0))
             turn(row)
+        else:
+            complete = sweeps if row == ROWS[0] else complete
     for model in models:
         model.restore()
-    return CostCurve(*(model.curve() for model in models))
+    curves = [model.curve() for model in models]
+    return CostCurve(curves[0], curves[1] if len(curves) > 1 else None, complete)
 
 
-def _turns(models: Sequence[PassTimes], sweeps: int) -> Iterator[Turn]:
-    """All sizes of all models in turns, so that a change of the machine's pace meets them all."""
+def _turns(models: Sequence[PassTimes], sweeps: int) -> Iterator[tuple[int, Turn]]:
+    """All sizes of all models in turns, so that a change of the machine's pace meets them all.
+
+    Each with the number of the sweep that it belongs to, from 0.
+    """
     main, *drafts = models
     for sweep in range(sweeps):
         for draft in drafts:
             if sweep > 0:
-                yield draft.start
+                yield sweep, draft.start
             for size in DRAFT_SIZES:
-                yield partial(draft.time, size)
+                yield sweep, partial(draft.time, size)
         for size in FIRST_SWEEP if sweep == 0 else SIZES:
-            yield partial(main.time, size)
+            yield sweep, partial(main.time, size)

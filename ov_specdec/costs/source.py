@@ -41,7 +41,9 @@ class KeptCosts:
     """The curve of a pair of models on this machine. Implements `Costs`.
 
     path: the file that keeps it, None: none does. seconds: for measuring it where the file has
-    none. Passes are timed when the curve is first looked at, or by `prepare`.
+    none, or one of fewer than `SWEEPS`: of a large model, the time allows a part of one, and what
+    is measured in later processes makes it better. Passes are timed when the curve is first looked
+    at, or by `prepare`.
     """
 
     def __init__(
@@ -88,11 +90,21 @@ class KeptCosts:
             # A file that was made for a pair serves no main model alone, and the reverse.
             if kept is None or (kept.draft is None) != (self._models[1] is None):
                 return self._measure(progress, self._seconds, SWEEPS)
+            if kept.sweeps < SWEEPS:
+                return self._measure(progress, self._seconds, SWEEPS - kept.sweeps, kept)
             self._live = LiveCurve(kept)
         return self._live
 
-    def _measure(self, progress: Progress | None, seconds: float, sweeps: int) -> LiveCurve:
+    def _measure(
+        self,
+        progress: Progress | None,
+        seconds: float,
+        sweeps: int,
+        kept: CostCurve | None = None,
+    ) -> LiveCurve:
         curve = measure(*self._models, seconds, sweeps=sweeps, progress=progress)
+        if kept is not None:
+            curve = kept.least(curve)
         self._live = LiveCurve(curve)
         if self._path is not None:
             write_curve(self._path, curve)
