@@ -29,7 +29,9 @@ def test_generate_prints_the_text_and_one_line_of_statistics():
 
 
 def test_generate_json_is_one_object_and_nothing_else(pair):
-    done = run("generate", "def area(", *pair, "--json", "--max-new-tokens", 20, "--ignore-eos")
+    drafts = ("--num-assistant-tokens", 3)
+    options = (*drafts, "--json", "--max-new-tokens", 20, "--ignore-eos")
+    done = run("generate", "def area(", *pair, *options)
     assert done.returncode == 0
     assert done.stderr == ""
     content = json.loads(done.stdout)
@@ -217,7 +219,7 @@ def test_tune_has_an_effect_on_later_runs(tiny_pair, tmp_path):
 
     done = run("tune", *tiny_pair, "--seconds", 1, **here)
     assert done.returncode == 0, done.stderr
-    (profile,) = tmp_path.rglob("*.json")
+    (profile,) = tmp_path.rglob("profiles/*.json")
     assert done.stdout.endswith(f"profile       {profile}\n")
     assert run("generate", "x", *models, *few, **here).stderr.endswith(f"| profile {profile}\n")
     compared = run("compare", "x", *models, *few, "--repeat", 1, **here)

@@ -55,10 +55,10 @@ def test_what_was_added_is_fed():
 
 
 class Compared(list):
-    """A sequence that remembers from where on it was read."""
+    """A sequence that remembers from where on it was read at first."""
 
     def __getitem__(self, index):
-        self.read_from = index.start
+        self.read_from = getattr(self, "read_from", index.start)  # the first time
         return super().__getitem__(index)
 
 

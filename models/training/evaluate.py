@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import track
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cache.session import PREFILL_CHUNK
+from ov_specdec.cache.sequence import PREFILL_CHUNK
 from ov_specdec.loading.compile import RuntimeConfig, load_model
 from ov_specdec.loading.source import open_source
 
