@@ -8,16 +8,18 @@ from ov_specdec.palette import BLUE, GREY, ORANGE
 DOCS = Path(__file__).parent.parent / "docs"
 TABLES = {
     "Embedded pair, main of 27 M parameters": "## The embedded pair",
-    "Main of 1 B parameters (earlier embedded draft)": "## A main of 1 B parameters",
+    "Main of 1 B parameters, embedded draft": "## A main of 1 B parameters",
 }
 METHODS = {
     "adaptive": "ov-specdec, default",
     "constant-2": "ov-specdec, 2 candidates",
     "constant-4": "ov-specdec, 4 candidates",
     "constant-8": "ov-specdec, 8 candidates",
+    "constant-12": "ov-specdec, 12 candidates",
     "genai-plain": "openvino.genai, plain",
     "genai-draft-2": "openvino.genai, 2 candidates",
     "genai-draft-4": "openvino.genai, 4 candidates",
+    "genai-draft-8": "openvino.genai, 8 candidates",
 }
 RATIO = re.compile(r"([\d.]+) \(([\d.]+) to ([\d.]+)\)")
 

@@ -71,7 +71,8 @@ class CachedSequence:
         """
         self._cancelled = Event() if cancelled is None else cancelled
         own = max(common_prefix(self._cached, known) for known in (self._sequence, tokens))
-        self._session.leave(self._cached[:own])
+        left, self._cached, self._settled = self._cached[:own], [], 0
+        self._session.leave(left)
         # The last token is fed again where it is cached already, since its logits are wanted.
         self._cached = list(tokens[: self._session.adopt(tokens[:-1])])
         self._settled, self._sequence = len(self._cached), tokens
