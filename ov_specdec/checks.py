@@ -1,7 +1,8 @@
 """Checks of option values, with messages that name the option, the value and what is allowed."""
 
+import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 
 from ov_specdec.errors import OptionError
@@ -22,6 +23,17 @@ def require_utf8(what: str, text: str) -> None:
             f"{what} is not valid text at character {error.start} ({error.reason}): give it as "
             "UTF-8"
         ) from error
+
+
+def suggest(
+    name: str, known: Iterable[str], otherwise: str, *, most: int = 3, cutoff: float = 0.6
+) -> str:
+    """A hint for a name that does not exist: those most like it, or else another hint.
+
+    cutoff: 0 to 1, how much alike names have to be.
+    """
+    close = difflib.get_close_matches(name, list(known), n=most, cutoff=cutoff)
+    return f"did you mean {' or '.join(close)}?" if close else otherwise
 
 
 def require_choice(name: str, value: object, choices: Sequence[str]) -> None:

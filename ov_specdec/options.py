@@ -1,6 +1,5 @@
 """The options of a generation, under the names of transformers.GenerationConfig."""
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, get_args
@@ -11,6 +10,7 @@ from ov_specdec.checks import (
     require_int,
     require_number,
     shorten,
+    suggest,
 )
 from ov_specdec.errors import OptionError
 
@@ -148,8 +148,7 @@ class GenerationOptions:
         known = [field.name for field in fields(cls)]
         for name in options:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
+                hint = suggest(name, known, f"there are: {', '.join(known)}", most=1)
                 raise OptionError(f"unknown option '{name}': {hint}")
         return cls(**options)
 

@@ -119,10 +119,6 @@ class BlockPool:
             self._nodes[block] = node
         return siblings[key].serial
 
-    def is_registered(self, block: int) -> bool:
-        """Whether others may find this block."""
-        return block in self._nodes
-
     def forget_idle(self) -> None:
         """Let nobody find the blocks that nobody uses."""
         for block in self._idle:
@@ -164,8 +160,8 @@ class BlockPool:
 class BlockTable:
     """The blocks of one sequence, in order, and how many of its tokens they hold.
 
-    Rolling back sets a counter: the blocks stay with the sequence and are written over. Blocks
-    whose content others may find are not: those are kept up to the last whole one.
+    Rolling back sets a counter: the blocks stay with the sequence and are written over. It ends
+    where others may find what a block holds, for that is never written over.
     """
 
     def __init__(self, pool: BlockPool, block_size: int) -> None:
@@ -193,7 +189,10 @@ class BlockTable:
         self.length += num_tokens
 
     def rollback(self, length: int) -> None:
-        """Count only the first `length` tokens as held, or fewer: see `BlockTable`."""
+        """Count only the first `length` tokens as held.
+
+        Raises `SessionError` where others may find tokens after those.
+        """
         check_rollback(self.length, length)
         if length < self._num_known * self._block_size:
             raise SessionError(

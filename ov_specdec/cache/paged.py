@@ -63,7 +63,11 @@ class PagedModel:
         return list(self._ports)
 
     def run(self, spans: Sequence[Span]) -> list[Logits]:
-        """One pass over the spans of `PagedSession`s of this model, packed. See `Runner`."""
+        """One pass over the spans of `PagedSession`s of this model, packed.
+
+        Logits [num_rows, vocab] of each span, views that the next pass overwrites. After an error
+        each sequence holds what it held before.
+        """
         tables = [table_of(span.session, self) for span in spans]
         past = [table.length for table in tables]
         try:

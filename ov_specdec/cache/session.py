@@ -22,17 +22,6 @@ class Span:
     num_rows: int
 
 
-class Runner(Protocol):
-    """Runs passes of one model over the tokens of one or several sequences."""
-
-    def run(self, spans: Sequence[Span]) -> list[Logits]:
-        """One pass; logits [num_rows, vocab] of each span. May be overwritten by the next pass.
-
-        After an error each sequence holds what it held before, or nothing: its `length` says which.
-        """
-        ...
-
-
 class Session(Protocol):
     """A compiled model together with the KV cache of one sequence.
 

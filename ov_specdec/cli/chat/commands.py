@@ -1,12 +1,11 @@
 """What a line of a chat asks for: a message to the model, or one of the commands."""
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ov_specdec.checks import shorten
+from ov_specdec.checks import shorten, suggest
 from ov_specdec.cli.chat.conversation import Conversation, load_conversation
 from ov_specdec.cli.chat.settings import Settings
 from ov_specdec.errors import OptionError
@@ -54,8 +53,7 @@ def respond(chat: Chat, line: str) -> Reply:
         return Reply(asked=chat.conversation.with_message("user", line.removeprefix("/")))
     name, _, argument = re.sub(r"\s+", " ", line, count=1).partition(" ")
     if name not in COMMANDS:
-        close = difflib.get_close_matches(name, COMMANDS, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(close)}?" if close else "/help lists all"
+        hint = suggest(name, COMMANDS, "/help lists all", cutoff=0.5)
         raise OptionError(f"there is no command '{name}' ({hint}); // begins a message with /")
     command = COMMANDS[name]
     argument = argument.strip()

@@ -1,12 +1,12 @@
 """The options of a generation during a chat: set and listed by their names on the command line."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
+from ov_specdec.checks import suggest
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
 
@@ -60,8 +60,7 @@ class Settings:
         typed = name.lstrip("-").replace("_", "-")
         if typed in flags:
             return flags[typed]
-        close = difflib.get_close_matches(typed, flags, n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else "/set lists all options"
+        hint = suggest(typed, flags, "/set lists all options")
         raise OptionError(f"there is no option '{name}': {hint}")
 
     def _checked(self, given: Mapping[str, Any]) -> "Settings":
