@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from ov_specdec.chunks import Chunk, GenerationResult, Origin
     from ov_specdec.errors import (
         ContextLengthError,
         DeviceError,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
         SpecdecError,
         TokenizerMismatchError,
     )
-    from ov_specdec.generation import Chunk, GenerationResult, GenerationStream, Origin
+    from ov_specdec.generation import GenerationStream
     from ov_specdec.options import GenerationKwargs, GenerationOptions
     from ov_specdec.pipeline import SpeculativePipeline
     from ov_specdec.stats import GenerationStats, RoundStats
@@ -55,7 +56,8 @@ else:
             *("ContextLengthError", "DeviceError", "ExportError", "LogitsError", "ModelError"),
             *("OptionError", "SessionError", "SpecdecError", "TokenizerMismatchError"),
         ),
-        "generation": ("Chunk", "GenerationResult", "GenerationStream", "Origin"),
+        "chunks": ("Chunk", "GenerationResult", "Origin"),
+        "generation": ("GenerationStream",),
         "options": ("GenerationKwargs", "GenerationOptions"),
         "pipeline": ("SpeculativePipeline",),
         "stats": ("GenerationStats", "RoundStats"),

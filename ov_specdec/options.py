@@ -9,6 +9,7 @@ from ov_specdec.checks import (
     require_choice,
     require_int,
     require_number,
+    require_text,
     shorten,
     suggest,
 )
@@ -88,11 +89,13 @@ class GenerationOptions:
         own.
     max_matching_ngram_size: longest n-gram that prompt lookup looks for; None takes 3.
 
-    Prompt. All but cache_prompt as in transformers' `apply_chat_template`:
+    Prompt. All but the first two as in transformers' `apply_chat_template`:
 
-    cache_prompt: read only what the KV caches do not hold already of the prompt, from the
-        generation before; False reads all of it. Passes of different sizes round differently, so
+    cache_prompt: read only what the KV caches do not hold already of the prompt, from generations
+        before; False reads all of it. Passes of different sizes round differently, so
         in precisions other than "exact" a near-tie may be decided otherwise than on empty caches.
+    cache_salt: what is cached is shared only with prompts that have the same salt, so that nobody
+        can tell from the time that it takes what others have asked.
     apply_chat_template: put a prompt text into the model's chat template, where it has one.
     tools: functions that the model may call, as JSON schemas, or as functions with type hints and a
         docstring in Google's style.
@@ -129,6 +132,7 @@ class GenerationOptions:
     prompt_lookup_num_tokens: int | None = None
     max_matching_ngram_size: int | None = None
     cache_prompt: bool = True
+    cache_salt: str | None = None
     apply_chat_template: bool = True
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]] = ()
     chat_template_kwargs: Mapping[str, Any] | None = None
@@ -282,6 +286,13 @@ class GenerationOptions:
 
     def _check_chat(self) -> None:
         require_bool("cache_prompt", self.cache_prompt)
+        if self.cache_salt is not None:
+            require_text("cache_salt", self.cache_salt)
+        if self.cache_salt is not None and not self.cache_prompt:
+            raise OptionError(
+                f"cache_salt={self.cache_salt!r} has no effect with cache_prompt=False: leave out "
+                "one of the two"
+            )
         require_bool("apply_chat_template", self.apply_chat_template)
         require_bool("continue_final_message", self.continue_final_message)
         if self.add_generation_prompt is not None:
@@ -342,6 +353,7 @@ class GenerationKwargs(TypedDict, total=False):
     prompt_lookup_num_tokens: int | None
     max_matching_ngram_size: int | None
     cache_prompt: bool
+    cache_salt: str | None
     apply_chat_template: bool
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]]
     chat_template_kwargs: Mapping[str, Any] | None

@@ -2,25 +2,27 @@
 
 import hashlib
 import sys
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from threading import Event, Lock
-from typing import get_args
+from typing import Any, get_args
 
+from ov_specdec.cache.memory import limit_memory
+from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.store import read_sequence, write_sequence
-from ov_specdec.checks import require_choice, require_text, require_texts
+from ov_specdec.checks import (
+    require_choice,
+    require_int,
+    require_number,
+    require_text,
+    require_texts,
+    shorten,
+)
+from ov_specdec.chunks import GenerationResult, collect
 from ov_specdec.costs import CostCurve, KeptCosts, Progress
 from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.files import user_cache
-from ov_specdec.generation import (
-    Chunk,
-    GenerationResult,
-    GenerationStream,
-    TextGenerator,
-    collect,
-)
+from ov_specdec.generation import GenerationStream, TextGenerator
 from ov_specdec.loading.compile import KvBackend, LoadedModel, RuntimeConfig, load_models
 from ov_specdec.loading.devices import Precision, usable_cores
 from ov_specdec.loading.generation_config import (
@@ -32,6 +34,7 @@ from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.source import ModelSource, check_pair, open_source
 from ov_specdec.options import GenerationKwargs, GenerationOptions
+from ov_specdec.scheduling import Limits, Scheduler, Turns
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterFactory, DrafterName
 from ov_specdec.speculation.schedule import LearnedStats
 from ov_specdec.stats import Stopwatch
@@ -69,9 +72,15 @@ class SpeculativePipeline:
     model's generation_config.json recommends for sampling ("model"), or decoding is greedy unless
     they say otherwise ("none").
 
+    Generations that run at once, from several threads or by `generate_batch`, share passes.
+    max_batch_size: most of them at a time; others wait. kv_cache_size: memory for the KV caches of
+    both models, in GB, which is taken as it is needed; None: enough for so many of the greatest
+    length, or half of the memory that is free. When it is used up, the newest one is suspended; its
+    output is the same. max_prefill_tokens_per_step: tokens of prompts that a pass reads while
+    others are being answered.
+
     Raises `OptionError`, `ModelError`, `DeviceError`, and `TokenizerMismatchError` where draft and
-    main do not share a tokenizer. One generation runs at a time. `close`, or the end of a `with`
-    block, frees the models.
+    main do not share a tokenizer. `close`, or the end of a `with` block, frees the models.
     """
 
     def __init__(
@@ -91,10 +100,14 @@ class SpeculativePipeline:
         cache_dir: str | Path | None = None,
         profile: str | Path = "auto",
         generation_config: GenerationConfigUse = "none",
+        max_batch_size: int = 16,
+        kv_cache_size: float | None = None,
+        max_prefill_tokens_per_step: int | None = None,
     ) -> None:
         watch = Stopwatch()
         require_choice("generation_config", generation_config, get_args(GenerationConfigUse))
         _check_drafter(drafter, main, draft, draft_device, draft_properties)
+        limits = _check_limits(max_batch_size, kv_cache_size, max_prefill_tokens_per_step)
         if not isinstance(profile, str | Path):
             raise OptionError(f"profile={profile!r} must be 'auto', 'none' or a file")
         config = RuntimeConfig(
@@ -132,18 +145,23 @@ class SpeculativePipeline:
         self.drafter: DrafterName = drafter
         self.tokenizer = sources[0].tokenizer
         self.load_seconds = watch.total()
+        runners = [model.runner for model in self._models]
+        context_length = self.main.runner.max_length
+        limit_memory(runners, kv_cache_size, max_batch_size)
         self._costs: KeptCosts | None = self._make_costs()
+        draft_runner = self.draft.runner if self.draft else None
+        scheduler = Scheduler(self.main.runner, draft_runner, limits, self._costs.learn)
+        self._turns = Turns(scheduler)
         self._generator: TextGenerator | None = TextGenerator(
-            self.main.cache,
+            self.main.runner,
+            self._turns,
             self.tokenizer,
             vocab_size,
+            context_length,
             sources[0].eos_token_ids,
-            DrafterFactory(drafter, self.draft.cache if self.draft else None),
+            DrafterFactory(drafter, draft_runner),
             LearnedStats(self._costs),
         )
-        self._running = Lock()
-        self._cancelled = Event()
-        """That of the newest generation."""
 
     @property
     def main(self) -> LoadedModel:
@@ -172,12 +190,29 @@ class SpeculativePipeline:
         Prompt and options are checked at once; raises `OptionError`, and `ModelError` for a chat
         template that is broken. `cancel` and `close` of what is returned end the generation.
         """
-        checked = self.complete_options(**options)
-        if self._generator is None:
-            raise SessionError(CLOSED)
-        cancelled = Event()
-        chunks = self._generator.stream(prompt, checked, cancelled)
-        return GenerationStream(self._alone(chunks, cancelled), cancelled)
+        return self._open_generator().stream(prompt, self.complete_options(**options))
+
+    def generate_batch(
+        self,
+        prompts: Sequence[Prompt],
+        options: Sequence[Mapping[str, Any]] | None = None,
+        **shared: Unpack[GenerationKwargs],
+    ) -> list[GenerationResult]:
+        """Generate for several prompts at once; the results in their order.
+
+        prompts: each as `stream` takes it. options: for each prompt, those that differ from the
+        `shared` ones. All are checked first. Each output is what the prompt would get alone; up to
+        `max_batch_size` of them share passes, the others wait. Raises the error that the first one
+        ends with, after which the others are cancelled.
+        """
+        generator = self._open_generator()
+        if isinstance(prompts, str) or not isinstance(prompts, Sequence):
+            raise OptionError(f"prompts={shorten(prompts)} must be a list of prompts")
+        own = [{} for _ in prompts] if options is None else list(options)
+        if len(own) != len(prompts):
+            raise OptionError(f"{len(own)} options were given for {len(prompts)} prompts")
+        checked = [self.complete_options(**{**shared, **each}) for each in own]
+        return generator.batch(list(zip(prompts, checked, strict=True)))
 
     def prepare(
         self, progress: Progress | None = None, *, seconds: float | None = None
@@ -189,20 +224,20 @@ class SpeculativePipeline:
         folder. progress: told of the share that is done. seconds: measure in any case, and for so
         long. Raises `SessionError` while a generation is running.
         """
-        with self._exclusive():
+        with self._turns.alone():
             if self._costs is None:
                 raise SessionError(CLOSED)
             return self._costs.prepare(progress, seconds)
 
     def _make_costs(self) -> KeptCosts:
         """What passes of these models cost, kept under what their times depend on."""
-        caches = [model.cache for model in self._models]
+        runners = [model.runner for model in self._models]
         parts = [str(usable_cores()), *(model.fingerprint() for model in self._models)]
         digest = hashlib.sha256("\n".join(parts).encode())
         cache = user_cache()
         return KeptCosts(
-            caches[0],
-            caches[1] if len(caches) > 1 else None,
+            runners[0],
+            runners[1] if len(runners) > 1 else None,
             None if cache is None else cache / "costs" / f"{digest.hexdigest()[:16]}.json",
             max(MEASURING_SHARE * self.load_seconds, MEASURING_SECONDS),
         )
@@ -219,15 +254,14 @@ class SpeculativePipeline:
         that model first reads what it has not read yet. Raises `OptionError`, and `SessionError`
         while a generation is running and on a closed pipeline.
         """
-        with self._exclusive():
-            files = self._cache_files(path)
-            main, _ = files[0]
-            for draft, _ in files[1:]:
-                if tokens := main.cache.tokens[: draft.cache.max_length]:
-                    draft.cache.begin(tokens)
-                    draft.cache.advance(tokens)
-            for model, file in files:
-                write_sequence(file, model.cache, model.fingerprint())
+        with self._turns.alone():
+            tokens = self._open_generator().last_tokens
+            for model, file in self._cache_files(path):
+                cache = CachedSequence(model.runner)
+                if held := tokens[: model.runner.max_length]:
+                    alone(cache.advance(held))
+                write_sequence(file, cache, model.fingerprint())
+                cache.leave()
 
     def load_cache(self, path: str | Path) -> None:
         """Have the KV caches hold what `save_cache` has written.
@@ -237,9 +271,13 @@ class SpeculativePipeline:
         version, KV backend or other properties, and `SessionError` while a generation is running
         and on a closed pipeline.
         """
-        with self._exclusive():
+        with self._turns.alone():
             for model, file in self._cache_files(path):
-                read_sequence(file, model.cache, model.fingerprint())
+                cache = CachedSequence(model.runner)
+                read_sequence(file, cache, model.fingerprint())
+                if model is self.main:
+                    self._open_generator().last_tokens = cache.tokens
+                cache.leave()
 
     def _cache_files(self, path: str | Path) -> list[tuple[LoadedModel, Path]]:
         """The models and their files, the main model's first."""
@@ -253,39 +291,21 @@ class SpeculativePipeline:
         return list(zip(models, files, strict=False))
 
     def close(self) -> None:
-        """Free the models. A generation that is running ends within one pass."""
-        self._cancelled.set()
+        """Free the models. Generations that are running end within one pass."""
+        self._turns.close()
         self._generator = self._costs = None
         self._models = []
+
+    def _open_generator(self) -> TextGenerator:
+        if self._generator is None:
+            raise SessionError(CLOSED)
+        return self._generator
 
     def __enter__(self) -> "SpeculativePipeline":
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _alone(
-        self, chunks: Generator[Chunk, None, None], cancelled: Event
-    ) -> Generator[Chunk, None, None]:
-        """Pass chunks on, while no other generation may use the sessions."""
-        with self._exclusive():
-            self._cancelled = cancelled
-            if self._generator is None:
-                cancelled.set()
-            yield from chunks
-
-    @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        """Keep the sessions from every other generation; `SessionError` if one has them."""
-        if not self._running.acquire(blocking=False):
-            raise SessionError(
-                "another generation is running on this pipeline: read or close it first, or make "
-                "a second pipeline"
-            )
-        try:
-            yield
-        finally:
-            self._running.release()
 
 
 def _open_sources(
@@ -310,6 +330,18 @@ def _may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) ->
             "draft_device are given: leave out one of the two"
         )
     return False
+
+
+def _check_limits(
+    max_batch_size: int, kv_cache_size: float | None, max_prefill_tokens_per_step: int | None
+) -> Limits:
+    require_int("max_batch_size", max_batch_size, low=1)
+    if kv_cache_size is not None:
+        require_number("kv_cache_size", kv_cache_size, low=0.0)
+    if max_prefill_tokens_per_step is None:
+        return Limits(max_batch_size)
+    require_int("max_prefill_tokens_per_step", max_prefill_tokens_per_step, low=1)
+    return Limits(max_batch_size, max_prefill_tokens_per_step)
 
 
 def _check_drafter(

@@ -43,6 +43,30 @@ class RoundStats:
     declined: tuple[str, float, bool] | None = None
 
 
+@dataclass(frozen=True)
+class PassStats:
+    """One pass of a model over one sequence or several.
+
+    num_tokens: that it was fed, padding included. num_cached: in the KV caches before, of all of
+    its sequences. num_read: how many of the tokens are of prompts that are being read. seconds:
+    with what choosing tokens by its logits takes.
+    """
+
+    num_tokens: int
+    num_cached: int
+    num_sequences: int
+    num_read: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StepStats:
+    """Passes of the draft model, then one of the main model: a round of some sequences."""
+
+    main: PassStats
+    drafts: tuple[PassStats, ...] = ()
+
+
 @dataclass
 class GenerationStats:
     """The record of one generation. Its first round is the prefill: it reads the prompt."""
@@ -53,7 +77,7 @@ class GenerationStats:
     @property
     def cached_tokens(self) -> int:
         """Tokens of the prompt that were in the KV cache already, and so were not read again."""
-        return self.prompt_tokens - self.rounds[0].pass_tokens if self.rounds else 0
+        return self.rounds[0].cached_tokens if self.rounds else 0
 
     @property
     def generated_tokens(self) -> int:

@@ -1,71 +1,150 @@
-"""A scripted session: a model that is a function from tokens to the next token."""
+"""A scripted model: a function from tokens to the next token."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from ov_specdec.baseline import common_prefix
-from ov_specdec.cache.session import Logits, check_rollback, check_room, count_rows
+from ov_specdec.cache.blocks import BlockPool, BlockTable
+from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.cache.session import Logits, Span, check_room, check_rows
 
 NextToken = Callable[[Sequence[int]], int]
 
 
-class ScriptedSession:
-    """Implements `Session`. Its cache is the list of tokens that it was fed and not told to forget.
+class ScriptedModel:
+    """Implements `Runner`, on real block tables. Its blocks hold the tokens that they were fed.
 
-    Row i of a pass is one-hot at the scripted successor of everything up to `tokens[i]`, computed
-    from the cache: if tokens were fed in the wrong place, the rows are wrong.
+    Row i of a span is one-hot at the scripted successor of everything up to `tokens[i]`, computed
+    from what the blocks hold: if tokens were fed in the wrong place, or a block was written to that
+    others share, the rows are wrong.
     """
 
-    def __init__(self, next_token: NextToken, *, vocab_size: int = 50, max_length: int = 1000):
+    max_sequences = None
+    admits_in_flight = True
+    bytes_per_token = 8
+
+    def __init__(
+        self,
+        next_token: NextToken,
+        *,
+        vocab_size: int = 50,
+        max_length: int = 1000,
+        block_size: int = 4,
+        num_blocks: int | None = None,
+    ):
         self._next_token = next_token
         self._vocab_size = vocab_size
-        self._max_length = max_length
-        self.cache: list[int] = []
-        self.left: list[int] = []
-        """What the sequence before has left."""
-        self.passes: list[int] = []
-        """Number of tokens of each pass."""
+        self.max_length = max_length
+        self.block_size = block_size
+        num_blocks = num_blocks or 16 * -(-max_length // block_size)
+        self.pool = BlockPool(min(num_blocks, 8), num_blocks)
+        self.memory: dict[tuple[int, int], int] = {}
+        """Tokens by block, and place in it."""
+        self.sizes: list[list[int]] = []
+        """Of each pass, the tokens of its spans."""
         self.rollbacks: list[int] = []
+        self.fails_in: int | None = None
+        """Passes after which one fails."""
+
+    @property
+    def passes(self) -> list[int]:
+        """Number of tokens of each pass."""
+        return [sum(sizes) for sizes in self.sizes]
+
+    @property
+    def num_free(self) -> int:
+        return self.pool.num_available * self.block_size
+
+    def limit(self, num_tokens: int) -> None:
+        self.pool.max_blocks = max(num_tokens // self.block_size, self.pool.size)
+        self.max_length = min(self.max_length, self.pool.max_blocks * self.block_size)
+
+    def open(self, namespace: Hashable = None) -> "ScriptedSession":
+        return ScriptedSession(self, namespace)
+
+    def run(self, spans: Sequence[Span]) -> list[Logits]:
+        past = [span.session.length for span in spans]
+        try:
+            for span in spans:
+                check_room(span.session.length, len(span.tokens), self.max_length)
+                check_rows(span)
+                span.session.table.append(len(span.tokens))
+            self._may_fail()
+        except BaseException:
+            for span, length in zip(spans, past, strict=True):
+                span.session.table.rollback(length)
+            raise
+        self.sizes.append([len(span.tokens) for span in spans])
+        return [self._rows(span, length) for span, length in zip(spans, past, strict=True)]
+
+    def _may_fail(self) -> None:
+        if self.fails_in is not None:
+            self.fails_in -= 1
+            if self.fails_in < 0:
+                self.fails_in = None
+                raise RuntimeError("the device is gone")
+
+    def _rows(self, span: Span, past: int) -> Logits:
+        rows = np.zeros((len(span.tokens), self._vocab_size), np.float32)
+        for place, token in enumerate(span.tokens, past):
+            self.memory[span.session.slot(place)] = token
+        held = span.session.cache
+        for i, row in enumerate(rows):
+            row[self._next_token(held[: past + i + 1])] = 1.0
+        return rows[-span.num_rows :]
+
+
+class ScriptedSession:
+    """Implements `Session`: one sequence in the blocks of a `ScriptedModel`."""
+
+    def __init__(self, model: ScriptedModel, namespace: Hashable = None):
+        self.runner = model
+        self.table = BlockTable(model.pool, model.block_size, namespace)
 
     @property
     def length(self) -> int:
-        return len(self.cache)
+        return self.table.length
 
     @property
-    def max_length(self) -> int:
-        return self._max_length
+    def cache(self) -> list[int]:
+        """The tokens that its blocks hold."""
+        return [self.runner.memory[self.slot(place)] for place in range(self.length)]
 
-    def forward(self, tokens: Sequence[int], num_rows: int | None = None) -> Logits:
-        check_room(self.length, len(tokens), self._max_length)
-        self.passes.append(len(tokens))
-        rows = np.zeros((len(tokens), self._vocab_size), np.float32)
-        for row, token in zip(rows, tokens, strict=True):
-            self.cache.append(token)
-            row[self._next_token(self.cache)] = 1.0
-        return rows[-count_rows(len(tokens), num_rows) :]
+    def slot(self, place: int) -> tuple[int, int]:
+        """The block of a token, and the place in it."""
+        block, offset = divmod(place, self.runner.block_size)
+        return self.table.blocks[block], offset
 
     def rollback(self, length: int) -> None:
-        check_rollback(self.length, length)
-        self.rollbacks.append(length)
-        del self.cache[length:]
-
-    def reset(self) -> None:
-        self.cache = []
-        self.left = []
+        self.table.rollback(length)
+        self.runner.rollbacks.append(length)
 
     def adopt(self, tokens: Sequence[int]) -> int:
-        assert self.cache == [], "a sequence begins on an empty cache"
-        self.cache, self.left = self.left[: common_prefix(self.left, tokens)], []
+        assert self.length == 0, "a sequence begins on an empty cache"
+        copied = self.table.adopt(tokens)
+        if copied is not None:
+            for offset in range(self.runner.block_size):
+                if (copied[0], offset) in self.runner.memory:
+                    self.runner.memory[copied[1], offset] = self.runner.memory[copied[0], offset]
         return self.length
 
     def settle(self, tokens: Sequence[int], length: int) -> None:
-        assert list(map(int, self.cache[:length])) == list(map(int, tokens[:length]))
-        assert len(self.cache) >= length
+        assert self.length >= length
+        self.table.settle(tokens, length)
 
     def leave(self, tokens: Sequence[int]) -> None:
         assert self.cache[: len(tokens)] == list(tokens)
-        self.cache, self.left = [], list(tokens)
+        self.table.leave(tokens)
+
+    def drop(self) -> None:
+        self.table.drop()
+
+
+def held_by(cache: CachedSequence) -> list[int]:
+    """What the session of a cached sequence holds, whatever the sequence thinks that it does."""
+    session = cache._session
+    assert isinstance(session, ScriptedSession)
+    return session.cache
 
 
 def counting(tokens: Sequence[int]) -> int:

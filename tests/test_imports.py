@@ -21,6 +21,7 @@ LAYERS = (
     {"cache", "sampling", "text"},
     {"costs"},
     {"speculation", "loading"},
+    {"chunks", "scheduling"},
     {"generation"},
     {"pipeline"},
     {"expansion", "tuning", "bench", "demo"},

@@ -10,7 +10,8 @@ from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.own import measure
 from ov_specdec.bench.plan import Plan
 from ov_specdec.bench.setup import Setup
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.cache.sequence import CachedSequence, alone
+from ov_specdec.cache.session import Runner
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import RoundStats
 
@@ -114,22 +115,22 @@ def _pass_seconds(
     pipeline: SpeculativePipeline, prompt: Sequence[int], sizes: Sequence[int]
 ) -> dict[str, list[tuple[int, float]]]:
     """Median seconds of a pass over so many tokens behind a prompt, by model."""
-    caches = {"main": pipeline.main.cache}
+    models = {"main": pipeline.main.runner}
     if pipeline.draft is not None:
-        caches["draft"] = pipeline.draft.cache
+        models["draft"] = pipeline.draft.runner
     return {
-        name: [(size, _seconds(cache, prompt, size)) for size in sizes]
-        for name, cache in caches.items()
+        name: [(size, _seconds(model, prompt, size)) for size in sizes]
+        for name, model in models.items()
     }
 
 
-def _seconds(cache: CachedSequence, prompt: Sequence[int], size: int) -> float:
+def _seconds(model: Runner, prompt: Sequence[int], size: int) -> float:
     candidates = [prompt[i % len(prompt)] for i in range(size - 1)]
-    times = []
+    cache, times = CachedSequence(model), []
     for _ in range(PASS_REPEATS + 2):
-        cache.begin(prompt)
         start = perf_counter()
-        cache.advance(prompt, candidates, num_rows=1)
+        alone(cache.advance(prompt, candidates))
         times.append(perf_counter() - start)
+    cache.drop()
     # The first reads the prompt, and OpenVINO prepares for a new size in the second.
     return median(times[2:])

@@ -5,7 +5,7 @@ automatic prefix caching does, but by the tokens themselves, and including block
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -13,8 +13,16 @@ from ov_specdec.baseline import common_prefix
 from ov_specdec.cache.session import check_rollback
 from ov_specdec.errors import CacheFullError, SessionError
 
-ROOT = 0
-"""The node before the first block of every sequence."""
+
+@dataclass(frozen=True)
+class Root:
+    """The node before the first block of every sequence of a namespace."""
+
+    namespace: Hashable = None
+
+
+NodeId = int | Root
+"""A node by its serial number, which is never used again, or the root."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,7 @@ class Node:
     """A block that may be shared. tokens: those that it holds. parent: the node before it."""
 
     serial: int
-    parent: int
+    parent: NodeId
     tokens: tuple[int, ...]
     block: int
 
@@ -36,7 +44,7 @@ class Prefix:
     """
 
     blocks: list[int]
-    node: int
+    node: NodeId
     partial: int | None
     num_partial: int
 
@@ -60,8 +68,8 @@ class BlockPool:
         self._idle: OrderedDict[int, None] = OrderedDict()
         self._nodes: dict[int, Node] = {}  # by block
         # By the node before and the first token: the nodes that come next.
-        self._children: dict[tuple[int, int], dict[tuple[int, ...], Node]] = {}
-        self._serials = count(ROOT + 1)
+        self._children: dict[tuple[NodeId, int], dict[tuple[int, ...], Node]] = {}
+        self._serials = count()
 
     @property
     def num_available(self) -> int:
@@ -107,7 +115,7 @@ class BlockPool:
             else:
                 self._free.append(block)
 
-    def register(self, block: int, parent: int, tokens: Sequence[int]) -> int:
+    def register(self, block: int, parent: NodeId, tokens: Sequence[int]) -> int:
         """Let other sequences find a block by its content; returns the node that has this content.
 
         From now on the block is not to be written to where it holds tokens.
@@ -119,17 +127,18 @@ class BlockPool:
             self._nodes[block] = node
         return siblings[key].serial
 
-    def forget_idle(self) -> None:
-        """Let nobody find the blocks that nobody uses."""
-        for block in self._idle:
-            self._forget(block)
-            self._free.append(block)
-        self._idle.clear()
+    def forget(self, blocks: Sequence[int]) -> None:
+        """Let nobody find those of these blocks that nobody uses."""
+        for block in blocks:
+            if block in self._idle:
+                del self._idle[block]
+                self._forget(block)
+                self._free.append(block)
 
-    def match(self, tokens: Sequence[int], block_size: int) -> Prefix:
+    def match(self, tokens: Sequence[int], block_size: int, root: Root) -> Prefix:
         """The longest prefix of a sequence that blocks hold. Takes none of them."""
         blocks: list[int] = []
-        parent = ROOT
+        parent: NodeId = root
         while True:
             wanted = tuple(tokens[len(blocks) * block_size :][:block_size])
             siblings = self._children.get((parent, wanted[0]), {}) if wanted else {}
@@ -164,14 +173,15 @@ class BlockTable:
     where others may find what a block holds, for that is never written over.
     """
 
-    def __init__(self, pool: BlockPool, block_size: int) -> None:
+    def __init__(self, pool: BlockPool, block_size: int, namespace: Hashable = None) -> None:
         self._pool = pool
         self._block_size = block_size
+        self._root = Root(namespace)
         self.blocks: list[int] = []
         self.length = 0
         # So many blocks, from the first, are known to the pool by content; the last one's node.
         self._num_known = 0
-        self._node = ROOT
+        self._node: NodeId = self._root
 
     def append(self, num_tokens: int) -> None:
         """Make room for `num_tokens` more and count them as held.
@@ -206,7 +216,7 @@ class BlockTable:
 
         Returns a block and a copy of it that the caller has to make, where one fits in part.
         """
-        prefix = self._pool.match(tokens, self._block_size)
+        prefix = self._pool.match(tokens, self._block_size, self._root)
         for block in prefix.blocks:
             self._pool.share(block)
         self.blocks = prefix.blocks
@@ -245,4 +255,10 @@ class BlockTable:
         self._pool.release(self.blocks)
         self.blocks = []
         self.length = 0
-        self._num_known, self._node = 0, ROOT
+        self._num_known, self._node = 0, self._root
+
+    def drop(self) -> None:
+        """Give all blocks back, and let nobody find those that others do not use."""
+        blocks = self.blocks
+        self.clear()
+        self._pool.forget(blocks)

@@ -1,6 +1,6 @@
 """Session on a paged KV cache: rollback sets a counter and costs nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -9,7 +9,7 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.cache.blocks import BlockPool, BlockTable
-from ov_specdec.cache.session import ROWS, Session, Span, check_room, check_tensors, count_rows
+from ov_specdec.cache.session import ROWS, Session, Span, check_room, check_rows, check_tensors
 from ov_specdec.errors import SessionError
 from ov_specdec.logits import Logits
 
@@ -26,21 +26,18 @@ INITIAL_TOKENS = 512
 class PagedModel:
     """A compiled paged model and its block pool; what all of its sequences share.
 
-    The caches lie in host memory, [num_blocks, kv_heads, block_size, head_size] each, in whatever
-    element type and layout the plugin chose when it compiled the model.
+    Implements `Runner`. The caches lie in host memory, [num_blocks, kv_heads, block_size,
+    head_size] each, in whatever element type and layout the plugin chose when it compiled the
+    model. The pool grows as its blocks are needed.
 
-    max_length: tokens of one sequence, the model's context. max_sequences: sequences of that length
-    that there may be blocks for; the pool grows to them as they are needed.
+    max_length: tokens of one sequence, the model's context. There are blocks for so many, but for
+    what `limit` says.
     """
 
-    def __init__(
-        self,
-        compiled: ov.CompiledModel,
-        *,
-        max_length: int,
-        vocab_size: int,
-        max_sequences: int = 1,
-    ) -> None:
+    max_sequences = None
+    admits_in_flight = True
+
+    def __init__(self, compiled: ov.CompiledModel, *, max_length: int, vocab_size: int) -> None:
         self.max_length = max_length
         self.vocab_size = vocab_size
         self._request = compiled.create_infer_request()
@@ -48,14 +45,34 @@ class PagedModel:
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
         self._inputs = ports.keys() - self._ports.keys()
         # The values are never quantized over the block axis, so their shape tells the block size.
-        self.block_size = ports["value_cache.0"].partial_shape[2].get_length()
-        max_blocks = max_sequences * -(-max_length // self.block_size)
+        self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
+        max_blocks = -(-max_length // self.block_size)
         self.pool = BlockPool(min(-(-INITIAL_TOKENS // self.block_size), max_blocks), max_blocks)
         self._tensors: dict[str, ov.Tensor] = {}
         self._num_blocks = 0  # that the tensors have
         self._feeds: dict[Layout, Feed] = {}
         self._bound: dict[str, ov.Tensor] = {}
         self.fit_caches()
+
+    def limit(self, num_tokens: int) -> None:
+        """Have so many tokens at most, in whole blocks, and at least those of the pool as it is."""
+        self.pool.max_blocks = max(num_tokens // self.block_size, self.pool.size)
+        self.max_length = min(self.max_length, self.pool.max_blocks * self.block_size)
+
+    @property
+    def num_free(self) -> int:
+        """Tokens that blocks can be had for. See `Runner`."""
+        return self.pool.num_available * self.block_size
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Memory that a token takes, of all layers."""
+        num_bytes: int = sum(tensor.byte_size for tensor in self._tensors.values())
+        return num_bytes // (self.pool.size * self.block_size)
+
+    def open(self, namespace: Hashable = None) -> "PagedSession":
+        """A new sequence, which has no blocks yet."""
+        return PagedSession(self, namespace)
 
     @property
     def caches(self) -> list[str]:
@@ -73,6 +90,7 @@ class PagedModel:
         try:
             for span, table in zip(spans, tables, strict=True):
                 check_room(table.length, len(span.tokens), self.max_length)
+                check_rows(span)
                 table.append(len(span.tokens))
             self.fit_caches()
             feed = self._feed(tuple((len(span.tokens), span.num_rows) for span in spans))
@@ -134,39 +152,24 @@ class PagedModel:
 class PagedSession:
     """One sequence in the caches of a `PagedModel`. Implements `Session`."""
 
-    def __init__(self, model: PagedModel) -> None:
-        self.model = model
-        self.table = BlockTable(model.pool, model.block_size)
+    def __init__(self, model: PagedModel, namespace: Hashable = None) -> None:
+        self.runner = model
+        self.table = BlockTable(model.pool, model.block_size, namespace)
 
     @property
     def length(self) -> int:
         """Number of tokens in the cache."""
         return self.table.length
 
-    @property
-    def max_length(self) -> int:
-        """Number of tokens that the cache can hold."""
-        return self.model.max_length
-
-    def forward(self, tokens: Sequence[int], num_rows: int | None = None) -> Logits:
-        """Append `tokens`; logits [num_rows, vocab], a view that the next pass overwrites."""
-        num_rows = count_rows(len(tokens), num_rows) if tokens else 0
-        return self.model.run([Span(self, tokens, num_rows)])[0]
-
     def rollback(self, length: int) -> None:
         """Forget all but the first `length` tokens: a counter is set."""
         self.table.rollback(length)
-
-    def reset(self) -> None:
-        """Forget everything, what sequences before have left too, and give the blocks back."""
-        self.table.clear()
-        self.model.pool.forget_idle()
 
     def adopt(self, tokens: Sequence[int]) -> int:
         """Share the blocks that hold the first of these tokens. See `Session`."""
         copied = self.table.adopt(tokens)
         if copied is not None:
-            self.model.copy_block(*copied)
+            self.runner.copy_block(*copied)
         return self.length
 
     def settle(self, tokens: Sequence[int], length: int) -> None:
@@ -177,32 +180,36 @@ class PagedSession:
         """Give the blocks back; until they are needed, their tokens are found in them."""
         self.table.leave(tokens)
 
+    def drop(self) -> None:
+        """Give the blocks back; only those that others share are found."""
+        self.table.drop()
+
     def read_kv(self) -> dict[str, NDArray[Any]]:
         """Copies of the sequence's blocks, [num_blocks, bytes] of each cache."""
-        return {name: self.model.blocks_of(name)[self._held()] for name in self.model.caches}
+        return {name: self.runner.blocks_of(name)[self._held()] for name in self.runner.caches}
 
     def write_kv(self, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
         """Put the blocks of `length` tokens in place of those that the sequence has."""
-        self.reset()
-        check_room(0, length, self.max_length)
+        self.drop()
+        check_room(0, length, self.runner.max_length)
         self.table.append(length)
-        self.model.fit_caches()
+        self.runner.fit_caches()
         try:
             check_tensors(self.read_kv(), tensors)
         except SessionError:
-            self.reset()
+            self.drop()
             raise
         for name, blocks in tensors.items():
-            self.model.blocks_of(name)[self._held()] = blocks
+            self.runner.blocks_of(name)[self._held()] = blocks
 
     def _held(self) -> list[int]:
         """The blocks that hold tokens, in order; the last ones may hold none after a rollback."""
-        return self.table.blocks[: -(-self.length // self.model.block_size)]
+        return self.table.blocks[: -(-self.length // self.runner.block_size)]
 
 
 def table_of(session: Session, model: PagedModel) -> BlockTable:
     """The block table of a sequence of a model; `SessionError` for one of another model."""
-    if not isinstance(session, PagedSession) or session.model is not model:
+    if not isinstance(session, PagedSession) or session.runner is not model:
         raise SessionError("a pass was asked for over a sequence of another model")
     return session.table
 

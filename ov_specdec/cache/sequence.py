@@ -1,14 +1,13 @@
-"""A sequence that is fed to a session, and the tokens of it that the KV cache holds."""
+"""One sequence in a KV cache, and the tokens of it that the cache holds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
 from ov_specdec.baseline import common_prefix
-from ov_specdec.cache.session import Session
+from ov_specdec.cache.session import Runner, Span
 from ov_specdec.errors import SessionError
 from ov_specdec.logits import Logits
 from ov_specdec.stats import Stopwatch
@@ -16,14 +15,14 @@ from ov_specdec.stats import Stopwatch
 PREFILL_CHUNK = 512
 """Tokens per pass while a prompt is read: bounds what a pass needs beside the KV cache."""
 
-
-class Cancelled(Exception):  # noqa: N818 - no error: somebody asked for it
-    """A pass was not begun because its generation was cancelled."""
+T = TypeVar("T")
+Passes = Generator["CachedSequence", None, T]
+"""A coroutine that waits for passes: it yields the sequence whose tokens are to be fed."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What `CachedSequence.advance` computed.
+    """What `CachedSequence.advance` waited for.
 
     logits: [num_rows, vocab]; may be overwritten by the next pass. num_tokens: tokens that were
     fed. num_cached: those that were in the cache before. rollback_seconds: time that it took to
@@ -37,22 +36,27 @@ class Pass:
 
 
 class CachedSequence:
-    """A session that is told what its KV cache is to hold, and reads only what it lacks.
+    """A sequence that is told what its KV cache is to hold, and is fed only what that lacks.
 
-    It keeps the ids that the cache holds. Turns of a conversation, rejected candidates, a draft
-    model that lags behind and what an error left over are one case: what differs from the sequence
-    that is wanted is rolled back, the rest is fed. The session belongs to it alone, and is emptied.
+    It keeps the ids that the cache holds. Rejected candidates, a draft model that lags behind, what
+    an error left over and a cache that was given up for other sequences are one case: what differs
+    from what is wanted is rolled back, the rest is fed. namespace: it shares its beginning with
+    sequences of the same one.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, runner: Runner, namespace: Hashable = None) -> None:
+        self.runner = runner
+        self._session = runner.open(namespace)
         self._cached: list[int] = []
         # So many cached tokens were found to be the sequence's own, and are not compared again.
         self._settled = 0
-        # The sequence itself, which its owner extends.
+        # What is wanted: the sequence itself, which its owner extends, and what may not stay.
         self._sequence: Sequence[int] = ()
-        self._cancelled = Event()
-        session.reset()
+        self._candidates: Sequence[int] = ()
+        self._num_rows = 0
+        # Of the present `advance`: tokens cached before it, those fed, and its result.
+        self._num_cached = self._num_fed = 0
+        self._logits: Logits | None = None
 
     @property
     def tokens(self) -> list[int]:
@@ -60,57 +64,92 @@ class CachedSequence:
         return self._cached.copy()
 
     @property
-    def max_length(self) -> int:
-        """Number of tokens that the KV cache can hold: the model's context."""
-        return self._session.max_length
+    def length(self) -> int:
+        """Number of tokens that the KV cache holds."""
+        return len(self._cached)
 
-    def begin(self, tokens: Sequence[int], cancelled: Event | None = None) -> None:
-        """Turn to another sequence, and hold what is cached of it, by this or by sequences before.
+    @property
+    def num_pending(self) -> int:
+        """Tokens that are wanted and not cached."""
+        return max(len(self._sequence) + len(self._candidates) - len(self._cached), 0)
 
-        cancelled: passes raise `Cancelled` instead once it is set.
-        """
-        self._cancelled = Event() if cancelled is None else cancelled
-        own = max(common_prefix(self._cached, known) for known in (self._sequence, tokens))
-        left, self._cached, self._settled = self._cached[:own], [], 0
-        self._session.leave(left)
-        # The last token is fed again where it is cached already, since its logits are wanted.
-        self._cached = list(tokens[: self._session.adopt(tokens[:-1])])
-        self._settled, self._sequence = len(self._cached), tokens
+    @property
+    def num_lacking(self) -> int:
+        """Those of them whose rows are not wanted."""
+        return max(self.num_pending - self._num_rows, 0)
 
     def advance(
         self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
-    ) -> Pass:
+    ) -> Passes[Pass]:
         """Have `tokens` and then `candidates` cached; the logits of the last `num_rows` of them.
 
-        tokens: the sequence so far, beginning with those of the last call since `begin`; only what
-        was added since then is compared with the cache. It may grow: what is cached of it in the
-        end is left to sequences that begin likewise. candidates: tokens that may not stay.
-        num_rows: None for a row that scores the first candidate, and one after each of them. Tokens
-        whose rows are wanted are fed again where they are cached already. A long prompt is read in
-        chunks. After an error, what the cache then holds is known.
+        tokens: the sequence so far, beginning with those of the last call; only what was added
+        since then is compared with the cache. It may grow: what is cached of it in the end is left
+        to sequences that begin likewise. candidates: tokens that may not stay. num_rows: None for a
+        row that scores the first candidate, and one after each of them. Tokens whose rows are
+        wanted are fed again where they are cached already.
         """
         if num_rows is None:
             num_rows = len(candidates) + 1
         total = len(tokens) + len(candidates)
         if not 1 <= num_rows <= total:
             raise SessionError(f"{num_rows} rows of logits were asked for, of {total} tokens")
-        last = total - num_rows
         watch = Stopwatch()
-        start = min(self._settled, last)
-        wanted = [*tokens[start:], *candidates]
-        self._keep(min(start + common_prefix(self._cached[start:], wanted), last))
+        self._sequence, self._candidates, self._num_rows = tokens, candidates, num_rows
+        self._logits, self._num_fed = None, 0
+        self._forget_others(total - num_rows)
+        if not self._cached:
+            self.adopt()
         rollback_seconds = watch.lap()
-        pending = wanted[len(self._cached) - start :]
-        logits = self._feed(pending, num_rows)
-        self._settled, self._sequence = len(tokens), tokens
+        while self._logits is None:
+            yield self
+        self._settled = len(tokens)
         self._session.settle(tokens, len(tokens) - 1)
-        return Pass(logits, len(pending), total - len(pending), rollback_seconds)
+        return Pass(self._logits, self._num_fed, self._num_cached, rollback_seconds)
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._session.reset()
-        self._cached = []
-        self._settled, self._sequence = 0, ()
+    def span(self, limit: int, padding: int = 0) -> Span:
+        """The next pass: all that is pending, or `limit` tokens of it where that is less.
+
+        Tokens whose rows are wanted are fed at once. padding: tokens to add after the last one, as
+        far as there is room; they are rolled back like candidates.
+        """
+        self._agree_with_session()
+        start, rows = len(self._cached), self._num_rows
+        if not self._num_fed:
+            self._num_cached = start
+        if self.num_pending > max(limit, rows):
+            size = max(min(limit, self.num_pending - rows), 1)
+            return Span(self._session, self._wanted(start, start + size), 1)
+        end = start + self.num_pending
+        tokens = self._wanted(start, end)
+        tokens += tokens[-1:] * min(padding, self.runner.max_length - end)
+        return Span(self._session, tokens, rows + start + len(tokens) - end)
+
+    def fed(self, span: Span, logits: Logits) -> None:
+        """A pass over this span has given these logits."""
+        self._cached += span.tokens
+        self._num_fed += len(span.tokens)
+        if not self.num_pending:
+            self._logits = logits[: self._num_rows]
+
+    def adopt(self) -> None:
+        """Hold what other sequences share of what is wanted; nothing is cached before."""
+        shared = len(self._sequence) + len(self._candidates) - self._num_rows
+        num_adopted = self._session.adopt(self._sequence[: max(shared, 0)])
+        self._cached = list(self._sequence[:num_adopted])
+        self._settled = num_adopted
+
+    def leave(self) -> None:
+        """Give the memory back; until others need it, what is cached of the sequence is found."""
+        self._agree_with_session()
+        own = common_prefix(self._cached, self._sequence)
+        left, self._cached, self._settled = self._cached[:own], [], 0
+        self._session.leave(left)
+
+    def drop(self) -> None:
+        """Give the memory back, and leave nothing to others."""
+        self._cached, self._settled = [], 0
+        self._session.drop()
 
     def read_kv(self) -> dict[str, NDArray[Any]]:
         """The tensors of the KV cache, for `restore`. See `Session`."""
@@ -118,33 +157,46 @@ class CachedSequence:
 
     def restore(self, tokens: Sequence[int], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Hold `tokens` again, whose tensors `read_kv` gave; `SessionError` if they do not fit."""
-        self.clear()
+        self.drop()
         self._session.write_kv(tensors, len(tokens))
-        self._cached = list(tokens)
-        self._settled, self._sequence = len(tokens), tokens
+        self._cached, self._sequence = list(tokens), tokens
+        self._settled = len(tokens)
+
+    def _wanted(self, start: int, end: int) -> list[int]:
+        """The wanted tokens in these places."""
+        after = max(start - len(self._sequence), 0), max(end - len(self._sequence), 0)
+        return [*self._sequence[start:end], *self._candidates[slice(*after)]]
+
+    def _forget_others(self, last: int) -> None:
+        """Roll back to the tokens that are wanted, at most the first `last` of them."""
+        self._agree_with_session()
+        start = min(self._settled, last)
+        wanted = self._wanted(start, max(len(self._cached), start))
+        self._keep(min(start + common_prefix(self._cached[start:], wanted), last))
+
+    def _agree_with_session(self) -> None:
+        """An error may have emptied the session; an interrupt may leave it tokens not counted."""
+        self._keep(min(len(self._cached), self._session.length))
 
     def _keep(self, length: int) -> None:
-        """Forget all but the first `length` tokens."""
-        # An interrupt may have left the session with tokens that nobody has counted.
         if self._session.length > length:
             self._session.rollback(length)
         del self._cached[length:]
         self._settled = min(self._settled, length)
 
-    def _feed(self, tokens: list[int], num_rows: int) -> Logits:
-        while len(tokens) > max(PREFILL_CHUNK, num_rows):
-            size = min(PREFILL_CHUNK, len(tokens) - num_rows)
-            self._forward(tokens[:size], 1)
-            tokens = tokens[size:]
-        return self._forward(tokens, num_rows)
 
-    def _forward(self, tokens: list[int], num_rows: int) -> Logits:
-        if self._cancelled.is_set():
-            raise Cancelled
+def run(caches: Sequence[CachedSequence], spans: Sequence[Span]) -> None:
+    """One pass over a span of each of these sequences, which are all of one model."""
+    for cache, span, logits in zip(caches, spans, caches[0].runner.run(spans), strict=True):
+        cache.fed(span, logits)
+
+
+def alone(steps: Passes[T]) -> T:
+    """Run a coroutine to its end: each pass that it waits for holds one sequence."""
+    while True:
         try:
-            logits = self._session.forward(tokens, num_rows)
-        except BaseException:
-            self._keep(self._session.length)
-            raise
-        self._cached += tokens
-        return logits
+            cache = next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        run([cache], [cache.span(PREFILL_CHUNK)])

@@ -1,6 +1,6 @@
-"""What the engine needs of a model: one sequence's KV cache, and passes that extend it."""
+"""What the engine needs of a model: passes that extend the KV caches of its sequences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,42 +22,75 @@ class Span:
     num_rows: int
 
 
-class Session(Protocol):
-    """A compiled model together with the KV cache of one sequence.
+class Runner(Protocol):
+    """A compiled model, whose passes extend several sequences at once."""
 
-    It knows how many tokens its cache holds, not which: see `CachedSequence`.
+    @property
+    def max_length(self) -> int:
+        """Number of tokens that one sequence can have: the model's context."""
+        ...
+
+    @property
+    def max_sequences(self) -> int | None:
+        """Number of sequences that can be held at a time; None: what the memory allows."""
+        ...
+
+    @property
+    def admits_in_flight(self) -> bool:
+        """Whether a sequence may be opened while passes extend others."""
+        ...
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Memory of the KV cache that a token takes; 0 where the device manages it."""
+        ...
+
+    @property
+    def num_free(self) -> int | None:
+        """Tokens that there is room for beside those of the sequences at present; None: any."""
+        ...
+
+    def limit(self, num_tokens: int) -> None:
+        """Have all sequences together hold so many tokens at most, and none of them more."""
+        ...
+
+    def open(self, namespace: Hashable = None) -> "Session":
+        """A new sequence, which is empty. namespace: see `Session.adopt`."""
+        ...
+
+    def run(self, spans: Sequence[Span]) -> list[Logits]:
+        """One pass: appends each span's tokens to its sequence; logits [num_rows, vocab] of each.
+
+        A row scores the token that follows its own. The arrays may be overwritten by the next pass.
+        Raises `SessionError` where a sequence would grow beyond `max_length`, and `CacheFullError`
+        where the memory is used up. After an error each sequence holds what it held before, or
+        nothing: its `length` says which.
+        """
+        ...
+
+
+class Session(Protocol):
+    """The KV cache of one sequence of a model.
+
+    It knows how many tokens it holds, not which: see `CachedSequence`.
     """
+
+    @property
+    def runner(self) -> Runner:
+        """The model, whose passes extend it."""
+        ...
 
     @property
     def length(self) -> int:
         """Number of tokens that the KV cache holds."""
         ...
 
-    @property
-    def max_length(self) -> int:
-        """Number of tokens that the KV cache can hold: the model's context."""
-        ...
-
-    def forward(self, tokens: Sequence[int], num_rows: int | None = None) -> Logits:
-        """Append `tokens` (at least one) to the cache and return logits [num_rows, vocab].
-
-        num_rows: rows are computed for the last so many tokens, from 1 to len(tokens); None: for
-        all. A row scores the token that follows its own. The array may be overwritten by the next
-        pass. Raises `SessionError` when the cache has no room. After an error the cache holds
-        what it held before, or nothing: `length` says which.
-        """
-        ...
-
     def rollback(self, length: int) -> None:
         """Forget all but the first `length` tokens. Raises `SessionError` if there are fewer."""
         ...
 
-    def reset(self) -> None:
-        """Forget everything, what sequences before have left too."""
-        ...
-
     def adopt(self, tokens: Sequence[int]) -> int:
-        """Hold the first of these tokens that a sequence before has left; returns how many.
+        """Hold the first of these tokens that other sequences of the namespace share; how many.
 
         The cache is empty before.
         """
@@ -68,7 +101,11 @@ class Session(Protocol):
         ...
 
     def leave(self, tokens: Sequence[int]) -> None:
-        """Forget everything, but leave these first tokens of the cache to sequences to come."""
+        """Hold nothing, but leave these first tokens of the cache to sequences of the namespace."""
+        ...
+
+    def drop(self) -> None:
+        """Hold nothing, and leave nothing to others but what they share already."""
         ...
 
     def read_kv(self) -> dict[str, NDArray[Any]]:
@@ -114,10 +151,9 @@ def check_room(current: int, num_tokens: int, max_length: int) -> None:
         )
 
 
-def count_rows(num_tokens: int, num_rows: int | None) -> int:
-    """How many rows of logits a pass gives; refuses more of them than tokens, or none."""
-    if num_rows is None:
-        return num_tokens
-    if not 1 <= num_rows <= num_tokens:
-        raise SessionError(f"a pass over {num_tokens} tokens cannot give {num_rows} rows of logits")
-    return num_rows
+def check_rows(span: Span) -> None:
+    """Refuse a span that wants more rows of logits than it has tokens, or none."""
+    if not 1 <= span.num_rows <= len(span.tokens):
+        raise SessionError(
+            f"a pass over {len(span.tokens)} tokens cannot give {span.num_rows} rows of logits"
+        )

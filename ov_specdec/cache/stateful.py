@@ -1,6 +1,6 @@
 """Session on the KV states of an IR as exported: rollback hides entries, and trims late."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,15 +9,22 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.baseline import common_prefix
-from ov_specdec.cache.session import ROWS, check_rollback, check_room, check_tensors, count_rows
+from ov_specdec.cache.session import (
+    ROWS,
+    Span,
+    check_rollback,
+    check_room,
+    check_rows,
+    check_tensors,
+)
 from ov_specdec.logits import Logits
 
 MAX_HIDDEN = 128
 """Stale cache entries that are kept, hidden, before they are trimmed for real."""
 
 
-class StatefulSession:
-    """A compiled stateful model, used for one sequence. Implements `Session`.
+class StatefulModel:
+    """A compiled stateful model, used for one sequence. Implements `Runner` and `Session`.
 
     Trimming the KV states through `query_state()` copies them whole, which can cost as much as a
     forward pass. So `rollback` only hides what is stale from attention (mask 0; positions go on
@@ -43,6 +50,7 @@ class StatefulSession:
         self._length = 0
         # What the sequence before has left; nobody's while another one has not adopted it.
         self._left: list[int] = []
+        self._left_in: Hashable = None
         # One entry per token in the KV states, in order: 1 visible, 0 stale.
         self._mask: NDArray[np.int64] = np.zeros(0, np.int64)
 
@@ -51,18 +59,36 @@ class StatefulSession:
         """Number of visible tokens in the cache."""
         return 0 if self._left else self._length
 
+    max_sequences = 1
+    admits_in_flight = False
+    num_free = None
+    bytes_per_token = 0
+
+    def limit(self, num_tokens: int) -> None:
+        """Nothing."""
+
+    @property
+    def runner(self) -> "StatefulModel":
+        return self
+
+    def open(self, namespace: Hashable = None) -> "StatefulModel":
+        self.namespace = namespace
+        return self
+
     @property
     def max_length(self) -> int:
         """Number of tokens that the cache can hold."""
         return self._max_length
 
-    def forward(self, tokens: Sequence[int], num_rows: int | None = None) -> Logits:
+    def run(self, spans: Sequence[Span]) -> list[Logits]:
         """Append `tokens`; logits [num_rows, vocab], a view that the next pass overwrites."""
         if self._left:
             self.reset()
+        [span] = spans
+        tokens, rows = span.tokens, span.num_rows
         num_tokens = len(tokens)
         check_room(self._length, num_tokens, self._max_length)
-        rows = count_rows(num_tokens, num_rows)
+        check_rows(span)
         mask = np.concatenate([self._mask, np.ones(num_tokens, np.int64)])
         feed = {
             "input_ids": np.array([tokens], np.int64),
@@ -78,7 +104,7 @@ class StatefulSession:
         self._mask = mask
         self._length += num_tokens
         logits: Logits = self._request.get_tensor("logits").data
-        return logits[0, -rows:, : self._vocab_size]
+        return [logits[0, -rows:, : self._vocab_size]]
 
     def rollback(self, length: int) -> None:
         """Forget all but the first `length` tokens: hide the rest, trim when much is hidden."""
@@ -104,6 +130,7 @@ class StatefulSession:
     def adopt(self, tokens: Sequence[int]) -> int:
         """Hold the first of these tokens that the sequence before has left. See `Session`."""
         kept, self._left = common_prefix(self._left, tokens), []
+        kept = kept if self._left_in == self.namespace else 0
         self.rollback(kept)
         return kept
 
@@ -114,6 +141,10 @@ class StatefulSession:
         """Keep these tokens for the next sequence, in case that it begins likewise."""
         self.rollback(len(tokens))
         self._left = list(tokens)
+        self._left_in = self.namespace
+
+    def drop(self) -> None:
+        self.reset()
 
     def read_kv(self) -> dict[str, NDArray[Any]]:
         """Copies of the KV states, what is stale left out."""
@@ -128,7 +159,7 @@ class StatefulSession:
         self.reset()
         check_room(0, length, self._max_length)
         # States take their shape from a pass: one over any token shows what they look like.
-        self.forward([0])
+        self.run([Span(self, [0], 1)])
         current = {
             name: np.repeat(state, length, axis=self._axes[name])
             for name, state in self.read_kv().items()

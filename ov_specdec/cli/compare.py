@@ -9,10 +9,10 @@ from rich.progress import Progress
 
 from ov_specdec.baseline import common_prefix, plain_options
 from ov_specdec.checks import require_int
+from ov_specdec.chunks import GenerationResult
 from ov_specdec.cli.generate import as_dict
 from ov_specdec.cli.options import make_pipeline, shared_options
 from ov_specdec.cli.terminal import console, print_json, with_errors
-from ov_specdec.generation import GenerationResult
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.prompt import Prompt
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
+from ov_specdec.chunks import Chunk, GenerationResult, collect
 from ov_specdec.cli.messages import fail
 from ov_specdec.cli.options import make_pipeline, shared_options
 from ov_specdec.cli.terminal import print_json, with_errors
-from ov_specdec.generation import Chunk, GenerationResult, collect
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats
 from ov_specdec.text.prompt import Prompt

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, Literal
 
 from ov_specdec.costs.curve import SIZES, CostCurve, PassCurve, nearest_row
-from ov_specdec.stats import RoundStats
+from ov_specdec.stats import RoundStats, StepStats
 
 Cell = tuple[Literal["main", "draft"], int, int]
 """The model, tokens in the pass, and the row of the curve."""
@@ -55,17 +55,17 @@ class LiveCurve:
         """What a round took at the curve's pace: passes that are rare take longer than others."""
         return min(max(stats.seconds / self.pace, expected), MOST_SPENT * expected)
 
-    def learn(self, stats: RoundStats) -> None:
-        """Take note of a round. A prefill and changes of size are like no other."""
-        size, cached = stats.pass_tokens, stats.cached_tokens
+    def learn(self, step: StepStats) -> None:
+        """Take note of a step that read no prompt. Changes of size are like no other."""
+        size, cached = step.main.num_tokens, step.main.num_cached
         row = nearest_row(cached)
-        # Reading the prompt, or what was added while others drafted, is no step.
-        if self.curve.draft is not None and 0 < stats.num_drafted == stats.draft_pass_tokens:
-            start, step, _ = self.curve.drafting(cached)
-            expected = start + stats.num_drafted * step
-            self._compare(("draft", 1, row), stats.draft_seconds / expected)
-        if stats.reason != "prefill" and size == self._last_size and size in SIZES:
-            ratio = stats.verify_seconds / self.curve.main.at(size, cached)
+        # Reading what was added while others drafted is no draft step.
+        if self.curve.draft is not None and {done.num_tokens for done in step.drafts} == {1}:
+            start, one, _ = self.curve.drafting(cached)
+            seconds = sum(done.seconds for done in step.drafts)
+            self._compare(("draft", 1, row), seconds / (start + len(step.drafts) * one))
+        if size == self._last_size and size in SIZES:
+            ratio = step.main.seconds / self.curve.main.at(size, cached)
             self._compare(("main", size, row), ratio)
             self._last.append((("main", size, row), ratio))
         self._last_size = size
@@ -100,7 +100,7 @@ class FixedCurve:
         """What was expected."""
         return expected
 
-    def learn(self, stats: RoundStats) -> None:
+    def learn(self, step: StepStats) -> None:
         """Nothing to learn."""
 
     def keep(self) -> None:

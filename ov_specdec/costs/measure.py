@@ -6,7 +6,8 @@ from functools import partial
 from statistics import median
 from time import perf_counter
 
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.cache.sequence import CachedSequence, alone
+from ov_specdec.cache.session import Runner
 from ov_specdec.costs.curve import ROWS, SIZES, CostCurve, PassCurve
 
 SWEEPS = 5
@@ -29,27 +30,25 @@ FILLER = 0
 
 
 class PassTimes:
-    """The passes of one model that were timed, on top of what its KV cache holds."""
+    """The passes of one model that were timed, over a sequence of its own."""
 
-    def __init__(self, cache: CachedSequence) -> None:
-        self._cache = cache
-        self._held = cache.tokens
-        self._tokens = self._held.copy() or [FILLER]
-        cache.begin(self._tokens)
+    def __init__(self, model: Runner) -> None:
+        self._cache = CachedSequence(model, namespace=self)
+        self._tokens = [FILLER]
         # By cached tokens and size: the first of some passes, and the last.
         self._times: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(dict)
         self._starts: list[float] = []
 
     def seconds_to_read(self, num_cached: int) -> float:
         """At most so many for reading so many tokens."""
-        if num_cached + SIZES[-1] > self._cache.max_length:
+        if num_cached + SIZES[-1] > self._cache.runner.max_length:
             return float("inf")
         return num_cached / SIZES[-1] * self.curve().at(SIZES[-1], ROWS[0])
 
     def read(self, num_cached: int) -> None:
         """Have at least so many tokens cached."""
         self._tokens += [FILLER] * (num_cached - len(self._tokens))
-        self._cache.advance(self._tokens, num_rows=1)
+        alone(self._cache.advance(self._tokens, num_rows=1))
 
     def time(self, size: int, row: int) -> None:
         """Time passes of a size: the first comes after a change, and the last does not.
@@ -82,17 +81,14 @@ class PassTimes:
         start = min(self._starts) - rows[ROWS[0]][1] if self._starts else 0.0
         return PassCurve(rows, max(median(changes), 0.0) if changes else 0.0, max(start, 0.0))
 
-    def restore(self) -> None:
-        """Have cached what was before."""
-        if self._held:
-            self._cache.begin(self._held)
-        else:
-            self._cache.clear()
+    def end(self) -> None:
+        """Give the memory back."""
+        self._cache.drop()
 
     def _pass(self, size: int) -> float:
         start = perf_counter()
         # One row for the last token and each candidate: these are fed, whatever is cached.
-        self._cache.advance(self._tokens, [FILLER] * (size - 1))
+        alone(self._cache.advance(self._tokens, [FILLER] * (size - 1)))
         return perf_counter() - start
 
 
@@ -100,8 +96,8 @@ Turn = Callable[[int], None]
 
 
 def measure(
-    main: CachedSequence,
-    draft: CachedSequence | None,
+    main: Runner,
+    draft: Runner | None,
     seconds: float,
     *,
     sweeps: int = SWEEPS,
@@ -109,11 +105,11 @@ def measure(
 ) -> CostCurve:
     """The cost curve of a main and a draft model, in about `seconds`; at least four sizes.
 
-    What is not measured is interpolated. What the KV caches hold they hold afterwards too.
-    progress: told of the share of the time that has passed, 0 to 1.
+    What is not measured is interpolated. progress: told of the share of the time that has passed,
+    0 to 1.
     """
     begin, complete = perf_counter(), 0
-    models = [PassTimes(cache) for cache in (main, draft) if cache is not None]
+    models = [PassTimes(model) for model in (main, draft) if model is not None]
     for row in ROWS[:2]:
         if row != ROWS[0]:
             left = seconds - (perf_counter() - begin)
@@ -132,7 +128,7 @@ def measure(
         else:
             complete = sweeps if row == ROWS[0] else complete
     for model in models:
-        model.restore()
+        model.end()
     curves = [model.curve() for model in models]
     return CostCurve(curves[0], curves[1] if len(curves) > 1 else None, complete)
 

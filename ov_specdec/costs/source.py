@@ -5,12 +5,12 @@ from math import ceil
 from pathlib import Path
 from typing import Protocol
 
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.cache.session import Runner
 from ov_specdec.costs.correction import LiveCurve
 from ov_specdec.costs.curve import CostCurve
 from ov_specdec.costs.kept import read_curve, write_curve
 from ov_specdec.costs.measure import SWEEPS, measure
-from ov_specdec.stats import RoundStats
+from ov_specdec.stats import RoundStats, StepStats
 
 Progress = Callable[[float], None]
 """Told of the share of a measurement that is done, from 0 to 1."""
@@ -28,8 +28,8 @@ class Costs(Protocol):
         """Seconds of the curve that a round took, of which so many were expected."""
         ...
 
-    def learn(self, stats: RoundStats) -> None:
-        """Take note of a round."""
+    def learn(self, step: StepStats) -> None:
+        """Take note of a step that read no prompt."""
         ...
 
     def keep(self) -> None:
@@ -48,8 +48,8 @@ class KeptCosts:
 
     def __init__(
         self,
-        main: CachedSequence,
-        draft: CachedSequence | None,
+        main: Runner,
+        draft: Runner | None,
         path: Path | None,
         seconds: float,
     ) -> None:
@@ -73,10 +73,10 @@ class KeptCosts:
         """See `LiveCurve`."""
         return self._prepared().spent(stats, expected)
 
-    def learn(self, stats: RoundStats) -> None:
-        """Correct the curve by a round, once there is one."""
+    def learn(self, step: StepStats) -> None:
+        """Correct the curve by a step, once there is one."""
         if self._live is not None:
-            self._live.learn(stats)
+            self._live.learn(step)
 
     def keep(self) -> None:
         """Write the curve where it has changed."""

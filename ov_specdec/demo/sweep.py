@@ -6,9 +6,9 @@ from statistics import median
 from typing import Any
 
 from ov_specdec.baseline import plain_options
+from ov_specdec.chunks import collect
 from ov_specdec.demo.cancellation import Cancellation
 from ov_specdec.demo.settings import Settings
-from ov_specdec.generation import collect
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.loading.compile import RuntimeConfig, load_model
 from ov_specdec.loading.source import open_source
 from ov_specdec.logits import Logits
@@ -62,9 +63,10 @@ def _logits(folder: Path) -> Logits:
     """The logits [positions, vocab] of all prompts, one below the other."""
     source = open_source(folder)
     runtime = RuntimeConfig(kv="stateful", precision="exact")
-    session = load_model(source, runtime, vocab_size=source.vocab_size).session
+    model = load_model(source, runtime, vocab_size=source.vocab_size).runner
     rows = []
     for prompt in PROMPTS:
-        session.reset()
-        rows.append(session.forward(source.tokenizer.encode(prompt)).copy())
+        cache, ids = CachedSequence(model), source.tokenizer.encode(prompt)
+        rows.append(alone(cache.advance(ids, num_rows=len(ids))).logits.copy())
+        cache.drop()
     return np.concatenate(rows)

@@ -9,10 +9,9 @@ from typing import Literal, get_args
 
 import openvino as ov
 
-from ov_specdec.cache.paged import PagedModel, PagedSession
-from ov_specdec.cache.sequence import CachedSequence
-from ov_specdec.cache.session import Session
-from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulSession
+from ov_specdec.cache.paged import PagedModel
+from ov_specdec.cache.session import Runner
+from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulModel
 from ov_specdec.checks import require_choice, require_int, require_text, require_texts
 from ov_specdec.errors import DeviceError, ModelError, OptionError, openvino_message
 from ov_specdec.loading.devices import (
@@ -35,7 +34,7 @@ KvBackend = Literal["auto", "paged", "stateful"]
 class RuntimeConfig:
     """How a model is to be compiled: OpenVINO device, KV backend, precision, extra properties.
 
-    max_hidden_tokens: see `StatefulSession`; None takes its default. num_threads: CPU threads of
+    max_hidden_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of
     the model; None takes as many as OpenVINO finds right. cache_dir: folder where OpenVINO keeps
     the compiled model for the next time; None: nowhere.
     """
@@ -78,14 +77,12 @@ class RuntimeConfig:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A session, the KV backend it runs on, and the reason for that one.
+    """A compiled model, the KV backend it runs on, and the reason for that one.
 
-    cache: the session with the tokens that it holds. Who uses `session` itself clears it after.
     folder, config: what was compiled, and how.
     """
 
-    session: Session
-    cache: CachedSequence
+    runner: Runner
     kv: Backend
     reason: str
     folder: ModelFolder
@@ -172,7 +169,7 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
 def _open(
     prepared: _Prepared, compiled: ov.CompiledModel | DeviceError, vocab_size: int
 ) -> LoadedModel:
-    """A session on a compiled model; on another KV backend where it did not compile for the first.
+    """A runner on a compiled model; on another KV backend where it did not compile for the first.
 
     Raises the `DeviceError` where there is no other.
     """
@@ -185,21 +182,20 @@ def _open(
     max_length = prepared.source.folder.context_length
     if prepared.kv == "paged":
         paged = PagedModel(compiled, max_length=max_length, vocab_size=vocab_size)
-        return _loaded(PagedSession(paged), prepared)
-    session = StatefulSession(
+        return _loaded(paged, prepared)
+    stateful = StatefulModel(
         compiled,
         prepared.axes,
         max_length=max_length,
         vocab_size=vocab_size,
         max_hidden=prepared.max_hidden,
     )
-    return _loaded(session, prepared)
+    return _loaded(stateful, prepared)
 
 
-def _loaded(session: Session, prepared: _Prepared) -> LoadedModel:
+def _loaded(runner: Runner, prepared: _Prepared) -> LoadedModel:
     return LoadedModel(
-        session,
-        CachedSequence(session),
+        runner,
         prepared.kv,
         prepared.reason,
         prepared.source.folder,

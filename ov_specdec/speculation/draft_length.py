@@ -1,7 +1,7 @@
 """How many tokens to draft next."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -52,19 +52,27 @@ NO_PLAN = Plan(0, "")
 """Of rounds in which nobody was asked for candidates."""
 
 
-class Planner(Protocol):
-    """Asked by a drafter for the plan of one of its sources."""
+@dataclass(frozen=True)
+class Ask:
+    """A drafter's question how far it may draft from one of its sources.
 
-    def __call__(self, source: str, confidence: float | None = None) -> Plan:
-        """The plan; confidence: of each candidate, where the source knows it beforehand."""
-        ...
+    confidence: in each candidate, where the source knows it beforehand.
+    """
+
+    source: str
+    confidence: float | None = None
+
+
+def ask(source: str, confidence: float | None = None) -> Generator[Ask, Plan, Plan]:
+    """Wait for the answer, in a drafter: `plan = yield from ask(SOURCE)`."""
+    return (yield Ask(source, confidence))
 
 
 class Policy(Protocol):
     """Chooses draft lengths; a new one is made for each generation."""
 
     def plan(self, source: str, confidence: float | None = None) -> Plan:
-        """How far a source may draft in the coming round. See `Planner`."""
+        """How far a source may draft in the coming round. See `Ask`."""
         ...
 
     def pass_size(self, num_tokens: int) -> int:
@@ -74,15 +82,6 @@ class Policy(Protocol):
     def update(self, stats: RoundStats) -> None:
         """Learn from the round that has just ended."""
         ...
-
-
-def limited(policy: Policy, room: int) -> Planner:
-    """The policy's plans, cut to the places that a sequence has left."""
-
-    def plan(source: str, confidence: float | None = None) -> Plan:
-        return policy.plan(source, confidence).within(room)
-
-    return plan
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,21 @@
-"""The two loops over token ids: plain decoding, and speculative decoding.
+"""The loop over token ids: speculative decoding, of which plain decoding is the case of no drafts.
 
-Both extend a `SequenceState`, which alone decides where the output ends, so that speculation cannot
+It extends a `SequenceState`, which alone decides where the output ends, so that speculation cannot
 end it elsewhere than plain decoding does.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from threading import Event
+from typing import TypeVar
 
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.cache.sequence import CachedSequence, Passes, alone
 from ov_specdec.sampling.samplers import Sampler
-from ov_specdec.speculation.draft_length import Plan, Policy, limited
-from ov_specdec.speculation.drafters import Drafter, Proposal
+from ov_specdec.speculation.draft_length import Ask, Plan, Policy
+from ov_specdec.speculation.drafters import Drafter, Proposal, Steps
 from ov_specdec.speculation.verification import Draft, verify
 from ov_specdec.stats import FinishReason, RoundStats, Stopwatch
 
-PLAIN = Proposal(Draft([]))
-PREFILL = Proposal(Draft([]), plan=Plan(0, "prefill"))
-"""What the first round drafts, so that the first token comes as early as in plain decoding."""
+T = TypeVar("T")
 
 
 @dataclass
@@ -26,14 +24,13 @@ class SequenceState:
 
     tokens: prompt and output. max_length: most tokens that it may grow to. eos_token_ids: tokens
     that end it. finish_reason: None while it may go on, "stop" after an end-of-sequence token,
-    "length" once it is full. cancelled: set by whoever wants it to end within one pass.
+    "length" once it is full.
     """
 
     tokens: list[int]
     max_length: int
     eos_token_ids: frozenset[int] = frozenset()
     finish_reason: FinishReason | None = None
-    cancelled: Event = field(default_factory=Event, compare=False)
 
     def extend(self, tokens: Sequence[int]) -> list[int]:
         """Append tokens up to where the sequence ends; returns those that were appended."""
@@ -64,73 +61,91 @@ class Round:
     stats: RoundStats
 
 
-def decode(main: CachedSequence, sampler: Sampler, state: SequenceState) -> Iterator[Round]:
-    """Plain decoding, one token per pass, until the sequence ends."""
-    main.begin(state.tokens, state.cancelled)
-    while state.finish_reason is None:
-        yield _run(main, sampler, state, PLAIN, Stopwatch())
+@dataclass
+class Speculation:
+    """Speculative decoding of one sequence, round by round: the output of plain decoding, sooner.
 
-
-def speculate(
-    main: CachedSequence, drafter: Drafter, policy: Policy, sampler: Sampler, state: SequenceState
-) -> Iterator[Round]:
-    """Speculative decoding until the sequence ends: the output of `decode`, in fewer passes.
-
+    main: the main model's KV cache of the sequence. sampler: chooses the main model's tokens.
+    drafter: where candidates come from; None for plain decoding. policy: how many of them.
     Source: Leviathan et al., algorithm 1 (arXiv 2211.17192).
     """
-    main.begin(state.tokens, state.cancelled)
-    drafter.begin(state.tokens, state.cancelled)
-    prefill = _run(main, sampler, state, PREFILL, Stopwatch())
-    policy.update(prefill.stats)
-    yield prefill
-    while state.finish_reason is None:
-        watch = Stopwatch()
-        # The main model adds a token of its own, so one place of those left is not for the draft.
-        room = state.max_length - len(state.tokens) - 1
-        proposal = drafter.propose(state.tokens, limited(policy, room))
-        size = policy.pass_size(1 + len(proposal.draft.tokens))
-        round_ = _run(main, sampler, state, proposal, watch, size)
-        policy.update(round_.stats)
-        yield round_
 
+    main: CachedSequence
+    sampler: Sampler
+    state: SequenceState
+    drafter: Drafter | None
+    policy: Policy
+    num_rounds: int = field(default=0, init=False)
 
-def _run(
-    main: CachedSequence,
-    sampler: Sampler,
-    state: SequenceState,
-    proposal: Proposal,
-    watch: Stopwatch,
-    pass_size: int = 0,
-) -> Round:
-    """One pass of the main model over what its cache lacks, padded to a size: the end of a round.
+    def round(self) -> Steps[Round]:
+        """One round, as a coroutine.
 
-    Rejected candidates and padding are rolled back when the cache is fed next.
-    """
-    draft = proposal.draft
-    draft_seconds = watch.lap()
-    size = min(pass_size, main.max_length - len(state.tokens) + 1)
-    padding = state.tokens[-1:] * (size - len(draft.tokens) - 1)
-    done = main.advance(state.tokens, draft.tokens + padding)
-    result = verify(sampler, state.tokens, done.logits, draft)
-    verify_seconds = watch.lap() - done.rollback_seconds
-    new = state.extend([*draft.tokens[: result.num_accepted], result.next_token])
-    stats = RoundStats(
-        num_drafted=len(draft.tokens),
-        num_accepted=result.num_accepted,
-        num_generated=len(new),
-        draft_seconds=draft_seconds,
-        verify_seconds=verify_seconds,
-        rollback_seconds=done.rollback_seconds,
-        seconds=watch.total(),
-        pass_tokens=done.num_tokens,
-        source=proposal.source,
-        planned=proposal.plan.length,
-        reason=proposal.plan.reason,
-        confidences=proposal.confidences,
-        match_confidence=proposal.match_confidence,
-        cached_tokens=done.num_cached,
-        draft_pass_tokens=proposal.pass_tokens,
-        expected_accepted=sum(proposal.plan.expected[: len(draft.tokens)]),
-        declined=proposal.declined.judged(new[0]) if proposal.declined else None,
-    )
-    return Round(new, min(result.num_accepted, len(new)), draft.tokens, stats)
+        It waits for passes of the models, and asks how many tokens to draft: see `Steps`.
+        """
+        watch, tokens = Stopwatch(), self.state.tokens
+        proposal = yield from self._propose()
+        draft, draft_seconds = proposal.draft, watch.lap()
+        # Rejected candidates are rolled back when the cache is fed next.
+        done = yield from self.main.advance(tokens, draft.tokens)
+        result = verify(self.sampler, tokens, done.logits, draft)
+        verify_seconds = watch.lap() - done.rollback_seconds
+        new = self.state.extend([*draft.tokens[: result.num_accepted], result.next_token])
+        stats = RoundStats(
+            num_drafted=len(draft.tokens),
+            num_accepted=result.num_accepted,
+            num_generated=len(new),
+            draft_seconds=draft_seconds,
+            verify_seconds=verify_seconds,
+            rollback_seconds=done.rollback_seconds,
+            seconds=watch.total(),
+            pass_tokens=done.num_tokens,
+            source=proposal.source,
+            planned=proposal.plan.length,
+            reason=proposal.plan.reason,
+            confidences=proposal.confidences,
+            match_confidence=proposal.match_confidence,
+            cached_tokens=done.num_cached,
+            draft_pass_tokens=proposal.pass_tokens,
+            expected_accepted=sum(proposal.plan.expected[: len(draft.tokens)]),
+            declined=proposal.declined.judged(new[0]) if proposal.declined else None,
+        )
+        self.num_rounds += 1
+        self.policy.update(stats)
+        return Round(new, min(result.num_accepted, len(new)), draft.tokens, stats)
+
+    def rounds(self) -> Iterator[Round]:
+        """All rounds, of a sequence that has the models to itself."""
+        while self.state.finish_reason is None:
+            yield alone(self._planned(self.round()))
+
+    def plan(self, ask: Ask) -> Plan:
+        """How far a source may draft, by what this sequence alone tells."""
+        return self.policy.plan(ask.source, ask.confidence).within(self.room)
+
+    @property
+    def room(self) -> int:
+        """Places for candidates: the main model adds a token of its own, which needs one too."""
+        return self.state.max_length - len(self.state.tokens) - 1
+
+    def _planned(self, steps: Steps[T]) -> Passes[T]:
+        """The same coroutine with its questions answered."""
+        plan = None
+        try:
+            while True:
+                waits_for = steps.send(plan)
+                plan = None
+                if isinstance(waits_for, Ask):
+                    plan = self.plan(waits_for)
+                else:
+                    yield waits_for
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    def _propose(self) -> Steps[Proposal]:
+        """What the drafter proposes: nothing at first, so that the first token comes early."""
+        if self.drafter is None:
+            return Proposal(Draft([]))
+        if self.num_rounds == 0:
+            return Proposal(Draft([]), plan=Plan(0, "prefill"))
+        return (yield from self.drafter.propose(self.state.tokens))

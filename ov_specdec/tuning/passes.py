@@ -7,7 +7,8 @@ from time import perf_counter
 
 import numpy as np
 
-from ov_specdec.cache.session import Session
+from ov_specdec.cache.sequence import CachedSequence, alone
+from ov_specdec.cache.session import Runner
 
 SIZES = (1, 2, 4, 8, 16)
 """Tokens of the passes that are timed."""
@@ -34,28 +35,32 @@ class PassCosts:
         return float(np.interp(num_tokens, list(self.seconds), list(self.seconds.values())))
 
 
-def measure_passes(session: Session, token: int) -> PassCosts:
+def measure_passes(model: Runner, token: int) -> PassCosts:
     """Time passes over `token`, after a warm-up of each; medians."""
-    context = [token] * max(min(CONTEXT, session.max_length - max(SIZES)), 1)
-    prefill = _time_prefill(session, context)
+    context = [token] * max(min(CONTEXT, model.max_length - max(SIZES)), 1)
+    prefill = _time_prefill(model, context)
     if prefill < ENOUGH:  # else the warm-up is a small part of it
-        prefill = _time_prefill(session, context)
-    return PassCosts({size: _time_pass(session, token, size) for size in SIZES}, prefill)
+        prefill = _time_prefill(model, context)
+    cache = CachedSequence(model)
+    seconds = {size: _time_pass(cache, context, size) for size in SIZES}
+    cache.drop()
+    return PassCosts(seconds, prefill)
 
 
-def _time_prefill(session: Session, context: list[int]) -> float:
-    session.reset()
+def _time_prefill(model: Runner, context: list[int]) -> float:
+    cache = CachedSequence(model, namespace=object())
     start = perf_counter()
-    session.forward(context, 1)
-    return perf_counter() - start
+    alone(cache.advance(context, num_rows=1))
+    seconds = perf_counter() - start
+    cache.drop()
+    return seconds
 
 
-def _time_pass(session: Session, token: int, size: int) -> float:
-    length, times = session.length, list[float]()
+def _time_pass(cache: CachedSequence, context: list[int], size: int) -> float:
+    times = list[float]()
     least, most = REPEATS
     while len(times) <= least or (len(times) <= most and sum(times) < ENOUGH):
         start = perf_counter()
-        session.forward([token] * size)
+        alone(cache.advance(context, context[:1] * (size - 1)))
         times.append(perf_counter() - start)
-        session.rollback(length)
     return median(times[1:])

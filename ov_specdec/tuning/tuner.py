@@ -10,6 +10,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
+from ov_specdec.cache.sequence import CachedSequence, alone
+from ov_specdec.cache.session import Runner
 from ov_specdec.costs import CostCurve
 from ov_specdec.loading.compile import LoadedModel, RuntimeConfig, load_model
 from ov_specdec.loading.devices import PRECISION_PROPERTIES, computes_in, describe_machine
@@ -20,7 +22,7 @@ from ov_specdec.speculation.acceptance import Acceptance, Common
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
 from ov_specdec.speculation.drafters.model import SOURCE
-from ov_specdec.speculation.engine import SequenceState, decode, speculate
+from ov_specdec.speculation.engine import SequenceState, Speculation
 from ov_specdec.tuning.passes import SIZES, PassCosts, measure_passes
 from ov_specdec.tuning.search import (
     CHOICES,
@@ -165,7 +167,7 @@ class Tuner:
         def measure(properties: Properties) -> PassCosts:
             nonlocal longest
             start = perf_counter()
-            costs = measure_passes(self._load(role, properties).session, self._prompts[0][0])
+            costs = measure_passes(self._load(role, properties).runner, self._prompts[0][0])
             longest = max(longest, perf_counter() - start)
             return costs
 
@@ -185,24 +187,32 @@ class Tuner:
 
     def _write_exactly(self) -> list[list[int]]:
         """Prompts with what plain greedy decoding in `exact` precision makes of them."""
-        cache = self._load("main", PRECISION_PROPERTIES["exact"]).cache
-        texts = []
-        for prompt in self._prompts:
-            text = SequenceState(prompt.copy(), min(len(prompt) + NUM_TOKENS, cache.max_length))
-            deque(decode(cache, GreedySampler(), text), maxlen=0)
-            texts.append(text.tokens)
-        return texts
+        main = self._load("main", PRECISION_PROPERTIES["exact"]).runner
+        texts = [self._begin(prompt, main) for prompt in self._prompts]
+        for text in texts:
+            speculation = Speculation(
+                CachedSequence(main), GreedySampler(), text, None, ConstantLength(0)
+            )
+            deque(speculation.rounds(), maxlen=0)
+            speculation.main.drop()
+        return [text.tokens for text in texts]
+
+    @staticmethod
+    def _begin(prompt: list[int], main: Runner) -> SequenceState:
+        return SequenceState(prompt.copy(), min(len(prompt) + NUM_TOKENS, main.max_length))
 
     def _compare(self, properties: Properties, texts: Sequence[Sequence[int]]) -> float:
         """The share of exactly chosen tokens that these settings would have chosen otherwise."""
-        session = self._load("main", properties).session
+        main = self._load("main", properties).runner
         other = total = 0
         for prompt, text in zip(self._prompts, texts, strict=True):
-            session.reset()
-            choices = list(session.forward(prompt, 1).argmax(axis=1))
-            for place in range(len(prompt), len(text) - 1, CHECKED_AT_ONCE):
-                fed = text[place : min(place + CHECKED_AT_ONCE, len(text) - 1)]
-                choices += list(session.forward(fed).argmax(axis=1))
+            cache = CachedSequence(main)
+            choices = list[int]()
+            for place in range(len(prompt), len(text), CHECKED_AT_ONCE):
+                given = text[place : min(place + CHECKED_AT_ONCE - 1, len(text) - 1)]
+                logits = alone(cache.advance(text[:place], given)).logits
+                choices += logits.argmax(axis=1).tolist()
+            cache.drop()
             exact = text[len(prompt) :]
             other += sum(a != b for a, b in zip(choices, exact, strict=True))
             total += len(exact)
@@ -211,12 +221,20 @@ class Tuner:
     def _measure_acceptance(self) -> list[float]:
         """Acceptance by place in the draft, over the sample prompts."""
         acceptance = Acceptance(Common())
-        main, draft = self._load("main", {}).cache, self._load("draft", {}).cache
+        main, draft = self._load("main", {}).runner, self._load("draft", {}).runner
         for prompt in self._prompts:
-            text = SequenceState(prompt.copy(), min(len(prompt) + NUM_TOKENS, main.max_length))
-            drafter, policy = ModelDrafter(draft, GreedySampler()), ConstantLength(DRAFT_LENGTH)
-            for round_ in speculate(main, drafter, policy, GreedySampler(), text):
+            drafter = ModelDrafter(CachedSequence(draft), GreedySampler())
+            speculation = Speculation(
+                CachedSequence(main),
+                GreedySampler(),
+                self._begin(prompt, main),
+                drafter,
+                ConstantLength(DRAFT_LENGTH),
+            )
+            for round_ in speculation.rounds():
                 acceptance.learn(round_.stats)
+            for cache in (speculation.main, *drafter.caches):
+                cache.drop()
         return acceptance.by_place(SOURCE, None, max(SIZES) - 1)
 
 

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
 
+from ov_specdec.chunks import Chunk, GenerationResult, collect
 from ov_specdec.cli.interrupts import interrupts_call
 from ov_specdec.cli.terminal import console
-from ov_specdec.generation import Chunk, GenerationResult, GenerationStream, collect
+from ov_specdec.generation import GenerationStream
 from ov_specdec.palette import GREEN
 
 ShowChunk = Callable[[Chunk], None]

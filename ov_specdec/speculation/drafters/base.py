@@ -1,12 +1,20 @@
 """What the engine needs of a drafter."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from threading import Event
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from ov_specdec.speculation.draft_length import NO_PLAN, Plan, Planner
+from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.speculation.draft_length import NO_PLAN, Ask, Plan
 from ov_specdec.speculation.verification import Draft
+
+T = TypeVar("T")
+Steps = Generator[Ask | CachedSequence, Plan | None, T]
+"""A coroutine that waits for passes, and for plans.
+
+It yields a sequence whose tokens are to be fed, or an `Ask`, to which it is sent the plan. So many
+sequences can wait for one pass, and be planned together.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,18 +55,19 @@ class Proposal:
 
 
 class Drafter(Protocol):
-    """Proposes candidates for the tokens that come next."""
+    """Proposes candidates for the tokens that come next in one sequence."""
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Where it takes candidates from; the last is asked where the others have no idea."""
         ...
 
-    def begin(self, tokens: Sequence[int], cancelled: Event) -> None:
-        """A new sequence begins with these tokens. cancelled: ends passes of a draft model."""
+    @property
+    def caches(self) -> tuple[CachedSequence, ...]:
+        """The KV caches of its models: of the same sequence."""
         ...
 
-    def propose(self, tokens: Sequence[int], planner: Planner) -> Proposal:
+    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
         """Candidates to follow `tokens`, as many as the plan allows; none where it has no idea.
 
         tokens: the sequence so far, which begins with those of the last call.

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from threading import Event
 
-from ov_specdec.speculation.draft_length import Planner
-from ov_specdec.speculation.drafters.base import Drafter, Proposal
+from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.speculation.drafters.base import Drafter, Proposal, Steps
 
 
 class Cascade:
@@ -24,14 +23,15 @@ class Cascade:
         """Those of both."""
         return (*self._first.sources, *self._second.sources)
 
-    def begin(self, tokens: Sequence[int], cancelled: Event) -> None:
-        """A new sequence begins, for both."""
-        self._first.begin(tokens, cancelled)
-        self._second.begin(tokens, cancelled)
+    @property
+    def caches(self) -> tuple[CachedSequence, ...]:
+        """Those of both."""
+        return (*self._first.caches, *self._second.caches)
 
-    def propose(self, tokens: Sequence[int], planner: Planner) -> Proposal:
+    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
         """The first one's candidates if there are any, else those of the second."""
-        proposal = self._first.propose(tokens, planner)
+        proposal = yield from self._first.propose(tokens)
         if proposal.draft.tokens:
             return proposal
-        return replace(self._second.propose(tokens, planner), declined=proposal.declined)
+        other = yield from self._second.propose(tokens)
+        return replace(other, declined=proposal.declined)

@@ -1,10 +1,12 @@
 """Which drafter a generation gets: a draft model, prompt lookup, both, or none."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
 
 from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.cache.session import Runner
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.samplers import Sampler
@@ -27,26 +29,26 @@ NEEDED_DRAFTERS = {
 
 @dataclass(frozen=True)
 class DrafterFactory:
-    """Makes a new drafter for each generation. draft: the draft model's cache, if any."""
+    """Makes a new drafter for each generation. draft: the draft model, if any."""
 
     name: DrafterName
-    draft: CachedSequence | None = None
+    draft: Runner | None = None
 
-    def make(self, options: GenerationOptions, sampler: Sampler) -> Drafter | None:
+    def make(
+        self, options: GenerationOptions, sampler: Sampler, namespace: Hashable
+    ) -> Drafter | None:
         """The drafter that the options ask for; None for plain decoding.
 
-        sampler: how a draft model chooses candidates. Raises `OptionError` for options that this
-        drafter has no use for.
+        sampler: how a draft model chooses candidates. namespace: of its KV cache.
         """
         if options.num_assistant_tokens == 0:
             return None
-        self.check(options)
         drafters: list[Drafter] = []
         if self.name in WITH_LOOKUP:
             limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
             drafters.append(PromptLookup(*limits))
         if self.draft is not None:
-            drafters.append(ModelDrafter(self.draft, sampler))
+            drafters.append(ModelDrafter(CachedSequence(self.draft, namespace), sampler))
         return reduce(Cascade, drafters) if drafters else None
 
     def check(self, options: GenerationOptions) -> None:

@@ -1,7 +1,6 @@
 """A smaller model of the same family as drafter."""
 
 from collections.abc import Sequence
-from threading import Event
 
 import numpy as np
 
@@ -9,8 +8,8 @@ from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.logits import Logits
 from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.samplers import Sampler
-from ov_specdec.speculation.draft_length import Planner
-from ov_specdec.speculation.drafters.base import Proposal
+from ov_specdec.speculation.draft_length import ask
+from ov_specdec.speculation.drafters.base import Proposal, Steps
 from ov_specdec.speculation.verification import Draft
 
 SOURCE = "model"
@@ -29,20 +28,21 @@ class ModelDrafter:
         self._cache = cache
         self._sampler = sampler
 
-    def begin(self, tokens: Sequence[int], cancelled: Event) -> None:
-        """Keep what is cached of the sequence; the rest is read with the first candidate."""
-        self._cache.begin(tokens, cancelled)
+    @property
+    def caches(self) -> tuple[CachedSequence, ...]:
+        """The draft model's."""
+        return (self._cache,)
 
-    def propose(self, tokens: Sequence[int], planner: Planner) -> Proposal:
+    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
         """Candidates up to where the plan or the draft model's own context ends."""
-        plan = planner(SOURCE)
+        plan = yield from ask(SOURCE)
         history, candidates = list(tokens), list[int]()
         probs, confidences, pass_tokens = [], [], 0
         # Each pass feeds one more token, after which the cache must still have room.
-        length = min(plan.length, self._cache.max_length + 1 - len(tokens))
+        length = min(plan.length, self._cache.runner.max_length + 1 - len(tokens))
         while len(candidates) < length:
             # After a round in which all were accepted, the first pass also feeds the last of them.
-            fed = self._cache.advance(tokens, candidates, num_rows=1)
+            fed = yield from self._cache.advance(tokens, candidates, num_rows=1)
             row, pass_tokens = fed.logits[0], pass_tokens + fed.num_tokens
             candidate, drawn_from = self._sampler.sample(history, row)
             history.append(candidate)

@@ -1,10 +1,10 @@
 """Prompt lookup: what followed the last tokens when they occurred in the sequence before."""
 
 from collections.abc import Sequence
-from threading import Event
 
-from ov_specdec.speculation.draft_length import Plan, Planner
-from ov_specdec.speculation.drafters.base import Declined, Proposal
+from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.speculation.draft_length import Plan, ask
+from ov_specdec.speculation.drafters.base import Declined, Proposal, Steps
 from ov_specdec.speculation.verification import Draft
 
 SOURCE = "prompt-lookup"
@@ -20,6 +20,7 @@ class PromptLookup:
     """
 
     sources: tuple[str, ...] = (SOURCE,)
+    caches: tuple[CachedSequence, ...] = ()
 
     def __init__(
         self, max_matching_ngram_size: int | None = None, max_candidates: int | None = None
@@ -30,12 +31,7 @@ class PromptLookup:
         self._follower: dict[tuple[int, ...], int] = {}
         self._indexed = 0
 
-    def begin(self, tokens: Sequence[int], cancelled: Event) -> None:  # noqa: ARG002
-        """Forget the sequence before."""
-        self._follower.clear()
-        self._indexed = 0
-
-    def propose(self, tokens: Sequence[int], planner: Planner) -> Proposal:
+    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
         """The tokens that followed the most recent occurrence of the longest matching suffix."""
         self._index(tokens)
         for size in range(min(self._max_size, len(tokens) - 1), 0, -1):
@@ -43,7 +39,7 @@ class PromptLookup:
             if start is not None:
                 # No probability, but a measure of it: the policy learns what it is worth.
                 confidence = size / (size + 1)
-                plan = planner(SOURCE, confidence)
+                plan = yield from ask(SOURCE, confidence)
                 length = min(plan.length, self._max_candidates or plan.length)
                 if length == 0:
                     declined = Declined(SOURCE, confidence, tokens[start])

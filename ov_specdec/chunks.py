@@ -1,0 +1,108 @@
+"""Rounds of tokens as chunks of text."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ov_specdec.errors import OptionError
+from ov_specdec.speculation.engine import Round, SequenceState
+from ov_specdec.stats import FinishReason, GenerationStats
+from ov_specdec.text.detokenizer import IncrementalDetokenizer
+
+Origin = Literal["draft", "correction", "bonus", "plain"]
+"""Where tokens come from: accepted candidates; the main model's own token in place of a rejected
+candidate; its own after all candidates were accepted; its own in a round without candidates."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of output: tokens of one round that have one origin.
+
+    text: what may be shown now; a piece of text may come later than its tokens. rejected_ids: the
+    candidates that were rejected, on the correction that took the place of the first of them.
+    finish_reason and stats: set on the last chunk only; "stop" is an end-of-sequence token or a
+    stop string, "length" the budget, "cancelled" a stream that was cancelled.
+    """
+
+    text: str
+    token_ids: list[int]
+    origin: Origin
+    rejected_ids: list[int] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+    stats: GenerationStats | None = None
+
+    @property
+    def from_draft(self) -> bool:
+        """Whether the tokens are accepted candidates, or else the main model's own."""
+        return self.origin == "draft"
+
+
+@dataclass(frozen=True)
+class GenerationResult:
+    """A finished generation. `text` and `token_ids` hold the output without the prompt."""
+
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason
+    stats: GenerationStats
+
+
+class Output:
+    """The text of one generation, as its rounds come, up to the first stop string.
+
+    state: the sequence; a stop string ends it. text: what has been shown of it.
+    """
+
+    def __init__(self, state: SequenceState, text: IncrementalDetokenizer) -> None:
+        self.stats = GenerationStats(len(state.tokens))
+        self._state = state
+        self._text = text
+
+    def add(self, round_: Round) -> list[Chunk]:
+        """A round's tokens as chunks; the last one has the finish reason where it ends the text."""
+        chunks = []
+        for piece in _pieces(round_):
+            kept = piece.token_ids[: self._text.push(piece.token_ids)]
+            chunks.append(replace(piece, text=self._text.take(), token_ids=kept))
+            if self._text.stopped:
+                self._state.finish_reason = "stop"
+                break
+        num_generated = sum(len(chunk.token_ids) for chunk in chunks)
+        self.stats.rounds.append(replace(round_.stats, num_generated=num_generated))
+        if self._state.finish_reason is not None:
+            chunks[-1] = replace(
+                chunks[-1],
+                text=chunks[-1].text + self._text.finish(),
+                finish_reason=self._state.finish_reason,
+                stats=self.stats,
+            )
+        return chunks
+
+    def cancelled(self) -> Chunk:
+        """The last chunk of a generation that was cancelled."""
+        text = self._text.finish()
+        return Chunk(text, [], "plain", finish_reason="cancelled", stats=self.stats)
+
+
+def _pieces(round_: Round) -> list[Chunk]:
+    """A round's tokens by origin, yet without text."""
+    cut = round_.num_from_draft
+    accepted, own = round_.tokens[:cut], round_.tokens[cut:]
+    rejected = round_.candidates[cut:]
+    pieces = [Chunk("", accepted, "draft")] if accepted else []
+    if own and rejected:
+        pieces.append(Chunk("", own, "correction", rejected))
+    elif own:
+        pieces.append(Chunk("", own, "bonus" if round_.candidates else "plain"))
+    return pieces
+
+
+def collect(chunks: Iterable[Chunk]) -> GenerationResult:
+    """The result that a stream of chunks, read to its end, amounts to."""
+    texts, token_ids = [], []
+    for chunk in chunks:
+        texts.append(chunk.text)
+        token_ids += chunk.token_ids
+        if chunk.finish_reason is not None and chunk.stats is not None:
+            return GenerationResult("".join(texts), token_ids, chunk.finish_reason, chunk.stats)
+    raise OptionError("the stream ended before its last chunk: read it from the beginning")

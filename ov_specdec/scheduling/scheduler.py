@@ -1,0 +1,233 @@
+"""Which sequences run in the next step, and with how many tokens.
+
+Source: continuous batching, Yu et al. (Orca, OSDI 2022); reading prompts in chunks beside decoding,
+Agrawal et al. (Sarathi-Serve, arXiv 2403.02310).
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, run
+from ov_specdec.cache.session import Runner
+from ov_specdec.errors import CacheFullError
+from ov_specdec.scheduling.request import Cancelled, Request
+from ov_specdec.speculation.draft_length import Ask
+from ov_specdec.stats import PassStats, StepStats, Stopwatch
+
+MAX_LAG = 16
+"""Tokens that a cache may lack beside those whose rows are wanted, as a draft model's does after
+rounds without it. A sequence that lacks more is reading."""
+
+DRAFT_PREFILL = 4
+"""Tokens of prompts that a draft model's pass reads, for one of the main model's: its tokens cost a
+fourth at most, or it would not pay."""
+
+SPARE = 64
+"""Tokens that a sequence needs room for beside its own when it is admitted: a few rounds."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much runs at a time.
+
+    max_batch_size: sequences. max_prefill_tokens_per_step: tokens of prompts that a step reads
+    while others are being answered.
+    """
+
+    max_batch_size: int = 16
+    max_prefill_tokens_per_step: int = 32
+
+
+class Scheduler:
+    """Runs requests together, first come first served, step by step.
+
+    A step is one round of every sequence that is not reading its prompt: the draft model's passes,
+    each over all sequences that still draft, then one pass of the main model, which also holds a
+    chunk of the prompts that are being read. When the memory for KV caches is used up, the newest
+    request gives its own back and waits; what it has read and drafted is fed again later, so its
+    output is the same. Not to be used from two threads at once: see `Turns`.
+
+    main, draft: the models. learn: told of each step that read no prompt.
+    """
+
+    def __init__(
+        self,
+        main: Runner,
+        draft: Runner | None,
+        limits: Limits,
+        learn: Callable[[StepStats], None],
+    ) -> None:
+        self._main = main
+        self._draft = draft
+        self._limits = limits
+        self._learn = learn
+        self._waiting: deque[Request[Any]] = deque()
+        # In the order of their arrival, but for those that were suspended.
+        self._running: list[Request[Any]] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request holds memory."""
+        return not self._running
+
+    def submit(self, request: Request[Any]) -> None:
+        """Have a request run as soon as there is room."""
+        self._waiting.append(request)
+
+    def cancel_all(self) -> None:
+        """End all requests within one pass. From any thread."""
+        for request in (*self._running, *self._waiting):
+            request.cancel()
+
+    def step(self) -> None:
+        """One round of drafting and verifying, for all that run."""
+        self.sweep()
+        self._admit()
+        for request in self._running:
+            if request.waits_for is None:
+                request.resume()
+        self._answer()
+        drafts = self._run_drafts()
+        main = self._run_main()
+        self.sweep()
+        if main is not None and not any(done.num_read for done in (*drafts, main)):
+            self._learn(StepStats(main, tuple(drafts)))
+
+    def sweep(self) -> None:
+        """Let go of requests that have ended, and of those that were cancelled."""
+        for request in (*self._running, *self._waiting):
+            if request.is_cancelled and not request.has_ended:
+                request.end(Cancelled())
+        self._running = [r for r in self._running if not r.has_ended]
+        self._waiting = deque(r for r in self._waiting if not r.has_ended)
+        for request in [r for r in self._running if r.is_far_ahead]:
+            self._suspend(request)
+
+    def _admit(self) -> None:
+        """Let those run that there is room for, in the order of their arrival."""
+        if self._running and not all(model.admits_in_flight for model in self._models):
+            return
+        limits = [self._limits.max_batch_size, *(m.max_sequences for m in self._models)]
+        most = min(limit for limit in limits if limit is not None)
+        for request in [r for r in self._waiting if not r.is_far_ahead]:
+            if len(self._running) >= most or not self._has_room(request):
+                return
+            self._waiting.remove(request)
+            request.admit()
+            self._running.append(request)
+
+    @property
+    def _models(self) -> list[Runner]:
+        return [self._main] if self._draft is None else [self._main, self._draft]
+
+    def _has_room(self, request: Request[Any]) -> bool:
+        """Whether no running request is likely to be suspended for this one."""
+        for model in self._models:
+            if self._running and model.num_free is not None:
+                pending = sum(other.num_pending(model) for other in self._running)
+                if model.num_free - pending < request.num_tokens + SPARE:
+                    return False
+        return True
+
+    def _answer(self) -> None:
+        """Tell drafters how far they may draft."""
+        for request in self._running:
+            while isinstance(request.waits_for, Ask):
+                request.resume(request.speculating.plan(request.waits_for))
+
+    def _run_drafts(self) -> list[PassStats]:
+        """One pass of the draft model after the other, until nobody waits for one."""
+        passes: list[PassStats] = []
+        left = DRAFT_PREFILL * self._prefill_budget()
+        while self._draft is not None and (done := self._run_pass(self._draft, left)):
+            left -= done.num_read
+            passes.append(done)
+        return passes
+
+    def _run_main(self) -> PassStats | None:
+        """One pass of the main model, over all that wait for it."""
+        return self._run_pass(self._main, self._prefill_budget())
+
+    def _prefill_budget(self) -> int:
+        """Tokens of prompts that a pass may read: few where somebody would have to wait for it."""
+        waiting = [request.waits_for for request in self._running]
+        if all(isinstance(cache, CachedSequence) and _is_reading(cache) for cache in waiting):
+            return PREFILL_CHUNK
+        return self._limits.max_prefill_tokens_per_step
+
+    def _run_pass(self, model: Runner, prefill_budget: int) -> PassStats | None:
+        """One pass of a model over all that wait for it; None where nobody does."""
+        watch = Stopwatch()
+        while shares := self._share(model, prefill_budget):
+            caches = [share.cache for share in shares]
+            num_cached = sum(cache.length for cache in caches)
+            padding = self._padding(shares) if model is self._main else 0
+            try:
+                spans = [share.cache.span(share.limit, padding) for share in shares]
+                run(caches, spans)
+            except CacheFullError as error:
+                self._preempt(error)
+                continue
+            except Exception as error:
+                for share in shares:
+                    share.request.end(error)
+                return None
+            for share in shares:
+                share.request.resume()
+            sizes = [len(span.tokens) for span in spans]
+            num_read = sum(
+                size for size, share in zip(sizes, shares, strict=True) if share.is_reading
+            )
+            return PassStats(sum(sizes), num_cached, len(sizes), num_read, watch.total())
+        return None
+
+    def _share(self, model: Runner, prefill_budget: int) -> list["Share"]:
+        """Who takes part in the next pass of a model."""
+        shares = []
+        for request in self._running:
+            cache = request.waits_for
+            if not isinstance(cache, CachedSequence) or cache.runner is not model:
+                continue
+            is_reading = _is_reading(cache)
+            limit = min(prefill_budget, cache.num_pending) if is_reading else cache.num_pending
+            if limit > 0:
+                shares.append(Share(request, cache, limit, is_reading))
+                prefill_budget -= limit * is_reading
+        return shares
+
+    def _padding(self, shares: Sequence["Share"]) -> int:
+        """Tokens to fill the pass up with."""
+        if len(shares) > 1 or shares[0].is_reading:
+            return 0
+        num_tokens = shares[0].cache.num_pending
+        return shares[0].request.speculating.policy.pass_size(num_tokens) - num_tokens
+
+    def _preempt(self, error: CacheFullError) -> None:
+        """Have the newest request give its memory back and wait; the error is for one alone."""
+        newest = self._running[-1]
+        if len(self._running) > 1:
+            self._suspend(newest)
+        else:
+            self._running.clear()
+            newest.end(error)
+
+    def _suspend(self, request: Request[Any]) -> None:
+        request.suspend()
+        self._running.remove(request)
+        self._waiting.appendleft(request)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A request's part in a pass: at most `limit` of the tokens that its cache lacks."""
+
+    request: Request[Any]
+    cache: CachedSequence
+    limit: int
+    is_reading: bool
+
+
+def _is_reading(cache: CachedSequence) -> bool:
+    return cache.num_lacking > MAX_LAG
