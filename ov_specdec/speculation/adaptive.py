@@ -37,6 +37,8 @@ TINY = 1e-9
 """Instead of probabilities of 0, by which nothing can be divided."""
 
 Numbers = NDArray[np.floating]
+Match = tuple[str, float]
+"""The source that has one, and how sure it is of it."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,12 @@ class AdaptiveLength:
         self._common = common
         self._acceptance = Acceptance(common)
         self._min_confidence = min_confidence
-        self._lookup = sources[0]
         self._drafts = MODEL in sources
         # Plans by the match and the last size, until costs and acceptance are looked at again.
-        self._plans: dict[tuple[float | None, int], Plan] = {}
+        self._plans: dict[tuple[Match | None, int], Plan] = {}
         self._age = 0
         # How often there is a match, by how sure it is, and none: averages over recent rounds.
-        self._mix: dict[float | None, float] = {None: 1.0}
+        self._mix: dict[Match | None, float] = {None: 1.0}
         self._unread = 0
         """Tokens that the draft model has yet to be fed."""
         self._probing = False
@@ -98,7 +99,7 @@ class AdaptiveLength:
 
     def plan(self, source: str, confidence: float | None = None) -> Plan:
         """The plan for the next round. confidence: that of a match; None for the draft model."""
-        match = None if source == MODEL else confidence
+        match = None if confidence is None else (source, confidence)
         if (match, self._size) not in self._plans:
             self._plans[match, self._size] = self._make_plan(match)
         plan = self._plans[match, self._size]
@@ -121,7 +122,9 @@ class AdaptiveLength:
             return
         self._book(stats)
         self._size = stats.pass_tokens
-        match = stats.match_confidence if stats.declined is None else stats.declined[1]
+        match = None if stats.declined is None else stats.declined[:2]
+        if stats.match_confidence is not None:
+            match = stats.source, stats.match_confidence
         for kind in self._mix | {match: 0.0}:
             share = self._mix.get(kind, 0.0)
             self._mix[kind] = share + ((kind == match) - share) / HORIZON
@@ -140,17 +143,17 @@ class AdaptiveLength:
         self._draft = curve.draft
         self._start, self._step, self._again = curve.drafting(num_cached)
 
-    def _offer(self, match: float | None) -> Offer:
+    def _offer(self, match: Match | None) -> Offer:
         """What a match that is so sure promises, or the draft model where there is none."""
-        source = self._lookup if match is not None else MODEL
-        acceptance = self._acceptance.by_place(source, match, len(LENGTHS) - 1)
+        source, confidence = match or (MODEL, None)
+        acceptance = self._acceptance.by_place(source, confidence, len(LENGTHS) - 1)
         alive = np.cumprod([1.0, *acceptance])
         seconds = np.zeros(len(LENGTHS))
         if match is None:
             seconds[1:] = (self._start + LENGTHS * self._step + alive * self._again)[1:]
         return Offer(alive, np.cumsum(alive), seconds)
 
-    def _make_plan(self, match: float | None) -> Plan:
+    def _make_plan(self, match: Match | None) -> Plan:
         prices, offer = self._prices(), self._offer(match)
         best, gain = self._best(offer, prices)
         expected = tuple(offer.alive[1:].tolist())
