@@ -40,7 +40,7 @@ class Match:
 
         The share of the occurrences that it follows, times L / (L + 1) for a match of L tokens.
         """
-        votes = Counter(self.tokens[position] for position in self.followers)
+        votes = Counter([self.tokens[position] for position in self.followers])
         share = max(votes.values()) / len(self.followers)
         weight = self.length * min(len(self.followers), MAX_AGREEING)
         probability = share * weight / (weight + 1)
@@ -57,14 +57,16 @@ class Match:
         tokens, positions, path = self.tokens, self.followers, list[int]()
         while len(path) < limit:
             known = [tokens[p] if p < len(tokens) else path[p - len(tokens)] for p in positions]
-            votes = Counter(token for token in known if token != END)
-            if not votes:
+            best = known[0]
+            if known.count(best) < len(known):
+                votes = Counter(token for token in known if token != END)
+                best = max(votes, key=votes.__getitem__)
+                pairs = zip(positions, known, strict=True)
+                positions = tuple(position for position, token in pairs if token == best)
+            elif best == END:
                 break
-            best = max(votes, key=votes.__getitem__)
-            positions = tuple(
-                p + 1 for p, token in zip(positions, known, strict=True) if token == best
-            )
             path.append(best)
+            positions = tuple([position + 1 for position in positions])
         return path
 
 
@@ -131,6 +133,8 @@ class SuffixIndex:
         """How many tokens before a position are the last ones of the sequence."""
         tokens, length = self.tokens, 0
         most = min(position, len(sequence), MAX_MATCH)
+        if tokens[position - most : position] == sequence[-most:]:
+            return most
         while length < most and tokens[position - 1 - length] == sequence[-1 - length]:
             length += 1
         return length
