@@ -134,7 +134,8 @@ class CachedSequence:
 
     def adopt(self) -> None:
         """Hold what other sequences share of what is wanted; nothing is cached before."""
-        shared = len(self._sequence) + len(self._candidates) - self._num_rows
+        # Between rounds, candidates are those of the last one: the newest token is fed in any case.
+        shared = len(self._sequence) + min(len(self._candidates) - self._num_rows, -1)
         num_adopted = self._session.adopt(self._sequence[: max(shared, 0)])
         self._cached = list(self._sequence[:num_adopted])
         self._settled = num_adopted
