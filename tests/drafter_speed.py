@@ -5,9 +5,9 @@
 
 One process, one pipeline for each drafter, `none` among them. Each prompt is continued by all of
 them before the next one, beginning with another each time. Runs add to the results, and go on after
-the prompts that are in there. Speeds are tokens per second after the first token; ratios are medians
-over prompts, with bootstrap intervals of 95 %. With --shared, the suffix drafter looks into earlier
-outputs of its pipeline too.
+the prompts that are in there. Speeds are tokens per second after the first token; ratios are
+medians over prompts, with bootstrap intervals of 95 %. With --shared, the suffix drafter looks into
+earlier outputs of its pipeline too.
 """
 
 import argparse

@@ -23,7 +23,7 @@ BAD_INPUT = {
     "no IR": (["generate", "x", "--main", ".", "--drafter", "none"], "holds no openvino_model.xml"),
     "no draft": (
         ["generate", "x", "--main", "."],
-        "no draft model for --main .: give --draft FOLDER, or choose --drafter prompt-lookup or",
+        "no draft model for --main .: give --draft FOLDER, or choose --drafter suffix or",
     ),
     "needless draft": (
         ["generate", "x", "--draft", "folder", "--drafter", "none"],
@@ -46,7 +46,7 @@ BAD_INPUT = {
     ),
     "needless n-gram": (
         ["generate", "x", "--max-matching-ngram-size", "4"],
-        "--max-matching-ngram-size 4 needs --drafter prompt-lookup or",
+        "--max-matching-ngram-size 4 needs --drafter prompt-lookup, not model",
     ),
     "system message without a template": (
         ["generate", "x", "--system", "Be brief."],

@@ -265,7 +265,7 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         (
             {"drafter": "oracle"},
             OptionError,
-            "'oracle' is not one of model, prompt-lookup, both, none",
+            "'oracle' is not one of model, suffix, both, prompt-lookup, none",
         ),
         ({"kv": "ring"}, OptionError, "kv='ring'"),
         ({"precision": "f8"}, OptionError, "precision='f8'"),
