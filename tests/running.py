@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, run
 from ov_specdec.cache.session import Runner
+from ov_specdec.costs import NOMINAL, FixedCurve
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.scheduling import Limits, Request, Scheduler, Turns
 from ov_specdec.speculation.draft_length import Ask, ConstantLength, Plan
@@ -43,7 +44,7 @@ def scheduled(speculation: Speculation, *others: Speculation, **limits: int) -> 
     caches = [cache for each in (speculation, *others) for cache in caches_of(each)]
     drafts = [cache.runner for cache in caches if cache.runner is not speculation.main.runner]
     draft = drafts[0] if drafts else None
-    scheduler = Scheduler(speculation.main.runner, draft, Limits(**limits), lambda step: None)
+    scheduler = Scheduler(speculation.main.runner, draft, Limits(**limits), FixedCurve(NOMINAL))
     turns = Turns(scheduler)
     for other in others:
         turns.submit(request_of(other))
