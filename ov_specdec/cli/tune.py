@@ -15,6 +15,7 @@ from ov_specdec.costs import CostCurve
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import default_path
+from ov_specdec.loading.source import check_pair, open_source
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.tuning import Candidate, Gain, Refused, Trial, Tuner, Tuning, break_even
 from ov_specdec.tuning.candidates import PROMPTS, measure_gain
@@ -70,6 +71,8 @@ def tune(
     prompts = PROMPTS if prompt_file is None else read_prompts(prompt_file)
     main_folder = embedded_folder("main") if main is None else locate(main)
     drafts = [locate(name) for name in other_drafts]
+    for other in drafts:  # before a search that takes minutes
+        check_pair(open_source(main_folder), open_source(other)).require()
     report: dict[str, Any] = {}
     if main is None or draft is not None:
         draft_folder = embedded_folder("draft") if draft is None else locate(draft)

@@ -8,6 +8,8 @@ from time import perf_counter
 from typing import Any
 
 from ov_specdec.baseline import plain_options
+from ov_specdec.checks import shorten
+from ov_specdec.errors import OptionError
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speculation.drafters.factory import DrafterName
 from ov_specdec.tuning.search import GAIN
@@ -86,6 +88,11 @@ def measure_gain(
         end = perf_counter() + seconds
         for prompt in prompts:
             stats = [pipeline.generate(prompt, **options).stats for options in (plain, speculative)]
+            if stats[0].generated_tokens < 2:
+                raise OptionError(
+                    f"the prompt {shorten(prompt)} leaves the model's context no room for an "
+                    "output: give a shorter one"
+                )
             speeds.append((stats[0].time_per_output_token, stats[1].time_per_output_token))
             tokens += stats[1].generated_tokens
             passes += stats[1].main_passes
