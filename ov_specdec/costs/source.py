@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.costs.correction import LiveCurve
-from ov_specdec.costs.curve import CostCurve
+from ov_specdec.costs.curve import ROWS, CostCurve
 from ov_specdec.costs.kept import read_curve, write_curve
 from ov_specdec.costs.measure import SWEEPS, measure
 from ov_specdec.stats import RoundStats
@@ -102,7 +102,8 @@ class KeptCosts:
         sweeps: int,
         kept: CostCurve | None = None,
     ) -> LiveCurve:
-        curve = measure(*self._models, seconds, sweeps=sweeps, progress=progress)
+        known = () if kept is None else kept.main.seconds.get(ROWS[0], ())
+        curve = measure(*self._models, seconds, sweeps=sweeps, known=known, progress=progress)
         if kept is not None:
             curve = kept.least(curve)
         self._live = LiveCurve(curve)
