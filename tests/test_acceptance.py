@@ -49,8 +49,14 @@ def test_a_new_text_starts_with_what_others_had_and_is_believed_soon():
     assert places(taught(*[a_round(4, 4)] * 40, common=common), 1)[0] > start + 0.4
 
 
-def test_confidence_is_believed_until_it_proves_wrong():
-    assert taught().calibrated(0.9) == pytest.approx(0.9)
+def test_a_confidence_is_worth_what_others_are_until_it_is_known():
+    assert taught().calibrated(0.1) == pytest.approx(MODEL_PRIOR)
+    acceptance = taught(*[a_round(4, 4, confidences=(0.3,) * 4)] * 20)
+    assert acceptance.calibrated(0.9) == pytest.approx(acceptance.calibrated(0.1))
+    assert acceptance.calibrated(0.9) > 0.9
+
+
+def test_each_confidence_becomes_known():
     wrong = [a_round(1, 0, confidences=(0.9,)), a_round(1, 1, confidences=(0.3,))]
     acceptance = taught(*wrong * 50)
     assert acceptance.calibrated(0.9) < 0.1

@@ -85,8 +85,13 @@ class Acceptance:
         return result[:length]
 
     def calibrated(self, confidence: float) -> float:
-        """The same of a candidate that its source gives this probability."""
-        return self._common.bins.share(_bin(confidence), confidence, PRIOR_WEIGHT)
+        """The same of a candidate that its source gives this probability.
+
+        A confidence that nothing is known of is worth what others are: where greedy drafts give
+        their candidates 0.25, nineteen of twenty were accepted.
+        """
+        usual = self._common.bins.share(None, MODEL_PRIOR, PRIOR_WEIGHT)
+        return self._common.bins.share(_bin(confidence), usual, PRIOR_WEIGHT)
 
     def learn(self, stats: RoundStats) -> None:
         """Count a round's candidates up to the first rejected one; none after it was judged."""
@@ -94,7 +99,8 @@ class Acceptance:
             accepted = place < stats.num_accepted
             self._add((stats.source, stats.match_confidence, place.bit_length()), accepted)
             if stats.confidences and stats.match_confidence is None:
-                self._common.bins.add(_bin(stats.confidences[place]), accepted)
+                for key in (None, _bin(stats.confidences[place])):
+                    self._common.bins.add(key, accepted)
         if stats.declined is not None:
             source, match, accepted = stats.declined
             self._add((source, match, 0), accepted)
