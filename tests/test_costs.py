@@ -186,7 +186,6 @@ def test_what_takes_longer_as_a_whole_is_the_pace():
     live = taught((rounds(1, 3.0) + rounds(4, 7.5)) * 40)
     assert live.curve.main.seconds[16] == pytest.approx(CURVE.main.seconds[16])
     assert not live.is_changed
-    assert live.pace == pytest.approx(3.0)
 
 
 def test_a_change_of_pace_that_comes_with_a_change_of_size_is_none_of_the_size():

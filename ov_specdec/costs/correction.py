@@ -21,9 +21,6 @@ AT_THE_TIME = 4
 STRENGTH = 0.5
 """The part of a correction, as an exponent, that is believed at once."""
 
-MOST_SPENT = 4.0
-"""How many times as long as expected a round is believed to take: probes took 3 to 7 times."""
-
 WORTH_KEEPING = 0.03
 """How much a correction has to change for the curve to be written again."""
 
@@ -45,15 +42,6 @@ class LiveCurve:
         self._last: deque[tuple[Cell, float]] = deque(maxlen=AT_THE_TIME)
         self._compared: dict[Cell, list[float]] = defaultdict(list)
         self._last_size = 0
-
-    @property
-    def pace(self) -> float:
-        """How many times as long as in the curve passes take at present."""
-        return median(ratio for _, ratio in self._last) if self._last else 1.0
-
-    def spent(self, stats: RoundStats, expected: float) -> float:
-        """What a round took at the curve's pace: passes that are rare take longer than others."""
-        return min(max(stats.seconds / self.pace, expected), MOST_SPENT * expected)
 
     def learn(self, stats: RoundStats) -> None:
         """Take note of a round. A prefill and changes of size are like no other."""
@@ -95,10 +83,6 @@ class FixedCurve:
     """A curve that nothing that is measured changes. Implements `Costs`."""
 
     curve: CostCurve
-
-    def spent(self, stats: RoundStats, expected: float) -> float:  # noqa: ARG002
-        """What was expected."""
-        return expected
 
     def learn(self, stats: RoundStats) -> None:
         """Nothing to learn."""

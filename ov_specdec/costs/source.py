@@ -24,10 +24,6 @@ class Costs(Protocol):
         """The present curve."""
         ...
 
-    def spent(self, stats: RoundStats, expected: float) -> float:
-        """Seconds of the curve that a round took, of which so many were expected."""
-        ...
-
     def learn(self, stats: RoundStats) -> None:
         """Take note of a round."""
         ...
@@ -68,10 +64,6 @@ class KeptCosts:
         if seconds is not None:
             self._measure(progress, seconds, sweeps=ceil(SWEEPS * seconds / self._seconds))
         return self._prepared(progress).curve
-
-    def spent(self, stats: RoundStats, expected: float) -> float:
-        """See `LiveCurve`."""
-        return self._prepared().spent(stats, expected)
 
     def learn(self, stats: RoundStats) -> None:
         """Correct the curve by a round, once there is one."""
