@@ -172,7 +172,7 @@ def compare(curve, mixture, concurrency, seeds=5):
 def main():
     print(" " * 12 + "".join(f"{label:>12}" for label in MIXTURES))
     for curve in CURVES:
-        for concurrency in (1, 2, 4, 8, 16, 32):
+        for concurrency in (2, 4, 8, 16, 32):
             row = [compare(curve, label, concurrency) for label in MIXTURES]
             print(
                 f"{curve:8}{concurrency:4}"
