@@ -36,7 +36,7 @@ class Match:
 
     @property
     def confidence(self) -> float:
-        """How probable the first candidate is, as one of eleven values, so that each is learnt.
+        """How probable the first candidate is, as one of twelve values, so that each is learnt.
 
         The share of the occurrences that it follows, times L / (L + 1) for a match of L tokens.
         """
@@ -44,8 +44,7 @@ class Match:
         share = max(votes.values()) / len(self.followers)
         weight = self.length * min(len(self.followers), MAX_AGREEING)
         probability = share * weight / (weight + 1)
-        exponent = round(math.log2(probability / (1 - probability)))
-        odds = 2.0 ** min(max(exponent, -4), 6)
+        odds = 2.0 ** round(math.log2(probability / (1 - probability)))
         return odds / (1 + odds)
 
     def continuation(self, limit: int) -> list[int]:
