@@ -52,7 +52,14 @@ def test_the_worst_machines_and_texts_keep_what_they_reach(case, least):
 
 @pytest.mark.parametrize(
     ("curve", "change", "text"),
-    [("flat", 1.0, "0.0"), ("linear", 1.0, "0.2"), ("avx2", 1.0, "0.0"), ("linear", 0.0, "0.0"), ("avx2", 0.3, "0.2"), ("avx2", 1.0, "poor")],
+    [
+        ("flat", 1.0, "0.0"),
+        ("linear", 0.0, "0.0"),
+        ("linear", 1.0, "0.2"),
+        ("avx2", 0.3, "0.2"),
+        ("avx2", 1.0, "0.0"),
+        ("avx2", 1.0, "poor"),
+    ],
 )
 def test_where_nothing_pays_it_is_hardly_slower_than_plain_decoding(curve, change, text):
     _, to_plain, _ = compare(curve, change, text)
