@@ -65,15 +65,22 @@ class PassCurve:
         row[num_tokens] = factor * self.at(num_tokens, place)
         return replace(self, seconds={**self.seconds, place: row})
 
-    def _cells(self) -> Iterator[tuple[int, int, float]]:
+    def _cells(self, pace: float) -> Iterator[tuple[int, int, float]]:
+        """All measurements, scaled so that a pass over one token takes `pace` seconds."""
+        scale = pace / self.at(1, ROWS[0])
         for cached, row in self.seconds.items():
             for size, seconds in row.items():
-                yield cached, size, seconds
+                yield cached, size, scale * seconds
 
     def least(self, other: "PassCurve") -> "PassCurve":
-        """Of two measurements each the shorter time: whatever disturbs a pass lengthens it."""
+        """Of two measurements each the shorter time: whatever disturbs a pass lengthens it.
+
+        What disturbed all passes of one of them is taken out before: sizes that only that one has
+        would else look expensive beside the others.
+        """
+        pace = min(self.at(1, ROWS[0]), other.at(1, ROWS[0]))
         rows: dict[int, dict[int, float]] = {}
-        for cached, size, seconds in (*self._cells(), *other._cells()):
+        for cached, size, seconds in (*self._cells(pace), *other._cells(pace)):
             row = rows.setdefault(cached, {})
             row[size] = min(seconds, row.get(size, seconds))
         return PassCurve(rows, other.change or self.change, other.start or self.start)
