@@ -24,7 +24,8 @@ ROWS = (16, 256, 1024, 4096, 16384, 65536)
 From 32 to 200 cached tokens passes of a small model grow by less than they vary.
 """
 BORDERS = tuple(math.isqrt(low * high) for low, high in pairwise(ROWS))
-"""Where a row is as many times too short as the next one is too long."""
+SIZE_BORDERS = tuple(math.sqrt(low * high) for low, high in pairwise((*SIZES, *LARGER)))
+"""Where a row, or a size, is as many times too small as the next one is too large."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class CostCurve:
 
 def nearest_size(num_tokens: int) -> int:
     """The size that tells most about passes over so many tokens."""
-    return min((*SIZES, *LARGER), key=lambda size: abs(math.log(size / num_tokens)))
+    return (*SIZES, *LARGER)[bisect_left(SIZE_BORDERS, num_tokens)]
 
 
 def nearest_row(num_cached: int) -> int:
