@@ -214,6 +214,8 @@ class Scheduler:
             cache = request.waits_for
             if not isinstance(cache, CachedSequence) or cache.runner is not model:
                 continue
+            if request.is_cancelled:
+                continue
             is_reading = _is_reading(cache)
             limit = min(prefill_budget, cache.num_pending) if is_reading else cache.num_pending
             if limit > 0:
