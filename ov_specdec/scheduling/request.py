@@ -63,6 +63,12 @@ class Request(Generic[T]):
         return self.max_unread is not None and len(self.unread) >= self.max_unread
 
     @property
+    def is_ready(self) -> bool:
+        """Whether it waits for nothing: between rounds, and where an interrupt came after a pass."""
+        cache = self.waits_for
+        return cache is None or (isinstance(cache, CachedSequence) and not cache.num_pending)
+
+    @property
     def speculating(self) -> Speculation:
         """Its speculation, once it is admitted."""
         if self.speculation is None:

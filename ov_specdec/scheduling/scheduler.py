@@ -88,7 +88,7 @@ class Scheduler:
         self.sweep()
         self._admit()
         for request in self._running:
-            if request.waits_for is None:
+            if request.is_ready:
                 request.resume()
         self._answer()
         drafts = self._run_drafts()
