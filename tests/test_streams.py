@@ -251,7 +251,7 @@ def test_what_cannot_fit_alone_is_refused_at_once():
     main = ScriptedModel(counting)
     text = generator(main)
     main.limit(40)
-    with pytest.raises(ContextLengthError, match="need 50 tokens of KV cache, .* room for 40"):
+    with pytest.raises(ContextLengthError, match=r"need 50 tokens of KV cache, .* room for 40"):
         text.stream([1] * 20, GenerationOptions(max_new_tokens=30))
     assert main.passes == []
 

@@ -64,7 +64,7 @@ class Request(Generic[T]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it waits for nothing: between rounds, and where an interrupt came after a pass."""
+        """Whether it waits for nothing: between rounds, or after a pass that was interrupted."""
         cache = self.waits_for
         return cache is None or (isinstance(cache, CachedSequence) and not cache.num_pending)
 
