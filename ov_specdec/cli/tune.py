@@ -125,7 +125,7 @@ def conclude(tuning: Tuning) -> list[str]:
         f"speculation   {pays}, with {tuned.draft_length} candidates per round at best",
         f"to expect     {tuned.speed:.1f} tokens/s, {tuned.plain_speed:.1f} in plain decoding "
         f"(OpenVINO's defaults: {default.speed:.1f} and {default.plain_speed:.1f})",
-        f"acceptance    {tuning.acceptance[0]:.0%} of first candidates, on sample prompts",
+        f"acceptance    {tuning.acceptance:.0%} of candidates, on sample prompts",
         f"other tokens  {tuning.changed['tuned']:.1%} of greedy choices are not those of exact "
         f"precision (defaults: {tuning.changed['default']:.1%})",
     ]

@@ -74,8 +74,14 @@ class Scheduler:
         """Whether no request holds memory."""
         return not self._running
 
+    @property
+    def num_waiting(self) -> int:
+        """Requests that are to run and do not yet, or not at present."""
+        return len(self._waiting)
+
     def submit(self, request: Request[Any]) -> None:
         """Have a request run as soon as there is room."""
+        request.is_submitted = True
         self._waiting.append(request)
 
     def cancel_all(self) -> None:
