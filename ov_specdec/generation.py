@@ -88,7 +88,8 @@ class TextGenerator:
     def stream(self, prompt: Prompt, options: GenerationOptions) -> GenerationStream:
         """Check prompt and options; the chunks then come as the stream is read."""
         generation = self._begin(prompt, options, MAX_UNREAD)
-        return GenerationStream(self._chunks(generation), generation.request.cancel)
+        cancel = partial(self.turns.cancel, generation.request)
+        return GenerationStream(self._chunks(generation), cancel)
 
     def batch(self, prompts: Sequence[tuple[Prompt, GenerationOptions]]) -> list[GenerationResult]:
         """Check all prompts and options, then generate together; results in the same order."""

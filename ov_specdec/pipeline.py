@@ -151,10 +151,9 @@ class SpeculativePipeline:
         self._costs: KeptCosts | None = self._make_costs()
         draft_runner = self.draft.runner if self.draft else None
         scheduler = Scheduler(self.main.runner, draft_runner, limits, self._costs)
-        self._turns = Turns(scheduler)
         self._generator: TextGenerator | None = TextGenerator(
             self.main.runner,
-            self._turns,
+            Turns(scheduler),
             self.tokenizer,
             vocab_size,
             context_length,
@@ -224,8 +223,8 @@ class SpeculativePipeline:
         folder. progress: told of the share that is done. seconds: measure in any case, and for so
         long. Raises `SessionError` while a generation is running.
         """
-        with self._turns.alone():
-            if self._costs is None:
+        with self._open_generator().turns.alone():
+            if self._costs is None:  # another thread may have closed the pipeline meanwhile
                 raise SessionError(CLOSED)
             return self._costs.prepare(progress, seconds)
 
@@ -254,8 +253,9 @@ class SpeculativePipeline:
         that model first reads what it has not read yet. Raises `OptionError`, and `SessionError`
         while a generation is running and on a closed pipeline.
         """
-        with self._turns.alone():
-            tokens = self._open_generator().last_tokens
+        generator = self._open_generator()
+        with generator.turns.alone():
+            tokens = generator.last_tokens
             for model, file in self._cache_files(path):
                 cache = CachedSequence(model.runner)
                 if held := tokens[: model.runner.max_length]:
@@ -271,12 +271,13 @@ class SpeculativePipeline:
         version, KV backend or other properties, and `SessionError` while a generation is running
         and on a closed pipeline.
         """
-        with self._turns.alone():
+        generator = self._open_generator()
+        with generator.turns.alone():
             for model, file in self._cache_files(path):
                 cache = CachedSequence(model.runner)
                 read_sequence(file, cache, model.fingerprint())
                 if model is self.main:
-                    self._open_generator().last_tokens = cache.tokens
+                    generator.last_tokens = cache.tokens
                 cache.leave()
 
     def _cache_files(self, path: str | Path) -> list[tuple[LoadedModel, Path]]:
@@ -292,7 +293,8 @@ class SpeculativePipeline:
 
     def close(self) -> None:
         """Free the models. Generations that are running end within one pass."""
-        self._turns.close()
+        if self._generator is not None:
+            self._generator.turns.close()
         self._generator = self._costs = None
         self._models = []
 

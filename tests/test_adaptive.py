@@ -9,7 +9,7 @@ from ov_specdec.costs import NOMINAL, FixedCurve, LiveCurve
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.stats import RoundStats
-from tests.rounds import a_round
+from tests.rounds import a_round, step_of
 from tests.simulation import TEXTS, Machine, Text, compare, rounds_of, steady
 
 CASES = [
@@ -145,7 +145,7 @@ def test_the_length_of_the_prompt_is_no_cost_of_drafting():
         policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, 100, reason="prefill"))
         live_round = a_round(4, 4, drafting=50.0, draft_pass_tokens=104)
         policy.update(live_round)
-        live.learn(live_round)
+        live.learn(step_of(live_round))
     policy = AdaptiveLength(("model",), live, common)
     policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, 100, reason="prefill"))
     assert policy.plan("model").length >= 4

@@ -35,7 +35,7 @@ class PassTimes:
     """The passes of one model that were timed, over a sequence of its own."""
 
     def __init__(self, model: Runner) -> None:
-        self._cache = CachedSequence(model, namespace=self)
+        self._cache = CachedSequence(model, namespace=object())
         self._tokens = [FILLER]
         # By cached tokens and size: the first of some passes, and the last.
         self._times: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(dict)

@@ -68,6 +68,12 @@ class Request(Generic[T]):
         return self.has_ended or self.is_cancelled or self.is_far_ahead
 
     @property
+    def is_ready(self) -> bool:
+        """Whether it waits for nothing: between rounds, or after a pass that was interrupted."""
+        cache = self.waits_for
+        return cache is None or (isinstance(cache, CachedSequence) and not cache.num_pending)
+
+    @property
     def speculating(self) -> Speculation:
         """Its speculation, once it is admitted."""
         if self.speculation is None:

@@ -95,7 +95,7 @@ class Scheduler:
         if self._waiting:
             self._admit()
         for request in self._running:
-            if request.waits_for is None:
+            if request.is_ready:
                 request.resume()
         self._answer()
         drafts = self._run_drafts()
@@ -221,6 +221,8 @@ class Scheduler:
             cache = request.waits_for
             if not isinstance(cache, CachedSequence) or cache.runner is not model:
                 continue
+            if request.is_cancelled:
+                continue
             limit, is_reading = cache.num_pending, _is_reading(cache)
             if is_reading:
                 budget = self._prefill_budget() * (DRAFT_PREFILL if model is self._draft else 1)
@@ -232,10 +234,10 @@ class Scheduler:
 
     def _padding(self, shares: Sequence["Share"]) -> int:
         """Tokens to fill the pass up with."""
-        if len(shares) > 1 or shares[0].is_reading:
+        speculation, num_tokens = shares[0].request.speculating, shares[0].cache.num_pending
+        if len(shares) > 1 or shares[0].is_reading or speculation.num_rounds == 0:
             return 0
-        num_tokens = shares[0].cache.num_pending
-        return shares[0].request.speculating.policy.pass_size(num_tokens) - num_tokens
+        return speculation.policy.pass_size(num_tokens) - num_tokens
 
     def _preempt(self, error: CacheFullError) -> None:
         """Have the newest request give its memory back and wait; the error is for one alone."""
