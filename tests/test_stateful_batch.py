@@ -128,9 +128,9 @@ class Crowd:
 
 def test_sequences_that_come_and_go_get_their_own_logits(architecture, pair):
     crowd = Crowd(pair.main, 3)
-    for _ in range(300):
+    for _ in range(150):
         crowd.step()
-    assert crowd.num_adopted > 5
+    assert crowd.num_adopted > 3
     batches = crowd.model.max_sequences is None
     assert batches == (architecture not in ONE_AT_A_TIME)
     assert crowd.most > 3 if batches else crowd.most == 1
@@ -139,7 +139,7 @@ def test_sequences_that_come_and_go_get_their_own_logits(architecture, pair):
 @pytest.mark.parametrize(("seed", "max_hidden"), [(1, None), (2, 1), (3, 20), (4, 0)])
 def test_they_do_however_late_states_are_trimmed(llama, seed, max_hidden):
     crowd = Crowd(llama, seed, max_hidden)
-    for _ in range(400):
+    for _ in range(250):
         crowd.step()
     assert crowd.most == 1 if max_hidden == 0 else crowd.most > 3
 
@@ -323,7 +323,7 @@ def requests(seed, vocab_size=None):
     for i in range(16):
         size = choose.choice([1, 5, 20, 60])
         prompts.append([*system[: choose.choice([0, 40])], *tokens(size, 100 * seed + i)])
-        options.append({"max_new_tokens": choose.randint(1, 24)})
+        options.append({"max_new_tokens": choose.randint(1, 14)})
         if i % 2:
             options[-1] |= {"do_sample": True, "seed": i, "temperature": 0.8, "top_k": 20}
         options[-1]["num_assistant_tokens"] = choose.choice([0, 2, 4, "auto"])

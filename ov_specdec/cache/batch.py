@@ -54,9 +54,11 @@ class Batch:
 
     A pass appends as many entries to every row as the longest of its spans has tokens. A row that
     has fewer is padded on the left, and does not see that padding, then or later. So states have
-    more entries than any sequence has tokens, until `compact` drops those that nobody sees.
+    more entries than any sequence has tokens, until `compact` drops those that nobody sees. Rows
+    that end are dropped, and others added, by `beam_idx`: for each row of a pass, it names the row
+    of the states that it goes on from.
 
-    axes: the entries' axis in each state, by the state's name.
+    axes: the entries' axis in each state, by the state's name. inputs: those that the model has.
     """
 
     request: ov.InferRequest
