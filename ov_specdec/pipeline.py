@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from ov_specdec.batch import Batch
 from ov_specdec.cache.memory import limit_memory
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.store import read_sequence, write_sequence
@@ -213,6 +214,13 @@ class SpeculativePipeline:
             raise OptionError(f"{len(own)} options were given for {len(prompts)} prompts")
         checked = [self.complete_options(**{**shared, **each}) for each in own]
         return generator.batch(list(zip(prompts, checked, strict=True)))
+
+    def open_batch(self) -> Batch:
+        """Generate for prompts that come one after the other, together, in the calling thread.
+
+        See `Batch`: `add` takes a prompt at any time, `step` returns what came of them.
+        """
+        return Batch(self._open_generator(), self.complete_options)
 
     def prepare(
         self, progress: Progress | None = None, *, seconds: float | None = None

@@ -23,6 +23,7 @@ LAYERS = (
     {"speculation", "loading"},
     {"chunks", "scheduling"},
     {"generation"},
+    {"batch"},
     {"pipeline"},
     {"expansion", "tuning", "bench", "demo"},
     {"cli"},

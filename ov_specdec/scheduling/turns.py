@@ -1,6 +1,6 @@
 """Threads that read requests take turns at running the scheduler's steps."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from threading import Condition
 from typing import Any, TypeVar
@@ -80,21 +80,25 @@ class Turns:
         finally:
             self._leave_work()
 
+    def step(self, is_due: Callable[[], bool] = lambda: False) -> None:
+        """Run one step, or wait until whoever runs them leaves, or something is due after one."""
+        with self._changed:
+            if self._is_working:
+                self._changed.wait_for(lambda: is_due() or not self._is_working)
+                return
+            self._is_working = True
+            for submitted in self._submitted:
+                submitted.is_cancelled |= self._is_closed
+                self._scheduler.submit(submitted)
+            self._submitted.clear()
+        try:
+            self._scheduler.step()
+        finally:
+            self._leave_work()
+
     def _wait_for_news(self, request: Request[T]) -> None:
         while not request.has_news:
-            with self._changed:
-                if self._is_working:
-                    self._changed.wait_for(lambda: request.has_news or not self._is_working)
-                    continue
-                self._is_working = True
-                for submitted in self._submitted:
-                    submitted.is_cancelled |= self._is_closed
-                    self._scheduler.submit(submitted)
-                self._submitted.clear()
-            try:
-                self._scheduler.step()
-            finally:
-                self._leave_work()
+            self.step(lambda: request.has_news)
 
     def _leave_work(self) -> None:
         with self._changed:
