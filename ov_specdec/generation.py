@@ -106,7 +106,9 @@ class TextGenerator:
         self._check_ids("an option", options.token_ids())
         ids = self.encode(prompt, options)
         eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
-        length = min(len(ids) + options.max_new_tokens, self.main.max_length)
+        length = self.main.max_length
+        if options.max_new_tokens is not None:
+            length = min(len(ids) + options.max_new_tokens, length)
         state = SequenceState(ids.copy(), length, eos)
         samplers = make_samplers(options, prompt_length=len(ids), eos_token_ids=eos)
         self.drafters.check(options)
@@ -158,7 +160,8 @@ class TextGenerator:
                 f"the prompt has {len(ids)} tokens, the model's context {self.context_length} "
                 "with the output: shorten the prompt"
             )
-        needed = min(len(ids) + options.max_new_tokens, self.context_length)
+        num_new = 1 if options.max_new_tokens is None else options.max_new_tokens
+        needed = min(len(ids) + num_new, self.context_length)
         if needed > self.main.max_length:
             raise ContextLengthError(
                 f"prompt and max_new_tokens need {needed} tokens of KV cache, kv_cache_size has "

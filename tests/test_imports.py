@@ -17,14 +17,14 @@ PACKAGE = Path(ov_specdec.__file__).parent
 LAYERS = (
     {"errors", "palette", "baseline"},
     {"checks", "files", "logits", "stats"},
-    {"options"},
+    {"options", "logprobs"},
     {"cache", "sampling", "text"},
     {"costs"},
     {"speculation", "loading"},
     {"chunks", "scheduling"},
-    {"generation"},
+    {"generation", "openai"},
     {"pipeline"},
-    {"expansion", "tuning", "bench", "demo"},
+    {"expansion", "tuning", "bench", "demo", "server"},
     {"cli"},
 )
 MAY_IMPORT_OPENVINO = ("cache/stateful.py", "cache/paged.py", "loading/", "bench/", "expansion/")
