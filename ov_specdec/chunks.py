@@ -72,8 +72,11 @@ class Output:
         """A round's tokens as chunks; the last one has the finish reason where it ends the text."""
         chunks = []
         for piece in _pieces(round_):
-            kept = piece.token_ids[: self._text.push(piece.token_ids)]
-            chunks.append(replace(piece, text=self._text.take(), token_ids=kept))
+            num_kept = self._text.push(piece.token_ids)
+            kept = piece.token_ids[:num_kept]
+            logprobs = piece.logprobs[:num_kept]
+            text = self._text.take()
+            chunks.append(replace(piece, text=text, token_ids=kept, logprobs=logprobs))
             if self._text.stopped:
                 self._state.finish_reason = "stop"
                 break
@@ -98,12 +101,16 @@ def _pieces(round_: Round) -> list[Chunk]:
     """A round's tokens by origin, yet without text."""
     cut = round_.num_from_draft
     accepted, own = round_.tokens[:cut], round_.tokens[cut:]
+    scores = round_.logprobs
     rejected = round_.candidates[cut:]
-    pieces = [Chunk("", accepted, "draft")] if accepted else []
+    pieces = [Chunk("", accepted, "draft", logprobs=scores[:cut])] if accepted else []
     if own and rejected:
-        pieces.append(Chunk("", own, "correction", rejected))
+        pieces.append(Chunk("", own, "correction", rejected, logprobs=scores[cut:]))
     elif own:
-        pieces.append(Chunk("", own, "bonus" if round_.candidates else "plain"))
+        origin: Origin = "bonus" if round_.candidates else "plain"
+        pieces.append(Chunk("", own, origin, logprobs=scores[cut:]))
+    if round_.prompt_logprobs:
+        pieces[0] = replace(pieces[0], prompt_logprobs=round_.prompt_logprobs)
     return pieces
 
 

@@ -23,6 +23,7 @@ LAYERS = (
     {"speculation", "loading"},
     {"chunks", "scheduling"},
     {"generation", "openai"},
+    {"background"},
     {"pipeline"},
     {"expansion", "tuning", "bench", "demo", "server"},
     {"cli"},

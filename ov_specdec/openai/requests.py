@@ -158,20 +158,19 @@ def read_messages(messages: Any) -> list[dict[str, Any]]:
 
 def _template_options(fields: Fields) -> dict[str, Any]:
     """What a chat template reads besides the messages."""
+    continues = fields.flag("continue_final_message")
     options = {
-        "chat_template_kwargs": fields.mapping("chat_template_kwargs"),
-        "add_generation_prompt": fields.get("add_generation_prompt"),
-        "continue_final_message": fields.flag("continue_final_message"),
+        "chat_template_kwargs": fields.mapping("chat_template_kwargs") or None,
+        "continue_final_message": continues,
     }
-    begins = options["add_generation_prompt"]
-    if begins is not None and not isinstance(begins, bool):
-        raise invalid("add_generation_prompt", "add_generation_prompt must be true or false")
-    if begins and options["continue_final_message"]:
-        # vLLM's default for the one is true, so that its clients give both.
-        raise invalid(
-            "add_generation_prompt",
-            "add_generation_prompt=true contradicts continue_final_message=true: leave out one",
-        )
+    if fields.get("add_generation_prompt") is not None:
+        begins = fields.flag("add_generation_prompt")
+        if begins and continues:
+            raise invalid(
+                "add_generation_prompt",
+                "add_generation_prompt=true contradicts continue_final_message=true: leave out one",
+            )
+        return {**_without_unset(options), "add_generation_prompt": begins}
     return _without_unset(options)
 
 
