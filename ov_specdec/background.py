@@ -21,7 +21,14 @@ class Background:
     def __init__(self, generator: TextGenerator, on_error: Callable[[Exception], None]) -> None:
         self._generator = generator
         self._turns = generator.turns
+        self._num_tokens = generator.main.num_free or 0
         self._worker = Worker(generator.turns, on_error)
+
+    @property
+    def kv_cache_usage(self) -> float:
+        """0 to 1: how much of the main model's KV cache is in use; 0 where the device manages it."""
+        free = self._generator.main.num_free
+        return 1 - free / self._num_tokens if free is not None and self._num_tokens else 0.0
 
     @property
     def scheduler(self) -> Scheduler:

@@ -45,7 +45,7 @@ class Answer:
         return prompt if isinstance(prompt, str) else self.decode(list(prompt))  # type: ignore[arg-type]
 
 
-def make_body(answer: Answer, results: Sequence[GenerationResult]) -> dict[str, Any]:
+def make_completion(answer: Answer, results: Sequence[GenerationResult]) -> dict[str, Any]:
     """The body of an answer that is not streamed. results: of `Ask.generations`, in that order."""
     choice = _chat_choice if answer.ask.endpoint == "chat" else _completion_choice
     stats = [result.stats for result in results]

@@ -53,7 +53,7 @@ def read_chat(body: object, temperature: float | None = 1.0) -> Ask:
             f"max_tokens={max_tokens} contradicts max_completion_tokens={newer}: leave out one",
         )
     _limit(options, newer if max_tokens is None else max_tokens)
-    options.update(_template_options(fields))
+    options.update(read_template_options(fields))
     logprobs = _chat_logprobs(fields)
     prediction = _read_prediction(fields.get("prediction"))
     ask = _ask(fields, "chat", (messages,), options, logprobs=logprobs, prediction=prediction)
@@ -141,14 +141,17 @@ def read_options(fields: Fields, temperature: float | None) -> dict[str, Any]:
     return _without_unset(options)
 
 
-def read_messages(messages: Any) -> list[dict[str, Any]]:
-    """Messages without what is null in them; `check_messages` looks at them later."""
+def read_messages(messages: Any, name: str = "messages") -> list[dict[str, Any]]:
+    """Messages without what is null in them; `check_messages` looks at them later.
+
+    name: of the field that holds them.
+    """
     if not isinstance(messages, list) or not messages:
-        raise invalid("messages", f"messages={shorten(messages)} must be a list, not empty")
+        raise invalid(name, f"{name}={shorten(messages)} must be a list, not empty")
     read = []
     for index, message in enumerate(messages):
         if not isinstance(message, Mapping):
-            raise invalid("messages", f"messages[{index}]={shorten(message)} must be an object")
+            raise invalid(name, f"{name}[{index}]={shorten(message)} must be an object")
         given = {name: value for name, value in message.items() if value is not None}
         if given.get("role") == "developer":  # OpenAI's newer name; templates know the older one
             given["role"] = "system"
@@ -156,7 +159,7 @@ def read_messages(messages: Any) -> list[dict[str, Any]]:
     return read
 
 
-def _template_options(fields: Fields) -> dict[str, Any]:
+def read_template_options(fields: Fields) -> dict[str, Any]:
     """What a chat template reads besides the messages."""
     continues = fields.flag("continue_final_message")
     options = {

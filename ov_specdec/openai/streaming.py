@@ -1,7 +1,5 @@
 """Streams of /v1/chat/completions and /v1/completions: from chunks to server-sent events."""
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
 from ov_specdec.chunks import Chunk
@@ -12,20 +10,14 @@ from ov_specdec.openai.answers import (
     make_metrics,
     make_usage,
 )
+from ov_specdec.openai.errors import ApiError
+from ov_specdec.openai.events import DONE, encode_event
 from ov_specdec.stats import GenerationStats
 
 OBJECTS = {"chat": "chat.completion.chunk", "completions": "text_completion"}
 
-DONE = b"data: [DONE]\n\n"
 
-
-def encode_event(content: Mapping[str, Any], name: str | None = None) -> bytes:
-    """A server-sent event."""
-    head = "" if name is None else f"event: {name}\n"
-    return f"{head}data: {json.dumps(content, ensure_ascii=False)}\n\n".encode()
-
-
-class StreamedAnswer:
+class StreamedCompletion:
     """The events of one answer, as the chunks of its choices come."""
 
     def __init__(self, answer: Answer) -> None:
@@ -70,6 +62,10 @@ class StreamedAnswer:
             **make_metrics(stats),
         }
         return [encode_event(last), DONE]
+
+    def fail(self, error: ApiError) -> bytes:
+        """What ends a stream that cannot go on; [DONE] does not come."""
+        return encode_event(error.body())
 
     def _event(self, choice: dict[str, Any]) -> bytes:
         answer = self._answer
