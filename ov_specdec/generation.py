@@ -69,7 +69,8 @@ class TextGenerator:
 
     turns: runs all generations together. vocab_size: ids below it have a token. context_length:
     tokens that the model was made for. eos_token_ids: what ends a text unless options say so.
-    learned: what generations before have taught about the speed of the models. transcript: their answers, which later prompts may hold.
+    learned: what generations before have taught about the speed of the models. transcript: their
+    answers, which later prompts may hold.
     """
 
     main: Runner

@@ -151,7 +151,7 @@ class SpeculativePipeline:
         limit_memory(runners, kv_cache_size, max_batch_size)
         self._costs: KeptCosts | None = self._make_costs()
         draft_runner = self.draft.runner if self.draft else None
-        scheduler = Scheduler(self.main.runner, draft_runner, limits, self._costs.learn)
+        scheduler = Scheduler(self.main.runner, draft_runner, limits, self._costs)
         self._turns = Turns(scheduler)
         self._generator: TextGenerator | None = TextGenerator(
             self.main.runner,

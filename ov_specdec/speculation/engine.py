@@ -121,6 +121,7 @@ class Speculation:
             draft_pass_tokens=proposal.pass_tokens,
             expected_accepted=sum(proposal.plan.expected[: len(draft.tokens)]),
             declined=proposal.declined.judged(new[0]) if proposal.declined else None,
+            num_sequences=done.num_sequences,
         )
         self.num_rounds += 1
         self.policy.update(stats)
