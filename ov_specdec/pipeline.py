@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from ov_specdec.background import Background
+from ov_specdec.batch import Batch
 from ov_specdec.cache.memory import limit_memory
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.store import read_sequence, write_sequence
@@ -221,6 +222,13 @@ class SpeculativePipeline:
         Its generations share passes with those of `stream` and `generate`.
         """
         return Background(self._open_generator(), on_error)
+
+    def open_batch(self) -> Batch:
+        """Generate for prompts that come one after the other, together, in the calling thread.
+
+        See `Batch`: `add` takes a prompt at any time, `step` returns what came of them.
+        """
+        return Batch(self._open_generator(), self.complete_options)
 
     def prepare(
         self, progress: Progress | None = None, *, seconds: float | None = None

@@ -23,7 +23,7 @@ LAYERS = (
     {"speculation", "loading"},
     {"chunks", "scheduling"},
     {"generation", "openai"},
-    {"background"},
+    {"background", "batch"},
     {"pipeline"},
     {"expansion", "tuning", "bench", "demo", "server"},
     {"cli"},

@@ -1,6 +1,6 @@
 """Threads that read requests take turns at running the scheduler's steps."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from threading import Condition
 from time import monotonic
@@ -113,17 +113,21 @@ class Turns:
         finally:
             self._leave_work()
 
+    def step(self, is_due: Callable[[], bool] = lambda: False) -> None:
+        """Run one step, or wait until whoever runs them leaves, or something is due after one."""
+        with self._changed:
+            if self._is_working:
+                self._changed.wait_for(lambda: is_due() or not self._is_working)
+                return
+            self._take_work()
+        try:
+            self.scheduler.step()
+        finally:
+            self._leave_work()
+
     def _wait_for_news(self, request: Request[T]) -> None:
         while not request.has_news:
-            with self._changed:
-                if self._is_working:
-                    self._changed.wait_for(lambda: request.has_news or not self._is_working)
-                    continue
-                self._take_work()
-            try:
-                self.scheduler.step()
-            finally:
-                self._leave_work()
+            self.step(lambda: request.has_news)
 
     @property
     def _has_work(self) -> bool:
