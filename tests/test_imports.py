@@ -31,10 +31,10 @@ LAYERS = (
 MAY_IMPORT_OPENVINO = ("cache/stateful.py", "cache/paged.py", "loading/", "bench/", "expansion/")
 HEAVY = (
     *("torch", "optimum", "gradio", "pandas", "matplotlib"),
-    *("openvino_genai", "openvino_tokenizers"),
+    *("openvino_genai", "openvino_tokenizers", "fastapi", "prometheus_client", "uvicorn"),
 )
 # Inside functions, or in modules that are imported inside functions: see the test at the end.
-MAY_IMPORT_HEAVY = ("bench/", "demo/")
+MAY_IMPORT_HEAVY = ("bench/", "demo/", "server/")
 
 FILES = [
     path

@@ -8,7 +8,13 @@ import click
 
 from ov_specdec.checks import require_int, require_number
 from ov_specdec.cli.address import check_address
-from ov_specdec.cli.options import PIPELINE_OPTIONS, make_pipeline, pop_pipeline, with_options
+from ov_specdec.cli.options import (
+    BATCH_OPTIONS,
+    PIPELINE_OPTIONS,
+    make_pipeline,
+    pop_pipeline,
+    with_options,
+)
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.pipeline import SpeculativePipeline
@@ -84,8 +90,7 @@ SERVER_OPTIONS = (
 
 @click.command()
 @with_errors
-@with_options(PIPELINE_OPTIONS)
-@with_options(SERVER_OPTIONS)
+@with_options((*SERVER_OPTIONS, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
 def serve(
     host: str,
     port: int,

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from dataclasses import dataclass
 from typing import Any
 
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ov_specdec.chunks import Chunk, GenerationResult, collect
@@ -29,17 +28,20 @@ HEADERS = [
 ]
 
 
-@dataclass
-class Reply:
-    """An ASGI response that runs the generations of a request while it is sent.
+class Reply(Response):
+    """A response that runs the generations of a request while it is sent.
 
     tenant: whose cached prefixes may be used. record: of the request, for the log.
     """
 
-    service: Service
-    answer: Answer
-    tenant: str | None
-    record: Record
+    def __init__(
+        self, service: Service, answer: Answer, tenant: str | None, record: Record
+    ) -> None:
+        super().__init__()
+        self.service = service
+        self.answer = answer
+        self.tenant = tenant
+        self.record = record
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run it, until it is sent or the client has left."""
