@@ -2,11 +2,12 @@
 
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from ov_specdec.background import Background
 from ov_specdec.batch import Batch
 from ov_specdec.cache.memory import limit_memory
 from ov_specdec.cache.sequence import CachedSequence, alone
@@ -151,7 +152,7 @@ class SpeculativePipeline:
         limit_memory(runners, kv_cache_size, max_batch_size)
         self._costs: KeptCosts | None = self._make_costs()
         draft_runner = self.draft.runner if self.draft else None
-        scheduler = Scheduler(self.main.runner, draft_runner, limits, self._costs.learn)
+        scheduler = Scheduler(self.main.runner, draft_runner, limits, self._costs)
         self._turns = Turns(scheduler)
         self._generator: TextGenerator | None = TextGenerator(
             self.main.runner,
@@ -214,6 +215,13 @@ class SpeculativePipeline:
             raise OptionError(f"{len(own)} options were given for {len(prompts)} prompts")
         checked = [self.complete_options(**{**shared, **each}) for each in own]
         return generator.batch(list(zip(prompts, checked, strict=True)))
+
+    def background(self, on_error: Callable[[Exception], None]) -> Background:
+        """Generations that a thread of its own runs, for servers. on_error: see `Worker`.
+
+        Its generations share passes with those of `stream` and `generate`.
+        """
+        return Background(self._open_generator(), on_error)
 
     def open_batch(self) -> Batch:
         """Generate for prompts that come one after the other, together, in the calling thread.

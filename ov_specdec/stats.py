@@ -16,7 +16,8 @@ class RoundStats:
     num_generated: tokens that the round added to the text; at least num_accepted + 1, unless the
     text ended in the middle of them.
     seconds: the whole round, with what the three parts leave out.
-    pass_tokens: tokens that the main model was fed. source: where the candidates came from.
+    pass_tokens: tokens that the main model was fed. num_sequences: those that shared its pass; the
+    seconds are those of all of them. source: where the candidates came from.
     cached_tokens: tokens in its KV cache before. planned, reason: the draft length that the policy
     chose, and why, in one word. expected_accepted: how many of the candidates the policy expected
     to be accepted. draft_pass_tokens: tokens that the draft model was fed. declined: a match that
@@ -41,6 +42,7 @@ class RoundStats:
     draft_pass_tokens: int = 0
     expected_accepted: float = 0.0
     declined: tuple[str, float, bool] | None = None
+    num_sequences: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,12 @@
 """Requests that run together: each gets what it gets alone, in any order, with any memory."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec.cache.sequence import CachedSequence
-from ov_specdec.errors import CacheFullError
+from ov_specdec.costs import NOMINAL, FixedCurve
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.scheduling import Cancelled, Limits, Request, Scheduler, Turns
+from ov_specdec.scheduling import Limits, Request, Scheduler, Turns
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
 from ov_specdec.speculation.engine import SequenceState, Speculation
@@ -24,9 +23,8 @@ class Bench:
         self.script = script
         self.main = ScriptedModel(script, num_blocks=num_blocks)
         self.draft = ScriptedModel(wrong_at(script, set(places)), num_blocks=draft_blocks)
-        self.steps = []
         limits = Limits(max_batch_size, chunk)
-        self.scheduler = Scheduler(self.main, self.draft, limits, self.steps.append)
+        self.scheduler = Scheduler(self.main, self.draft, limits, FixedCurve(NOMINAL))
         self.turns = Turns(self.scheduler)
 
     def request(self, prompt, num_new, length=3, *, drafter="model", sampler=None, **settings):

@@ -25,13 +25,14 @@ class Pass:
     """What `CachedSequence.advance` waited for.
 
     logits: [num_rows, vocab]; may be overwritten by the next pass. num_tokens: tokens that were
-    fed. num_cached: those that were in the cache before. rollback_seconds: time that it took to
-    forget others.
+    fed. num_cached: those that were in the cache before. num_sequences: those that the last of the
+    passes extended. rollback_seconds: time that it took to forget others.
     """
 
     logits: Logits
     num_tokens: int
     num_cached: int
+    num_sequences: int
     rollback_seconds: float
 
 
@@ -55,7 +56,7 @@ class CachedSequence:
         self._candidates: Sequence[int] = ()
         self._num_rows = 0
         # Of the present `advance`: tokens cached before it, those fed, and its result.
-        self._num_cached = self._num_fed = 0
+        self._num_cached = self._num_fed = self._num_sequences = 0
         self._logits: Logits | None = None
 
     @property
@@ -105,7 +106,9 @@ class CachedSequence:
             yield self
         self._settled = len(tokens)
         self._session.settle(tokens, len(tokens) - 1)
-        return Pass(self._logits, self._num_fed, self._num_cached, rollback_seconds)
+        return Pass(
+            self._logits, self._num_fed, self._num_cached, self._num_sequences, rollback_seconds
+        )
 
     def span(self, limit: int, padding: int = 0) -> Span:
         """The next pass: all that is pending, or `limit` tokens of it where that is less.
@@ -125,8 +128,9 @@ class CachedSequence:
         tokens += tokens[-1:] * min(padding, self.runner.max_length - end)
         return Span(self._session, tokens, rows + start + len(tokens) - end)
 
-    def fed(self, span: Span, logits: Logits) -> None:
-        """A pass over this span has given these logits."""
+    def fed(self, span: Span, logits: Logits, num_sequences: int) -> None:
+        """A pass over this span, and those of other sequences, has given these logits."""
+        self._num_sequences = num_sequences
         self._cached += span.tokens
         self._num_fed += len(span.tokens)
         if not self.num_pending:
@@ -188,7 +192,7 @@ class CachedSequence:
 def run(caches: Sequence[CachedSequence], spans: Sequence[Span]) -> None:
     """One pass over a span of each of these sequences, which are all of one model."""
     for cache, span, logits in zip(caches, spans, caches[0].runner.run(spans), strict=True):
-        cache.fed(span, logits)
+        cache.fed(span, logits, len(spans))
 
 
 def alone(steps: Passes[T]) -> T:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Literal
 
-from ov_specdec.costs.curve import SIZES, CostCurve, PassCurve, nearest_row
+from ov_specdec.costs.curve import CostCurve, PassCurve, nearest_row, nearest_size
 from ov_specdec.stats import RoundStats, StepStats
 
 Cell = tuple[Literal["main", "draft"], int, int]
@@ -37,6 +37,8 @@ class LiveCurve:
     nothing, and a size that runs alone cannot be told from the pace.
     """
 
+    is_live = True
+
     def __init__(self, curve: CostCurve) -> None:
         self.curve = curve
         self.is_changed = False
@@ -57,18 +59,20 @@ class LiveCurve:
 
     def learn(self, step: StepStats) -> None:
         """Take note of a step that read no prompt. Changes of size are like no other."""
-        size, cached = step.main.num_tokens, step.main.num_cached
-        row = nearest_row(cached)
+        done, draft = step.main, self.curve.draft
+        row = nearest_row(done.num_cached)
         # Reading what was added while others drafted is no draft step.
-        if self.curve.draft is not None and {done.num_tokens for done in step.drafts} == {1}:
-            start, one, _ = self.curve.drafting(cached)
-            seconds = sum(done.seconds for done in step.drafts)
-            self._compare(("draft", 1, row), seconds / (start + len(step.drafts) * one))
-        if size == self._last_size and size in SIZES:
-            ratio = step.main.seconds / self.curve.main.at(size, cached)
-            self._compare(("main", size, row), ratio)
-            self._last.append((("main", size, row), ratio))
-        self._last_size = size
+        steps = [d.num_tokens for d in step.drafts if d.num_tokens == d.num_sequences]
+        if draft is not None and len(steps) == len(step.drafts) > 0:
+            expected = draft.start + sum(draft.at(size, done.num_cached) for size in steps)
+            seconds = sum(drafting.seconds for drafting in step.drafts)
+            self._compare(("draft", nearest_size(max(steps)), row), seconds / expected)
+        if done.num_sequences > 1 or done.num_tokens == self._last_size:
+            cell: Cell = "main", nearest_size(done.num_tokens), row
+            ratio = done.seconds / self.curve.main.at(done.num_tokens, done.num_cached)
+            self._compare(cell, ratio)
+            self._last.append((cell, ratio))
+        self._last_size = done.num_tokens
 
     def keep(self) -> None:
         """Nothing to do: see `KeptCosts`."""
@@ -95,6 +99,7 @@ class FixedCurve:
     """A curve that nothing that is measured changes. Implements `Costs`."""
 
     curve: CostCurve
+    is_live = False
 
     def spent(self, stats: RoundStats, expected: float) -> float:  # noqa: ARG002
         """What was expected."""

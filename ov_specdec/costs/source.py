@@ -24,6 +24,11 @@ class Costs(Protocol):
         """The present curve."""
         ...
 
+    @property
+    def is_live(self) -> bool:
+        """Whether passes that run change it."""
+        ...
+
     def spent(self, stats: RoundStats, expected: float) -> float:
         """Seconds of the curve that a round took, of which so many were expected."""
         ...
@@ -62,6 +67,8 @@ class KeptCosts:
     def curve(self) -> CostCurve:
         """The present curve; measured now where there is none."""
         return self._prepared().curve
+
+    is_live = True
 
     def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> CostCurve:
         """Read or measure the curve, where that has not been done. seconds: measure it anew."""

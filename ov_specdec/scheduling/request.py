@@ -2,12 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.cache.session import Runner
-from ov_specdec.speculation.draft_length import Ask, Plan
+from ov_specdec.speculation.draft_length import Ask, Bid, Plan
 from ov_specdec.speculation.drafters import Steps
 from ov_specdec.speculation.engine import Round, Speculation
 
@@ -28,7 +28,8 @@ class Request(Generic[T]):
     start: makes its speculation, when it is first admitted. publish: what its reader gets of a
     round; it may end the sequence. num_tokens: of its prompt. keeps_cache: whether what its KV
     caches hold in the end is left to other sequences. max_unread: pieces that nobody has read, at
-    which it is suspended; None for a request that is read at its end.
+    which it is suspended; None for a request that is read at its end. on_end: told once that it has
+    ended, in the thread that runs steps.
     """
 
     start: Callable[[], Speculation]
@@ -36,6 +37,7 @@ class Request(Generic[T]):
     num_tokens: int
     keeps_cache: bool = True
     max_unread: int | None = MAX_UNREAD
+    on_end: Callable[[BaseException | None], None] | None = None
     unread: deque[T] = field(default_factory=deque, init=False)
     error: BaseException | None = field(default=None, init=False)
     has_ended: bool = field(default=False, init=False)
@@ -44,6 +46,8 @@ class Request(Generic[T]):
     speculation: Speculation | None = field(default=None, init=False)
     waits_for: Ask | CachedSequence | None = field(default=None, init=False)
     """None between rounds."""
+    num_planned: int = field(default=0, init=False)
+    """Candidates that are to be drafted."""
     _round: Steps[Round] | None = field(default=None, init=False)
 
     def cancel(self) -> None:
@@ -75,6 +79,13 @@ class Request(Generic[T]):
         drafter = self.speculation.drafter
         return (self.speculation.main, *(drafter.caches if drafter else ()))
 
+    @property
+    def num_to_verify(self) -> int:
+        """Tokens that it adds to the main model's next pass, as far as that is decided."""
+        if self.waits_for is self.speculating.main:
+            return self.speculating.main.num_pending
+        return 1 + self.num_planned
+
     def num_pending(self, runner: Runner) -> int:
         """Tokens that this model is still to be fed."""
         return sum(cache.num_pending for cache in self.caches if cache.runner is runner)
@@ -85,18 +96,30 @@ class Request(Generic[T]):
             if self.speculation is None:
                 self.speculation = self.start()
             else:
-                self.num_tokens = len(self.speculation.state.tokens)
                 for cache in self.caches:
                     cache.adopt()
         except Exception as error:
             self.end(error)
 
+    def bid(self) -> Bid | None:
+        """What its candidates promise; None where its plan depends on nothing else."""
+        bid, room = None, self.speculating.room
+        if isinstance(self.waits_for, Ask) and room > 0:
+            bid = self.speculating.policy.bid(self.waits_for)
+        return None if bid is None else replace(bid, alive=bid.alive[: room + 1])
+
+    def own_plan(self) -> Plan | None:
+        """How far it drafts, by what it alone knows."""
+        return self.speculating.plan(self.waits_for) if isinstance(self.waits_for, Ask) else None
+
     def resume(self, plan: Plan | None = None) -> None:
         """Go on to where it waits again, or to the end of the round."""
+        self.num_planned = 0 if plan is None else plan.length
         try:
             self.waits_for = self._present_round().send(plan)
         except StopIteration as done:
             self._round = self.waits_for = None
+            self.num_tokens = len(self.speculating.state.tokens)
             self._publish(done.value)
         except BaseException as error:
             self.end(error)
@@ -117,7 +140,9 @@ class Request(Generic[T]):
                 cache.drop()
         self._round = self.waits_for = None
         self.error = self.error or error
-        self.has_ended = True
+        is_first_time, self.has_ended = not self.has_ended, True
+        if is_first_time and self.on_end is not None:
+            self.on_end(self.error)
 
     def _publish(self, round_: Round) -> None:
         try:

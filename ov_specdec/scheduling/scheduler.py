@@ -5,15 +5,17 @@ Agrawal et al. (Sarathi-Serve, arXiv 2403.02310).
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, run
 from ov_specdec.cache.session import Runner
+from ov_specdec.costs import Costs
 from ov_specdec.errors import CacheFullError
 from ov_specdec.scheduling.request import Cancelled, Request
-from ov_specdec.speculation.draft_length import Ask
+from ov_specdec.speculation.budget import Load, share
+from ov_specdec.speculation.draft_length import Ask, Bid
 from ov_specdec.stats import PassStats, StepStats, Stopwatch
 
 MAX_LAG = 16
@@ -49,7 +51,7 @@ class Scheduler:
     request gives its own back and waits; what it has read and drafted is fed again later, so its
     output is the same. Not to be used from two threads at once: see `Turns`.
 
-    main, draft: the models. learn: told of each step that read no prompt.
+    main, draft: the models. costs: of their passes; told of each step that read no prompt.
     """
 
     def __init__(
@@ -57,12 +59,12 @@ class Scheduler:
         main: Runner,
         draft: Runner | None,
         limits: Limits,
-        learn: Callable[[StepStats], None],
+        costs: Costs,
     ) -> None:
         self._main = main
         self._draft = draft
         self._limits = limits
-        self._learn = learn
+        self._costs = costs
         self._waiting: deque[Request[Any]] = deque()
         # In the order of their arrival, but for those that were suspended.
         self._running: list[Request[Any]] = []
@@ -72,6 +74,21 @@ class Scheduler:
         """Whether no request holds memory."""
         return not self._running
 
+    @property
+    def num_running(self) -> int:
+        """Requests that hold memory."""
+        return len(self._running)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that wait for memory, or for their reader."""
+        return len(self._waiting)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self._running) or any(not request.is_far_ahead for request in self._waiting)
+
     def submit(self, request: Request[Any]) -> None:
         """Have a request run as soon as there is room."""
         self._waiting.append(request)
@@ -80,6 +97,12 @@ class Scheduler:
         """End all requests within one pass. From any thread."""
         for request in (*self._running, *self._waiting):
             request.cancel()
+
+    def fail_all(self, error: Exception) -> None:
+        """End all requests that hold memory, or else those that wait, with this error."""
+        for request in self._running or self._waiting:
+            request.end(error)
+        self.sweep()
 
     def step(self) -> None:
         """One round of drafting and verifying, for all that run."""
@@ -93,7 +116,7 @@ class Scheduler:
         main = self._run_main()
         self.sweep()
         if main is not None and not any(done.num_read for done in (*drafts, main)):
-            self._learn(StepStats(main, tuple(drafts)))
+            self._costs.learn(StepStats(main, tuple(drafts)))
 
     def sweep(self) -> None:
         """Let go of requests that have ended, and of those that were cancelled."""
@@ -132,10 +155,32 @@ class Scheduler:
         return True
 
     def _answer(self) -> None:
-        """Tell drafters how far they may draft."""
-        for request in self._running:
-            while isinstance(request.waits_for, Ask):
-                request.resume(request.speculating.plan(request.waits_for))
+        """Tell drafters how far they may draft.
+
+        Those that bid for their candidates are planned together, once everybody else is.
+        """
+        while asking := [r for r in self._running if isinstance(r.waits_for, Ask)]:
+            bidding: list[tuple[Request[Any], Bid]] = []
+            for request in asking:
+                bid = request.bid() if len(self._running) > 1 else None
+                if bid is None:
+                    request.resume(request.own_plan())
+                else:
+                    bidding.append((request, bid))
+            if len(bidding) < len(asking):
+                continue
+            plans = share([bid for _, bid in bidding], self._load(), self._costs)
+            for (request, _), plan in zip(bidding, plans, strict=True):
+                request.resume(plan)
+
+    def _load(self) -> Load:
+        """What the next pass of the main model holds, whatever is drafted."""
+        most = self._prefill_budget()
+        return Load(
+            len(self._running),
+            sum(min(request.num_to_verify, most) for request in self._running),
+            sum(request.num_tokens for request in self._running),
+        )
 
     def _run_drafts(self) -> list[PassStats]:
         """One pass of the draft model after the other, until nobody waits for one."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ov_specdec.costs import SIZES, Costs
 from ov_specdec.speculation.acceptance import Acceptance, Common
-from ov_specdec.speculation.draft_length import Plan
+from ov_specdec.speculation.draft_length import Ask, Bid, Plan
 from ov_specdec.stats import RoundStats
 
 MODEL = "model"
@@ -84,6 +84,8 @@ class AdaptiveLength:
         self._drafts = MODEL in sources
         # Plans by the match and the last size, until costs and acceptance are looked at again.
         self._plans: dict[tuple[float | None, int], Plan] = {}
+        self._bids: dict[float | None, Bid] = {}
+        self._is_settled = False
         self._age = 0
         # How often there is a match, by how sure it is, and none: averages over recent rounds.
         self._mix: dict[float | None, float] = {None: 1.0}
@@ -94,17 +96,36 @@ class AdaptiveLength:
         """Tokens of the last pass, and of those that most rounds have."""
         self._rate = 0.0
         self._look_up_costs(0)
-        self._settle()
 
     def plan(self, source: str, confidence: float | None = None) -> Plan:
         """The plan for the next round. confidence: that of a match; None for the draft model."""
         match = None if source == MODEL else confidence
+        if not self._is_settled:
+            self._settle()
         if (match, self._size) not in self._plans:
             self._plans[match, self._size] = self._make_plan(match)
         plan = self._plans[match, self._size]
         if match is None and plan.length == 0 and self._may_probe():
             return Plan(1, "probe")
         return plan
+
+    def bid(self, ask: Ask) -> Bid | None:
+        """What candidates promise; None where lengths must follow nothing but this sequence.
+
+        None too where the plan leaves the round to the draft model.
+        """
+        if not self._costs.is_live:
+            return None
+        match = None if ask.source == MODEL else ask.confidence
+        if match is not None and self._drafts and self.plan(ask.source, match).reason == "outbid":
+            return None
+        if match not in self._bids:
+            alive = self._offer(match).alive
+            model = match is None
+            calibrated = self._acceptance.calibrated if model else None
+            may_probe = model and self._may_probe()
+            self._bids[match] = Bid(alive, model, may_probe, self._min_confidence, calibrated)
+        return self._bids[match]
 
     def pass_size(self, num_tokens: int) -> int:
         """The size that costs least, with the change to it and from it to the home size."""
@@ -117,7 +138,7 @@ class AdaptiveLength:
         if stats.reason == "prefill":
             self._unread = stats.cached_tokens + stats.pass_tokens
             self._look_up_costs(self._unread)
-            self._settle()
+            self._is_settled = False
             return
         self._book(stats)
         self._size = stats.pass_tokens
@@ -130,7 +151,8 @@ class AdaptiveLength:
         if self._age % KEEP_PLANS == 0:
             if stats.cached_tokens - self._cached > SAME_CONTEXT:
                 self._look_up_costs(stats.cached_tokens)
-            self._settle()
+            self._is_settled = False
+            self._bids.clear()
 
     def _look_up_costs(self, num_cached: int) -> None:
         curve = self._costs.curve
@@ -225,6 +247,7 @@ class AdaptiveLength:
             home = best
         self._home, self._rate = home + 1, float(rates[home])
         self._plans.clear()
+        self._is_settled = True
 
     def _may_probe(self) -> bool:
         return self._probing or self._common.credit >= self._probe_seconds()
@@ -242,10 +265,12 @@ class AdaptiveLength:
         plain = float(self._seconds[0])
         if stats.reason == "probe":
             expected = self._probe_seconds() + plain
-            spent = self._costs.spent(stats, expected)
+            # A step's time tells nothing of one probe among the rounds of others.
+            alone = stats.num_sequences == 1
+            spent = self._costs.spent(stats, expected) if alone else expected
             self._common.credit -= spent - stats.num_generated * plain
             self._probing = stats.num_accepted > 0
         elif stats.num_drafted == 0:
-            self._common.credit += SPENT_ON_PROBES * plain
+            self._common.credit += SPENT_ON_PROBES * plain / stats.num_sequences
         drafted = stats.source == MODEL and stats.num_drafted > 0
         self._unread = 1 if drafted else self._unread + stats.num_generated

@@ -5,6 +5,9 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ov_specdec.options import MAX_DRAFT_LENGTH
 from ov_specdec.stats import RoundStats
 
@@ -63,8 +66,29 @@ class Ask:
     confidence: float | None = None
 
 
+@dataclass(frozen=True)
+class Bid:
+    """What candidates of one sequence promise, where several sequences are planned together.
+
+    alive: [n], the probability that the first n are all accepted, from n = 0 on, as far as the
+    sequence may draft. takes_passes: whether each takes a pass of the draft model. may_probe: a
+    candidate that does not pay may be tried. min_confidence, acceptance: see `Plan`.
+    """
+
+    alive: NDArray[np.floating]
+    takes_passes: bool
+    may_probe: bool = False
+    min_confidence: float = 0.0
+    acceptance: Callable[[float], float] | None = None
+
+    @property
+    def expected(self) -> tuple[float, ...]:
+        """See `Plan`."""
+        return tuple(self.alive[1:].tolist())
+
+
 def ask(source: str, confidence: float | None = None) -> Generator[Ask, Plan, Plan]:
-    """Wait for the answer, in a drafter: `plan = yield from ask(SOURCE)`."""
+    """The answer; a drafter waits for it by `plan = yield from ask(SOURCE)`."""
     return (yield Ask(source, confidence))
 
 
@@ -73,6 +97,13 @@ class Policy(Protocol):
 
     def plan(self, source: str, confidence: float | None = None) -> Plan:
         """How far a source may draft in the coming round. See `Ask`."""
+        ...
+
+    def bid(self, ask: Ask) -> Bid | None:
+        """What candidates promise, where several sequences are planned together.
+
+        None where the plan is this sequence's own, whatever others do.
+        """
         ...
 
     def pass_size(self, num_tokens: int) -> int:
@@ -94,6 +125,9 @@ class ConstantLength:
     def plan(self, source: str, confidence: float | None = None) -> Plan:  # noqa: ARG002
         """The same for every source."""
         return Plan(self.length, "constant", self.min_confidence)
+
+    def bid(self, ask: Ask) -> None:
+        """None: the length is given."""
 
     def pass_size(self, num_tokens: int) -> int:
         """No more than needed."""
@@ -117,6 +151,9 @@ class HeuristicLength:
     def plan(self, source: str, confidence: float | None = None) -> Plan:  # noqa: ARG002
         """The same for every source."""
         return Plan(self.length, "heuristic", self.min_confidence)
+
+    def bid(self, ask: Ask) -> None:
+        """None: the length is given."""
 
     def pass_size(self, num_tokens: int) -> int:
         """No more than needed."""
