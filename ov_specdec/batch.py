@@ -1,16 +1,17 @@
 """Prompts that come one after the other and are answered together, step by step."""
 
-from collections.abc import Callable, Generator, Hashable, Iterator
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ov_specdec.chunks import Chunk
 from ov_specdec.errors import OptionError
-from ov_specdec.generation import TextGenerator
+from ov_specdec.generation import Generation, TextGenerator
 from ov_specdec.options import GenerationOptions
-from ov_specdec.scheduling import Request
+from ov_specdec.scheduling import Cancelled
 from ov_specdec.text.prompt import Prompt
 
-News = tuple[Hashable, Chunk | Exception]
+News = tuple[Hashable, Chunk | BaseException]
 """A chunk of the prompt that was added under this key, or the error that ended it."""
 
 
@@ -27,7 +28,8 @@ class Batch:
     ) -> None:
         self._generator = generator
         self._complete_options = complete_options
-        self._running: dict[Hashable, tuple[Request[Chunk], Generator[Chunk, None, None]]] = {}
+        self._running: dict[Hashable, Generation] = {}
+        self._news: deque[News] = deque()
 
     def add(self, key: Hashable, prompt: Prompt, **options: Any) -> None:
         """Take a prompt, with options as `SpeculativePipeline.stream` has them.
@@ -37,7 +39,22 @@ class Batch:
         """
         if key in self._running:
             raise OptionError(f"key={key!r} is under way already: give another key")
-        self._running[key] = self._generator.submit(prompt, self._complete_options(**options))
+
+        def receive(chunks: Sequence[Chunk]) -> None:
+            self._news.extend((key, chunk) for chunk in chunks)
+
+        def on_end(error: BaseException | None) -> None:
+            generation = self._running.pop(key, None)
+            if generation is None:  # closed
+                return
+            if isinstance(error, Cancelled):
+                self._news.append((key, generation.output.cancelled()))
+            elif error is not None:
+                self._news.append((key, error))
+
+        complete = self._complete_options(**options)
+        self._running[key] = self._generator.begin(prompt, complete, receive, on_end)
+        self._generator.turns.submit(self._running[key].request)
 
     def step(self) -> list[News]:
         """Run one step of all prompts: a round of each, or a part of reading it.
@@ -47,19 +64,19 @@ class Batch:
         """
         if self._running:
             self._generator.turns.step()
-        return [news for key in list(self._running) for news in self._read(key)]
+        return [self._news.popleft() for _ in range(len(self._news))]
 
     def cancel(self, key: Hashable) -> None:
         """End a prompt within one pass; its last chunk comes with the next step and says so."""
         if key in self._running:
-            self._running[key][0].cancel()
+            self._running[key].request.cancel()
 
     def close(self) -> None:
         """End all prompts without a last chunk."""
-        for request, chunks in self._running.values():
-            self._generator.turns.cancel(request)
-            chunks.close()
-        self._running.clear()
+        running, self._running = self._running, {}
+        for generation in running.values():
+            self._generator.turns.cancel(generation.request)
+        self._news.clear()
 
     def __len__(self) -> int:
         return len(self._running)
@@ -69,16 +86,3 @@ class Batch:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _read(self, key: Hashable) -> Iterator[News]:
-        """What there is to read of a prompt now."""
-        request, chunks = self._running[key]
-        try:
-            while request.has_news:
-                if (chunk := next(chunks, None)) is None:
-                    del self._running[key]
-                    return
-                yield key, chunk
-        except Exception as error:  # whatever a processor of this prompt raised
-            del self._running[key]
-            yield key, error

@@ -129,17 +129,6 @@ class TextGenerator:
             for generation in generations:
                 self.turns.cancel(generation.request)
 
-    def submit(
-        self, prompt: Prompt, options: GenerationOptions
-    ) -> tuple[Request[Chunk], Generator[Chunk, None, None]]:
-        """Check prompt and options; it runs whenever steps are. What is to be read, and the chunks.
-
-        The chunks may be read where the request has news, without running steps.
-        """
-        generation = self._begin(prompt, options, None)
-        self.turns.submit(generation.request)
-        return generation.request, self._chunks(generation)
-
     def _begin(
         self, prompt: Prompt, options: GenerationOptions, max_unread: int | None
     ) -> "Generation":

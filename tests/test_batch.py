@@ -67,7 +67,9 @@ def test_a_prompt_is_cancelled_and_the_rest_with_the_batch(pipeline):
         batch.cancel(1)
         assert read(batch, 1)[1][-1].finish_reason == "cancelled"
         assert len(batch) == 1
+        batch.add(3, "x")  # not even begun
     assert len(batch) == 0
+    assert batch.step() == []
     with pipeline.open_batch() as batch:  # what was closed holds no place
         batch.add(1, [5, 6], max_new_tokens=3, ignore_eos=True)
         assert read(batch)[1][-1].stats.generated_tokens == 3

@@ -44,7 +44,7 @@ class BatchEngine:
         """See `Engine`."""
         news: dict[int, list[Chunk]] = {}
         for number, chunk in self._batch.step():
-            if isinstance(chunk, Exception):
+            if isinstance(chunk, BaseException):
                 raise chunk
             news.setdefault(cast("int", number), []).append(chunk)
         for number, chunks in news.items():
