@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ov_specdec.chunks import Chunk
 from ov_specdec.errors import OptionError
@@ -11,11 +11,10 @@ from ov_specdec.options import GenerationOptions
 from ov_specdec.scheduling import Cancelled
 from ov_specdec.text.prompt import Prompt
 
-News = tuple[Hashable, Chunk | BaseException]
-"""A chunk of the prompt that was added under this key, or the error that ended it."""
+K = TypeVar("K", bound=Hashable)
 
 
-class Batch:
+class Batch(Generic[K]):
     """Prompts under way, driven by one thread: it adds them, has steps run, and reads chunks.
 
     `SpeculativePipeline.open_batch` makes one. Its length is the number of prompts that have not
@@ -28,10 +27,10 @@ class Batch:
     ) -> None:
         self._generator = generator
         self._complete_options = complete_options
-        self._running: dict[Hashable, Generation] = {}
-        self._news: deque[News] = deque()
+        self._running: dict[K, Generation] = {}
+        self._news: deque[tuple[K, Chunk | BaseException]] = deque()
 
-    def add(self, key: Hashable, prompt: Prompt, **options: Any) -> None:
+    def add(self, key: K, prompt: Prompt, **options: Any) -> None:
         """Take a prompt, with options as `SpeculativePipeline.stream` has them.
 
         key: names it in what `step` returns. Raises `OptionError` where prompt or options cannot be
@@ -56,17 +55,17 @@ class Batch:
         self._running[key] = self._generator.begin(prompt, complete, receive, on_end)
         self._generator.turns.submit(self._running[key].request)
 
-    def step(self) -> list[News]:
+    def step(self) -> list[tuple[K, Chunk | BaseException]]:
         """Run one step of all prompts: a round of each, or a part of reading it.
 
-        Returns the chunks that came of it. The last chunk of a prompt has a finish reason; a prompt
-        that fails has the error in its place, and the others go on.
+        Returns the chunks that came of it, by key. The last chunk of a prompt has a finish reason;
+        a prompt that fails has the error in its place, and the others go on.
         """
         if self._running:
             self._generator.turns.step()
         return [self._news.popleft() for _ in range(len(self._news))]
 
-    def cancel(self, key: Hashable) -> None:
+    def cancel(self, key: K) -> None:
         """End a prompt within one pass; its last chunk comes with the next step and says so."""
         if key in self._running:
             self._running[key].request.cancel()
@@ -81,7 +80,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self._running)
 
-    def __enter__(self) -> "Batch":
+    def __enter__(self) -> "Batch[K]":
         return self
 
     def __exit__(self, *error: object) -> None:

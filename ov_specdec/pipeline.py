@@ -223,7 +223,7 @@ class SpeculativePipeline:
         """
         return Background(self._open_generator(), on_error)
 
-    def open_batch(self) -> Batch:
+    def open_batch(self) -> Batch[Any]:
         """Generate for prompts that come one after the other, together, in the calling thread.
 
         See `Batch`: `add` takes a prompt at any time, `step` returns what came of them.

@@ -25,7 +25,7 @@ LAYERS = (
     {"generation", "openai"},
     {"background", "batch"},
     {"pipeline"},
-    {"expansion", "tuning", "bench", "demo", "server"},
+    {"expansion", "tuning", "bench", "demo", "server", "batch_file"},
     {"cli"},
 )
 MAY_IMPORT_OPENVINO = ("cache/stateful.py", "cache/paged.py", "loading/", "bench/", "expansion/")

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
+from ov_specdec.batch import Batch
 from ov_specdec.bench.load import Progress
 from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.setup import Setup
@@ -33,7 +34,7 @@ class BatchEngine:
     """Runs requests together in a `SpeculativePipeline` with fixed options. Implements `Engine`."""
 
     def __init__(self, pipeline: SpeculativePipeline, options: Mapping[str, Any]) -> None:
-        self._batch = pipeline.open_batch()
+        self._batch: Batch[int] = pipeline.open_batch()
         self._options = options
 
     def add(self, number: int, prompt_ids: Sequence[int], max_new_tokens: int) -> None:
@@ -46,7 +47,7 @@ class BatchEngine:
         for number, chunk in self._batch.step():
             if isinstance(chunk, BaseException):
                 raise chunk
-            news.setdefault(cast("int", number), []).append(chunk)
+            news.setdefault(number, []).append(chunk)
         for number, chunks in news.items():
             token_ids = [token for chunk in chunks for token in chunk.token_ids]
             stats = chunks[-1].stats

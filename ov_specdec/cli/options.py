@@ -138,6 +138,9 @@ BATCH_OPTIONS = (
 )
 """Options of loading for commands that run requests together."""
 
+SERVED_NAME_OPTION = click.option(
+    "--served-model-name", metavar="NAME", help="Name of the model. [that of its folder]"
+)
 SYSTEM_OPTION = click.option(
     "--system", metavar="TEXT", help="System message before the prompt, for chat models."
 )
@@ -191,6 +194,11 @@ def pop_pipeline(options: dict[str, Any]) -> dict[str, Any]:
         # None, for a profile is taken up only where no properties are given.
         pipeline[name] = parse_properties(pipeline[name]) or None
     return pipeline
+
+
+def model_name(main: str | None) -> str:
+    """What requests call a model unless a name is given: that of its folder."""
+    return "ov-specdec" if main is None else Path(main).resolve().name
 
 
 def pop_generation(options: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from ov_specdec.cli.address import check_address
 from ov_specdec.cli.options import (
     BATCH_OPTIONS,
     PIPELINE_OPTIONS,
+    SERVED_NAME_OPTION,
     make_pipeline,
+    model_name,
     pop_pipeline,
     with_options,
 )
@@ -42,9 +44,7 @@ SERVER_OPTIONS = (
     click.option(
         "--api-key-file", metavar="F", help="File of such keys, one a line. [requests need no key]"
     ),
-    click.option(
-        "--served-model-name", metavar="NAME", help="Name of the model. [that of its folder]"
-    ),
+    SERVED_NAME_OPTION,
     click.option(
         "--max-queue",
         type=int,
@@ -125,7 +125,7 @@ def serve(
             "pip install 'ov-specdec[serve]'"
         ) from error
     settings = Settings(
-        model_name=served_model_name or _name_of(pipeline["main"]),
+        model_name=served_model_name or model_name(pipeline["main"]),
         api_keys=keys,
         max_batch_size=pipeline["max_batch_size"],
         max_queue=max_queue,
@@ -161,11 +161,6 @@ def _read_keys(file: str | None) -> list[str]:
     if not keys:
         raise OptionError(f"--api-key-file '{file}' holds no key: write one a line")
     return keys
-
-
-def _name_of(main: str | None) -> str:
-    """The name that a model is served under unless one is given: that of its folder."""
-    return "ov-specdec" if main is None else Path(main).resolve().name
 
 
 def _is_loopback(host: str) -> bool:
