@@ -2,11 +2,13 @@
 
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from ov_specdec.background import Background
+from ov_specdec.batch import Batch
 from ov_specdec.cache.memory import limit_memory
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.store import read_sequence, write_sequence
@@ -212,6 +214,20 @@ class SpeculativePipeline:
             raise OptionError(f"{len(own)} options were given for {len(prompts)} prompts")
         checked = [self.complete_options(**{**shared, **each}) for each in own]
         return generator.batch(list(zip(prompts, checked, strict=True)))
+
+    def background(self, on_error: Callable[[Exception], None]) -> Background:
+        """Generations that a thread of its own runs, for servers. on_error: see `Worker`.
+
+        Its generations share passes with those of `stream` and `generate`.
+        """
+        return Background(self._open_generator(), on_error)
+
+    def open_batch(self) -> Batch[Any]:
+        """Generate for prompts that come one after the other, together, in the calling thread.
+
+        See `Batch`: `add` takes a prompt at any time, `step` returns what came of them.
+        """
+        return Batch(self._open_generator(), self.complete_options)
 
     def prepare(
         self, progress: Progress | None = None, *, seconds: float | None = None

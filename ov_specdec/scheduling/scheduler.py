@@ -75,9 +75,19 @@ class Scheduler:
         return not self._running
 
     @property
+    def num_running(self) -> int:
+        """Requests that hold memory."""
+        return len(self._running)
+
+    @property
     def num_waiting(self) -> int:
-        """Requests that are to run and do not yet, or not at present."""
+        """Requests that wait for memory, or for their reader."""
         return len(self._waiting)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self._running) or any(not request.is_far_ahead for request in self._waiting)
 
     def submit(self, request: Request[Any]) -> None:
         """Have a request run as soon as there is room."""
@@ -88,6 +98,12 @@ class Scheduler:
         """End all requests within one pass. From any thread."""
         for request in (*self._running, *self._waiting):
             request.cancel()
+
+    def fail_all(self, error: Exception) -> None:
+        """End all requests that hold memory, or else those that wait, with this error."""
+        for request in self._running or self._waiting:
+            request.end(error)
+        self.sweep()
 
     def step(self) -> None:
         """One round of drafting and verifying, for all that run."""
