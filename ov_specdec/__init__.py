@@ -6,6 +6,7 @@ Names are imported when they are first used, so that `ov-specdec --version` load
 TYPE_CHECKING = False  # type checkers take it for True; `typing` would be one more import
 
 __all__ = [
+    "Batch",
     "Chunk",
     "ContextLengthError",
     "DeviceError",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from ov_specdec.batch import Batch
     from ov_specdec.chunks import Chunk, GenerationResult, Origin
     from ov_specdec.errors import (
         ContextLengthError,
@@ -56,6 +58,7 @@ else:
             *("ContextLengthError", "DeviceError", "ExportError", "LogitsError", "ModelError"),
             *("OptionError", "SessionError", "SpecdecError", "TokenizerMismatchError"),
         ),
+        "batch": ("Batch",),
         "chunks": ("Chunk", "GenerationResult", "Origin"),
         "generation": ("GenerationStream",),
         "options": ("GenerationKwargs", "GenerationOptions"),

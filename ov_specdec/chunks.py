@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ov_specdec.errors import OptionError
+from ov_specdec.logprobs import TokenLogprobs
 from ov_specdec.speculation.engine import Round, SequenceState
 from ov_specdec.stats import FinishReason, GenerationStats
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
@@ -20,6 +21,8 @@ class Chunk:
 
     text: what may be shown now; a piece of text may come later than its tokens. rejected_ids: the
     candidates that were rejected, on the correction that took the place of the first of them.
+    logprobs: of each token, where an option asks for them. prompt_logprobs: of each token of the
+    prompt, on the first chunk.
     finish_reason and stats: set on the last chunk only; "stop" is an end-of-sequence token or a
     stop string, "length" the budget, "cancelled" a stream that was cancelled.
     """
@@ -30,6 +33,8 @@ class Chunk:
     rejected_ids: list[int] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     stats: GenerationStats | None = None
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
 
     @property
     def from_draft(self) -> bool:
@@ -39,12 +44,17 @@ class Chunk:
 
 @dataclass(frozen=True)
 class GenerationResult:
-    """A finished generation. `text` and `token_ids` hold the output without the prompt."""
+    """A finished generation. `text` and `token_ids` hold the output without the prompt.
+
+    logprobs, prompt_logprobs: of each token of output and prompt, where options ask for them.
+    """
 
     text: str
     token_ids: list[int]
     finish_reason: FinishReason
     stats: GenerationStats
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
 
 
 class Output:
@@ -62,8 +72,11 @@ class Output:
         """A round's tokens as chunks; the last one has the finish reason where it ends the text."""
         chunks = []
         for piece in _pieces(round_):
-            kept = piece.token_ids[: self._text.push(piece.token_ids)]
-            chunks.append(replace(piece, text=self._text.take(), token_ids=kept))
+            num_kept = self._text.push(piece.token_ids)
+            kept = piece.token_ids[:num_kept]
+            logprobs = piece.logprobs[:num_kept]
+            text = self._text.take()
+            chunks.append(replace(piece, text=text, token_ids=kept, logprobs=logprobs))
             if self._text.stopped:
                 self._state.finish_reason = "stop"
                 break
@@ -88,21 +101,36 @@ def _pieces(round_: Round) -> list[Chunk]:
     """A round's tokens by origin, yet without text."""
     cut = round_.num_from_draft
     accepted, own = round_.tokens[:cut], round_.tokens[cut:]
+    scores = round_.logprobs
     rejected = round_.candidates[cut:]
-    pieces = [Chunk("", accepted, "draft")] if accepted else []
+    pieces = [Chunk("", accepted, "draft", logprobs=scores[:cut])] if accepted else []
     if own and rejected:
-        pieces.append(Chunk("", own, "correction", rejected))
+        pieces.append(Chunk("", own, "correction", rejected, logprobs=scores[cut:]))
     elif own:
-        pieces.append(Chunk("", own, "bonus" if round_.candidates else "plain"))
+        origin: Origin = "bonus" if round_.candidates else "plain"
+        pieces.append(Chunk("", own, origin, logprobs=scores[cut:]))
+    if round_.prompt_logprobs:
+        pieces[0] = replace(pieces[0], prompt_logprobs=round_.prompt_logprobs)
     return pieces
 
 
 def collect(chunks: Iterable[Chunk]) -> GenerationResult:
     """The result that a stream of chunks, read to its end, amounts to."""
     texts, token_ids = [], []
+    logprobs: list[TokenLogprobs] = []
+    prompt_logprobs: list[TokenLogprobs] = []
     for chunk in chunks:
         texts.append(chunk.text)
         token_ids += chunk.token_ids
+        logprobs += chunk.logprobs
+        prompt_logprobs += chunk.prompt_logprobs
         if chunk.finish_reason is not None and chunk.stats is not None:
-            return GenerationResult("".join(texts), token_ids, chunk.finish_reason, chunk.stats)
+            return GenerationResult(
+                "".join(texts),
+                token_ids,
+                chunk.finish_reason,
+                chunk.stats,
+                logprobs,
+                prompt_logprobs,
+            )
     raise OptionError("the stream ended before its last chunk: read it from the beginning")

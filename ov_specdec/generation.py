@@ -14,7 +14,7 @@ from ov_specdec.sampling.from_options import Samplers, make_samplers
 from ov_specdec.scheduling import MAX_UNREAD, Cancelled, Request, Turns
 from ov_specdec.speculation.draft_length import ConstantLength, Policy
 from ov_specdec.speculation.drafters.factory import DrafterFactory
-from ov_specdec.speculation.engine import SequenceState, Speculation
+from ov_specdec.speculation.engine import Round, SequenceState, Speculation
 from ov_specdec.speculation.schedule import LearnedStats, make_policy
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.prompt import Prompt, encode_prompt
@@ -88,7 +88,36 @@ class TextGenerator:
     def stream(self, prompt: Prompt, options: GenerationOptions) -> GenerationStream:
         """Check prompt and options; the chunks then come as the stream is read."""
         generation = self._begin(prompt, options, MAX_UNREAD)
-        return GenerationStream(self._chunks(generation), generation.request.cancel)
+        cancel = partial(self.turns.cancel, generation.request)
+        return GenerationStream(self._chunks(generation), cancel)
+
+    def begin(
+        self,
+        prompt: Prompt,
+        options: GenerationOptions,
+        receive: Callable[[Sequence[Chunk]], None],
+        on_end: Callable[[BaseException | None], None],
+    ) -> "Generation":
+        """Check prompt and options of a generation that nobody reads: its chunks are handed over.
+
+        receive, on_end: called in the thread that runs steps, and not to wait there. It begins when
+        its request is submitted to `turns`.
+        """
+        generation = self._begin(prompt, options, None)
+        chunks: list[Chunk] = []
+
+        def publish(round_: Round) -> Sequence[Chunk]:
+            new = generation.output.add(round_)
+            chunks.extend(new)
+            receive(new)
+            return ()
+
+        def end(error: BaseException | None) -> None:
+            self._remember(generation, chunks)
+            on_end(error)
+
+        generation.request.publish, generation.request.on_end = publish, end
+        return generation
 
     def batch(self, prompts: Sequence[tuple[Prompt, GenerationOptions]]) -> list[GenerationResult]:
         """Check all prompts and options, then generate together; results in the same order."""
@@ -107,7 +136,9 @@ class TextGenerator:
         self._check_ids("an option", options.token_ids())
         ids = self.encode(prompt, options)
         eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
-        length = min(len(ids) + options.max_new_tokens, self.main.max_length)
+        length = self.main.max_length
+        if options.max_new_tokens is not None:
+            length = min(len(ids) + options.max_new_tokens, length)
         state = SequenceState(ids.copy(), length, eos)
         samplers = make_samplers(options, prompt_length=len(ids), eos_token_ids=eos)
         self.drafters.check(options)
@@ -134,26 +165,32 @@ class TextGenerator:
         if drafter is not None:
             policy = make_policy(options, drafter.sources, self.learned)
         main = CachedSequence(self.main, namespace)
-        return Speculation(main, samplers.main, state, drafter, policy)
+        wanted = options.logprobs, options.prompt_logprobs
+        return Speculation(main, samplers.main, state, drafter, policy, *wanted)
 
     def _chunks(self, generation: "Generation") -> Generator[Chunk, None, None]:
         """Its chunks; what came of it is kept, wherever it ends, for later turns."""
-        texts, ids = [], []
+        chunks = []
         try:
             for chunk in self.turns.read(generation.request):
-                texts.append(chunk.text)
-                ids += chunk.token_ids
+                chunks.append(chunk)
                 yield chunk
         except Cancelled:
             yield generation.output.cancelled()
         finally:
-            self.learned.costs.keep()
-            self.last_tokens = generation.state.tokens
-            start = generation.num_prompt_tokens
-            self.transcript.remember("".join(texts), ids, start=start)
-            if generation.options.cache_prompt:
-                salt = generation.options.cache_salt
-                self.drafters.remember(salt, generation.state.tokens, start)
+            self._remember(generation, chunks)
+
+    def _remember(self, generation: "Generation", chunks: Sequence[Chunk]) -> None:
+        """Keep what came of a generation."""
+        self.learned.costs.keep()
+        self.last_tokens = generation.state.tokens
+        text = "".join(chunk.text for chunk in chunks)
+        ids = [token for chunk in chunks for token in chunk.token_ids]
+        start = generation.num_prompt_tokens
+        self.transcript.remember(text, ids, start=start)
+        if generation.options.cache_prompt:
+            salt = generation.options.cache_salt
+            self.drafters.remember(salt, generation.state.tokens, start)
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The prompt's ids; `OptionError` if it is empty, too long or not to be read."""
@@ -165,7 +202,8 @@ class TextGenerator:
                 f"the prompt has {len(ids)} tokens, the model's context {self.context_length} "
                 "with the output: shorten the prompt"
             )
-        needed = min(len(ids) + options.max_new_tokens, self.context_length)
+        num_new = 1 if options.max_new_tokens is None else options.max_new_tokens
+        needed = min(len(ids) + num_new, self.context_length)
         if needed > self.main.max_length:
             raise ContextLengthError(
                 f"prompt and max_new_tokens need {needed} tokens of KV cache, kv_cache_size has "

@@ -20,6 +20,9 @@ Schedule = Literal["adaptive", "heuristic", "constant"]
 MAX_DRAFT_LENGTH = 256
 """Longest draft of any schedule; all of it is verified in one pass."""
 
+MAX_LOGPROBS = 100
+"""Most likely tokens that can be named at each place."""
+
 CHAT_OPTIONS = (
     *("tools", "chat_template_kwargs"),
     *("add_generation_prompt", "continue_final_message"),
@@ -42,7 +45,8 @@ class GenerationOptions:
 
     Length and end of the output:
 
-    max_new_tokens: most tokens to generate; fewer where the model's context ends.
+    max_new_tokens: most tokens to generate; fewer where the model's context ends, which alone ends
+        it at None.
     min_new_tokens: tokens before which no end-of-sequence token may come.
     eos_token_id: ids that end the text; None takes the model's own.
     ignore_eos: go on after an end-of-sequence token.
@@ -91,6 +95,12 @@ class GenerationOptions:
     reference_texts: texts that the output may quote, such as the file that it changes: the suffix
         drafter looks for matches in them too. The model does not see them.
 
+    What to tell of the output, as in vLLM:
+
+    logprobs: give the log-probability of each token of the output, and so many of the most likely
+        tokens of its place; 0 gives its own alone. They are the main model's, before processors.
+    prompt_logprobs: the same for each token of the prompt, all of which is read then.
+
     Prompt. All but the first two as in transformers' `apply_chat_template`:
 
     cache_prompt: read only what the KV caches do not hold already of the prompt, from generations
@@ -109,7 +119,7 @@ class GenerationOptions:
     continue_final_message: leave the final message open, so that the output continues it.
     """
 
-    max_new_tokens: int = 128
+    max_new_tokens: int | None = 128
     min_new_tokens: int = 0
     eos_token_id: int | Sequence[int] | None = None
     ignore_eos: bool = False
@@ -136,6 +146,8 @@ class GenerationOptions:
     prompt_lookup_num_tokens: int | None = None
     max_matching_ngram_size: int | None = None
     reference_texts: str | Sequence[str] = ()
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
     cache_prompt: bool = True
     cache_salt: str | None = None
     apply_chat_template: bool = True
@@ -206,7 +218,8 @@ class GenerationOptions:
         return [name for name in SAMPLING_OPTIONS if getattr(self, name) is not None]
 
     def _check_ends(self) -> None:
-        require_int("max_new_tokens", self.max_new_tokens, low=1)
+        if self.max_new_tokens is not None:
+            require_int("max_new_tokens", self.max_new_tokens, low=1)
         require_int("min_new_tokens", self.min_new_tokens, low=0, high=self.max_new_tokens)
         require_bool("ignore_eos", self.ignore_eos)
         for token in () if self.eos_token_id is None else as_tuple(self.eos_token_id):
@@ -219,6 +232,9 @@ class GenerationOptions:
         for stop in self.stops:
             if not isinstance(stop, str) or not stop:
                 raise OptionError(f"stop_strings={self.stop_strings!r} must be texts, none empty")
+        for name in ("logprobs", "prompt_logprobs"):
+            if getattr(self, name) is not None:
+                require_int(name, getattr(self, name), low=0, high=MAX_LOGPROBS)
 
     def _check_sampling(self) -> None:
         if self.do_sample is not None:
@@ -338,7 +354,7 @@ class GenerationOptions:
 class GenerationKwargs(TypedDict, total=False):
     """The same options as keyword arguments, so that editors and type checkers know them."""
 
-    max_new_tokens: int
+    max_new_tokens: int | None
     min_new_tokens: int
     eos_token_id: int | Sequence[int] | None
     ignore_eos: bool
@@ -365,6 +381,8 @@ class GenerationKwargs(TypedDict, total=False):
     prompt_lookup_num_tokens: int | None
     max_matching_ngram_size: int | None
     reference_texts: str | Sequence[str]
+    logprobs: int | None
+    prompt_logprobs: int | None
     cache_prompt: bool
     cache_salt: str | None
     apply_chat_template: bool

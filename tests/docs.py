@@ -103,6 +103,12 @@ device for the draft are given:
 ov-specdec tune models/Qwen2.5-7B-Instruct-int8 models/Qwen2.5-0.5B-Instruct-int8
 ```
 
+Answer a file of requests, many at a time; what is [in it](#batch):
+
+```sh
+ov-specdec batch requests.jsonl --output results.jsonl
+```
+
 Watch both ways of decoding in a browser ([demo.md](demo.md)), and measure all of them
 ([benchmarking.md](benchmarking.md)):
 
@@ -128,6 +134,32 @@ meanings of `transformers.GenerationConfig`, with hyphens.
 """
 
 NOTES = {
+    "batch": """\
+A line of REQUESTS, and what comes of it (here in several lines):
+
+```
+{"custom_id": "1", "method": "POST", "url": "/v1/completions",
+ "body": {"prompt": "def area(", "max_tokens": 16, "temperature": 0}}
+
+{"id": "batch_req_...", "custom_id": "1",
+ "response": {"status_code": 200, "request_id": "req_...",
+              "body": {"object": "text_completion", "choices": [...], "usage": {...}, ...}},
+ "error": null}
+```
+
+The fields of a body are those of OpenAI's `/v1/completions` and `/v1/chat/completions`, but for
+`stream` and `prediction`. As there, an omitted temperature is 1, unless `--generation-config model`
+says otherwise. A `model` that is given must be the name of the one that runs
+(`--served-model-name`).
+
+A request that cannot be honoured, or fails, has a `status_code` other than 200 and OpenAI's `error`
+as its body. A line that is no request, or repeats a `custom_id`, has the result
+`{"custom_id": null, "response": null, "error": {"code", "message", "line"}}`.
+
+The file of requests is read as they are answered, and each result is written whole. A run that was
+interrupted goes on where the same command is given again: what the file of results holds, errors
+included, is not asked again. To try failed requests once more, remove their lines.
+""",
     "chat": f"""\
 The commands of a chat:
 

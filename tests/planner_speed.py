@@ -94,11 +94,16 @@ def measure_first_processes(arguments, names, groups):
                 TemporaryDirectory() as folder,
                 ProcessPoolExecutor(
                     mp_context=get_context("spawn"),
-                    initializer=os.environ.update,
-                    initargs=({"XDG_CACHE_HOME": folder},),
+                    initializer=keep_caches_in,
+                    initargs=(folder,),
                 ) as process,
             ):
                 yield from process.submit(lines_of, arguments, [name], turns).result()
+
+
+def keep_caches_in(folder):
+    """The user's cache folder, for this process alone."""
+    os.environ["XDG_CACHE_HOME"] = folder
 
 
 def lines_of(*measured):
@@ -153,7 +158,7 @@ def report(turns):
         print(f"{name:12} / plain: {interval(pairs(turns, name, 'plain'))}")
     for family in ("constant", "genai"):
         family = [name for name in names if name.startswith(family)]
-        if family:
+        if family and len(turns) > 1:
             ratios, chosen = pairs_with_best(turns, "default", family)
             print(f"default / best of {' and '.join(chosen)}: {interval(ratios)}")
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, run
 from ov_specdec.cache.session import Runner
-from ov_specdec.costs import NOMINAL, FixedCurve
+from ov_specdec.costs import NOMINAL, Costs, FixedCurve
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.scheduling import Limits, Request, Scheduler, Turns
 from ov_specdec.speculation.draft_length import Ask, ConstantLength, Plan
@@ -39,13 +39,17 @@ def request_of(speculation: Speculation) -> Request[Round]:
     return Request(lambda: speculation, lambda round_: [round_], num_tokens, max_unread=None)
 
 
-def scheduled(speculation: Speculation, *others: Speculation, **limits: int) -> Iterator[Round]:
+def scheduled(
+    speculation: Speculation,
+    *others: Speculation,
+    limits: Limits = Limits(),  # noqa: B008
+    costs: Costs = FixedCurve(NOMINAL),  # noqa: B008
+) -> Iterator[Round]:
     """The rounds of a sequence that a scheduler runs beside others of the same models."""
     caches = [cache for each in (speculation, *others) for cache in caches_of(each)]
     drafts = [cache.runner for cache in caches if cache.runner is not speculation.main.runner]
     draft = drafts[0] if drafts else None
-    scheduler = Scheduler(speculation.main.runner, draft, Limits(**limits), FixedCurve(NOMINAL))
-    turns = Turns(scheduler)
+    turns = Turns(Scheduler(speculation.main.runner, draft, limits, costs))
     for other in others:
         turns.submit(request_of(other))
     return turns.read(request_of(speculation))

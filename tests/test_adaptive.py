@@ -9,7 +9,7 @@ from ov_specdec.costs import NOMINAL, FixedCurve, LiveCurve
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.stats import RoundStats
-from tests.rounds import a_round
+from tests.rounds import a_round, step_of
 from tests.simulation import TEXTS, Machine, Text, compare, rounds_of, steady
 
 CASES = [
@@ -35,13 +35,35 @@ def test_it_comes_near_the_best_constant_length(curve, change, text):
     assert to_best >= 0.97
 
 
+WORST = {
+    ("linear", 1.0, "0.95"): 0.94,
+    ("stepped", 1.0, "0.95"): 0.94,
+    ("linear", 0.3, "0.95"): 0.955,
+    ("flat", 1.0, "0.95"): 0.955,
+}
+"""Where texts are short for learning that long drafts pay: less than 0.97 of the best."""
+
+
+@pytest.mark.parametrize(("case", "least"), WORST.items())
+def test_the_worst_machines_and_texts_keep_what_they_reach(case, least):
+    to_best, _, _ = compare(*case)
+    assert to_best >= least
+
+
 @pytest.mark.parametrize(
     ("curve", "change", "text"),
-    [("flat", 1.0, "0.0"), ("linear", 0.0, "0.0"), ("avx2", 0.3, "0.2"), ("avx2", 1.0, "poor")],
+    [
+        ("flat", 1.0, "0.0"),
+        ("linear", 0.0, "0.0"),
+        ("linear", 1.0, "0.2"),
+        ("avx2", 0.3, "0.2"),
+        ("avx2", 1.0, "0.0"),
+        ("avx2", 1.0, "poor"),
+    ],
 )
 def test_where_nothing_pays_it_is_hardly_slower_than_plain_decoding(curve, change, text):
     _, to_plain, _ = compare(curve, change, text)
-    assert to_plain >= 0.98
+    assert to_plain >= 0.985
 
 
 def run(text, seed=0, curve="linear", change=0.3, common=None, policy=None):
@@ -123,7 +145,7 @@ def test_the_length_of_the_prompt_is_no_cost_of_drafting():
         policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, 100, reason="prefill"))
         live_round = a_round(4, 4, drafting=50.0, draft_pass_tokens=104)
         policy.update(live_round)
-        live.learn(live_round)
+        live.learn(step_of(live_round))
     policy = AdaptiveLength(("model",), live, common)
     policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, 100, reason="prefill"))
     assert policy.plan("model").length >= 4

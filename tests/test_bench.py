@@ -13,12 +13,21 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.bench.genai import model_with_tokenizer
+from ov_specdec.bench.load import Load, serve_load
 from ov_specdec.bench.methods import find_method
 from ov_specdec.bench.plan import QUICK
-from ov_specdec.bench.prompts import QUOTING, encode_prompts, read_prompts
+from ov_specdec.bench.prompts import (
+    MIX_SIZE,
+    MIX_TOKENS,
+    QUOTING,
+    encode_prompts,
+    mixed_prompts,
+    read_prompts,
+)
 from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import BenchmarkError, OptionError
 from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.text.tokenizer import load_tokenizer
 from tests.command_line import run
 
 CHECKPOINT = Path(__file__).parent.parent / "models" / "draft" / "checkpoint"
@@ -172,6 +181,59 @@ def test_a_tokenizer_is_converted_once_and_beside_the_model(tiny_pair, tmp_path)
     assert sorted(tiny_pair[0].iterdir()) == before
 
 
+def test_loads_are_measured(tmp_path):
+    done = bench(
+        *("--quick", "--concurrency", 2, "--arrivals", "poisson:100", "--precision", "exact"),
+        *("--methods", "constant-2,genai-plain,genai-draft-2,torch-plain"),
+        *("--rounds", 1, "--max-new-tokens", 8, "--output", tmp_path),
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "concurrency.md").read_text() == done.stdout
+    assert (tmp_path / "concurrency.png").read_bytes().startswith(PNG)
+    report = json.loads((tmp_path / "concurrency.json").read_text())
+    assert report["failures"] == {
+        "torch-plain": "torch-plain does not answer many requests at once"
+    }
+    rows = {row["method"]: row for row in report["summary"]}
+    assert list(rows) == ["plain", "constant-2", "genai-plain", "genai-draft-2"]
+    for row in rows.values():
+        assert row["concurrency"] == 2
+        assert row["tokens/s"] > 0
+        assert row["equal to plain"] == 1.0  # in exact precision
+        assert row["first token(ms)"] <= row["first token(ms) (p95)"]
+        assert row["step(ms)"] <= row["step(ms) (p95)"]
+        assert row["reading"] > 0
+        assert row["max_rss_mem(MiB)"] > 50
+    assert rows["plain"]["tokens/step"] == 1.0
+    assert rows["genai-plain"]["acceptance"] is None
+    own, peer = (
+        [
+            each
+            for run in report["runs"]
+            if run["method"] == method and not run["reads_only"]
+            for each in run["served"]
+        ]
+        for method in ("constant-2", "genai-draft-2")
+    )
+    assert len(own) == 8  # four for each that may be under way
+    # The same candidates, but for one that the peer drafts where there is room for none.
+    for our, their in zip(own, peer, strict=True):
+        assert their["accepted"] == our["accepted"]
+        assert their["drafted"] - our["drafted"] in (0, 1)
+
+
+@pytest.mark.parametrize("method", ["constant-2", "genai-prompt-lookup-2"])
+def test_an_engine_gives_each_request_what_it_gets_alone(method, scratch):
+    main, draft = (str(embedded_folder(role)) for role in ("main", "draft"))
+    setup = Setup(main, draft, precision="exact", scratch=str(scratch))
+    prompts = [[5, 6, 7, 5, 6], [9, 10]]
+    plain = find_method("plain").build(setup)
+    alone = [plain.run(prompt, 12).token_ids for prompt in prompts]
+    served = serve_load(find_method(method).serve(setup), Load(prompts, [0.0, 0.0], 12, 2))
+    assert [each.token_ids for each in served] == alone
+    assert [sum(n for _, n in each.steps) for each in served] == [12, 12]
+
+
 def test_torch_reports_passes_and_candidates():
     setup = Setup("", "", main_checkpoint=str(CHECKPOINT), draft_checkpoint=str(CHECKPOINT))
     plain = find_method("torch-plain").build(setup).run([5, 6, 7], 12)
@@ -215,6 +277,17 @@ def test_prompts_from_files(tmp_path):
     assert read_prompts(objects) == ("a\nb", "c")
 
 
+def test_mixed_prompts_have_all_lengths():
+    tokenizer = load_tokenizer(embedded_folder("main"))
+    mixed = mixed_prompts(tokenizer, ["def f(x):", "class A:"])
+    assert mixed == mixed_prompts(tokenizer, ["def f(x):", "class A:"])
+    lengths = [len(ids) for ids in mixed]
+    assert len(set(lengths)) == MIX_SIZE
+    assert (min(lengths), max(lengths)) == MIX_TOKENS
+    assert lengths != sorted(lengths)
+    assert tokenizer.decode(mixed[1]).endswith("class A:")
+
+
 def test_prompts_are_filled_up_from_the_left(tiny_pair):
     tokenizer = SpeculativePipeline(tiny_pair[0], drafter="none").tokenizer
     (plain,) = encode_prompts(tokenizer, ["def f(x):"], None)
@@ -241,6 +314,20 @@ BAD_INPUT = {
     "empty file": (["--prompt-file", os.devnull], "holds no prompt"),
     "two sources": (["--prompts", "code", "--prompt-file", "x"], "or --prompt-file 'x', not both"),
     "no place": (["--output", f"{os.devnull}/x"], "cannot be written (Not a directory)"),
+    "no requests": (["--concurrency", "1,0"], "--concurrency '1,0' must be whole numbers above 0"),
+    "no numbers": (["--concurrency", "few"], "--concurrency few must be"),
+    "no arrivals": (
+        ["--concurrency", "2", "--arrivals", "poisson:0"],
+        "--arrivals 'poisson:0' must be 'together' or 'poisson:RATE'",
+    ),
+    "no rate": (["--concurrency", "2", "--arrivals", "often"], "--arrivals often must be"),
+    "mix alone": (["--mix"], "--mix has no effect without --concurrency"),
+    "arrivals alone": (["--arrivals", "poisson:3"], "has no effect without --concurrency"),
+    "prefill alone": (["--max-prefill-tokens-per-step", "8"], "has no effect without"),
+    "two lengths": (
+        ["--concurrency", "2", "--mix", "--context", "40"],
+        "--mix contradicts --context 40",
+    ),
     "bad property": (["--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
 }
 

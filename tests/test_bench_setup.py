@@ -30,7 +30,9 @@ def setup_of(tiny_pair, **chosen):
     )
     options |= dict.fromkeys(("main_checkpoint", "draft_checkpoint", "output"))
     options |= {"quick": True, "baseline": "plain", "timeout": 60, "with_sweeps": False}
-    options |= {"main": str(tiny_pair[0]), "draft": str(tiny_pair[1]), "device": "CPU"}
+    options |= {"concurrency": None, "arrivals": "together", "mix": False}
+    options |= {"max_prefill_tokens_per_step": None, "main": str(tiny_pair[0])}
+    options |= {"draft": str(tiny_pair[1]), "device": "CPU"}
     options |= {"precision": "default", "properties": (), "profile": "auto", **chosen}
     return make_request(options).setup
 
@@ -63,3 +65,10 @@ def test_defaults_are_openvinos_whatever_the_profile_says():
     setup = Setup("m", "d", properties=MAIN, draft_properties=DRAFT, profile="p").with_defaults()
     assert setup.all_properties() == setup.all_properties("draft") == {}
     assert setup.profile is None
+
+
+def test_a_load_sets_the_batch_of_this_projects_methods(tiny_pair):
+    setup = setup_of(tiny_pair, concurrency="2,24,4", max_prefill_tokens_per_step=8)
+    arguments = setup.pipeline_arguments("auto", drafts=True)
+    assert (arguments["max_batch_size"], arguments["max_prefill_tokens_per_step"]) == (24, 8)
+    assert "max_batch_size" not in setup_of(tiny_pair).pipeline_arguments("auto", drafts=True)

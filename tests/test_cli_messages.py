@@ -79,7 +79,7 @@ def test_keys_of_a_file_are_no_options():
 def test_every_option_of_the_python_interface_is_translated(name):
     if name in IN_PYTHON_ONLY:
         return
-    parameters = [*GENERATE, *command("chat").params]
+    parameters = [*GENERATE, *command("chat").params, *command("batch").params]
     translated = in_option_names(OptionError(f"{name}=5 must be less"), parameters)
     assert translated.startswith("--")
     assert "=" not in translated

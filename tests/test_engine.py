@@ -28,6 +28,9 @@ class Filling:
     def plan(self, source, confidence=None):
         return Plan(self.length, "filling")
 
+    def bid(self, ask):
+        pass
+
     def pass_size(self, num_tokens):
         return max(num_tokens, self.size)
 

@@ -17,23 +17,31 @@ PACKAGE = Path(ov_specdec.__file__).parent
 LAYERS = (
     {"errors", "palette", "baseline"},
     {"checks", "files", "logits", "stats"},
-    {"options"},
+    {"options", "logprobs"},
     {"cache", "sampling", "text"},
     {"costs"},
     {"speculation", "loading"},
     {"chunks", "scheduling"},
-    {"generation"},
+    {"generation", "openai"},
+    {"background", "batch"},
     {"pipeline"},
-    {"expansion", "tuning", "bench", "demo"},
+    {"expansion", "tuning", "bench", "demo", "server", "batch_file"},
     {"cli"},
 )
-MAY_IMPORT_OPENVINO = ("cache/stateful.py", "cache/paged.py", "loading/", "bench/", "expansion/")
+MAY_IMPORT_OPENVINO = (
+    "cache/batch.py",
+    "cache/stateful.py",
+    "cache/paged.py",
+    "loading/",
+    "bench/",
+    "expansion/",
+)
 HEAVY = (
     *("torch", "optimum", "gradio", "pandas", "matplotlib"),
-    *("openvino_genai", "openvino_tokenizers"),
+    *("openvino_genai", "openvino_tokenizers", "fastapi", "prometheus_client", "uvicorn"),
 )
 # Inside functions, or in modules that are imported inside functions: see the test at the end.
-MAY_IMPORT_HEAVY = ("bench/", "demo/")
+MAY_IMPORT_HEAVY = ("bench/", "demo/", "server/")
 
 FILES = [
     path

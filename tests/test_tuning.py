@@ -7,11 +7,12 @@ import sys
 import pytest
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.errors import DeviceError
 from ov_specdec.tuning.passes import PassCosts, measure_passes
 from ov_specdec.tuning.search import Refused, search
 from ov_specdec.tuning.tuner import Expectation, expect
-from tests.fakes import ScriptedSession, counting
+from tests.fakes import ScriptedModel, counting
 
 
 def costs(one, each=0.0):
@@ -95,10 +96,12 @@ def test_passes_are_interpolated():
     assert measured.at(3) == pytest.approx(2.5)
 
 
-def test_measuring_leaves_the_cache_as_the_prefill_left_it():
-    session = ScriptedSession(counting, max_length=40)
-    measured = measure_passes(session, 3)
-    assert session.cache == [3] * 24
+def test_measuring_gives_the_memory_back():
+    model = ScriptedModel(counting, max_length=40)
+    measured = measure_passes(model, 3)
+    assert max(model.passes) == 24
+    assert model.pool.num_used == 0
+    assert alone(CachedSequence(model).advance([3] * 24)).num_cached == 0
     assert list(measured.seconds) == [1, 2, 4, 8, 16]
     assert all(seconds > 0 for seconds in measured.seconds.values())
 

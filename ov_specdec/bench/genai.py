@@ -67,27 +67,28 @@ def _measurement(prompt_tokens: int, result: Any, seconds: float) -> Measurement
 
 def plain(setup: Setup, _length: int | None) -> GenaiRunner:
     """`LLMPipeline` with the main model alone."""
-    genai = _import_genai()
-    return GenaiRunner(_load(genai, setup, {}), _greedy(genai))
+    genai = import_genai()
+    return GenaiRunner(_load(genai, setup, {}), greedy(genai))
 
 
 def with_draft(setup: Setup, length: int | None) -> GenaiRunner:
     """`LLMPipeline` with a draft model that proposes `length` tokens per round."""
-    genai = _import_genai()
+    genai = import_genai()
     folder = model_with_tokenizer(Path(setup.draft), Path(setup.scratch) / "draft")
     draft = genai.draft_model(str(folder), setup.device, **setup.all_properties("draft"))
     pipeline = _load(genai, setup, {"draft_model": draft})
-    return GenaiRunner(pipeline, _greedy(genai, num_assistant_tokens=length))
+    return GenaiRunner(pipeline, greedy(genai, num_assistant_tokens=length))
 
 
 def prompt_lookup(setup: Setup, length: int | None) -> GenaiRunner:
     """`LLMPipeline` with candidates from the text itself, `length` per round."""
-    genai = _import_genai()
-    config = _greedy(genai, num_assistant_tokens=length, max_ngram_size=MAX_NGRAM_SIZE)
+    genai = import_genai()
+    config = greedy(genai, num_assistant_tokens=length, max_ngram_size=MAX_NGRAM_SIZE)
     return GenaiRunner(_load(genai, setup, {"prompt_lookup": True}), config)
 
 
-def _import_genai() -> Any:
+def import_genai() -> Any:
+    """The package; `BenchmarkError` where it is missing."""
     try:
         import openvino_genai
     except ImportError as error:
@@ -105,7 +106,8 @@ def _load(genai: Any, setup: Setup, settings: dict[str, Any]) -> Any:
     return genai.LLMPipeline(str(folder), setup.device, **setup.all_properties(), **settings)
 
 
-def _greedy(genai: Any, **settings: Any) -> Any:
+def greedy(genai: Any, **settings: Any) -> Any:
+    """Its settings of a generation: greedy, past any end-of-sequence token."""
     config = genai.GenerationConfig(**settings)
     config.ignore_eos = True
     config.do_sample = False

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from ov_specdec.bench import genai, torch_peer
+from ov_specdec.bench import genai, genai_batch, torch_peer
+from ov_specdec.bench.load import Engine
 from ov_specdec.bench.measurement import Runner
 from ov_specdec.bench.own import own
 from ov_specdec.bench.setup import Setup
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import BenchmarkError, OptionError
 from ov_specdec.options import MAX_DRAFT_LENGTH
 
 Framework = Literal["ov-specdec", "openvino.genai", "transformers"]
@@ -22,54 +23,65 @@ DEFAULTS_MARK = "@default"
 class Family:
     """Methods that differ in their draft length only, or a single one without a length.
 
-    build: from a setup and the length, None without one, to a runner with its models loaded.
+    build: from a setup and the length, None without one, to a runner with its models loaded. serve:
+    the same to an engine for many requests at once; None where there is none.
     """
 
     framework: Framework
     summary: str
     build: Callable[[Setup, int | None], Runner]
+    serve: Callable[[Setup, int | None], Engine] | None = None
+
+
+def _own(summary: str, drafter: str, **settings: Any) -> Family:
+    """A family of this project's, with a drafter; settings: see `own`."""
+    build = own(drafter, **settings)
+    return Family("ov-specdec", summary, build, lambda setup, length: build(setup, length).engine())
 
 
 SINGLE = {
-    "plain": Family("ov-specdec", "plain decoding", own("none")),
-    "adaptive": Family("ov-specdec", "draft model, adaptive length", own("model")),
-    "heuristic": Family(
-        "ov-specdec",
-        "draft model, heuristic length",
-        own("model", num_assistant_tokens_schedule="heuristic"),
+    "plain": _own("plain decoding", "none"),
+    "adaptive": _own("draft model, adaptive length", "model"),
+    "heuristic": _own(
+        "draft model, heuristic length", "model", num_assistant_tokens_schedule="heuristic"
     ),
-    "suffix": Family("ov-specdec", "suffix matches, adaptive length", own("suffix")),
-    "both": Family(
-        "ov-specdec", "suffix matches, else the draft model; adaptive length", own("both")
+    "suffix": _own("suffix matches, adaptive length", "suffix"),
+    "both": _own("suffix matches, else the draft model; adaptive length", "both"),
+    "prompt-lookup": _own("prompt lookup, adaptive length", "prompt-lookup"),
+    "stateful-plain": _own("plain decoding, stateful KV cache", "none", kv="stateful"),
+    "stateful-adaptive": _own(
+        "draft model, adaptive length, stateful KV cache", "model", kv="stateful"
     ),
-    "prompt-lookup": Family("ov-specdec", "prompt lookup, adaptive length", own("prompt-lookup")),
-    "stateful-plain": Family(
-        "ov-specdec", "plain decoding, stateful KV cache", own("none", kv="stateful")
-    ),
-    "stateful-adaptive": Family(
-        "ov-specdec", "draft model, adaptive length, stateful KV cache", own("model", kv="stateful")
-    ),
-    "genai-plain": Family("openvino.genai", "LLMPipeline", genai.plain),
+    "genai-plain": Family("openvino.genai", "LLMPipeline", genai.plain, genai_batch.plain),
     "torch-plain": Family("transformers", "generate on torch, bf16", torch_peer.plain),
     "torch-assisted": Family(
         "transformers", "assisted generation on torch, bf16", torch_peer.assisted
     ),
 }
 WITH_LENGTH = {
-    "constant": Family("ov-specdec", "draft model, constant length", own("model")),
-    "suffix-constant": Family("ov-specdec", "suffix matches, constant length", own("suffix")),
-    "lookup-constant": Family("ov-specdec", "prompt lookup, constant length", own("prompt-lookup")),
-    "stateful-constant": Family(
-        "ov-specdec", "draft model, constant length, stateful KV cache", own("model", kv="stateful")
+    "constant": _own("draft model, constant length", "model"),
+    "suffix-constant": _own("suffix matches, constant length", "suffix"),
+    "lookup-constant": _own("prompt lookup, constant length", "prompt-lookup"),
+    "stateful-constant": _own(
+        "draft model, constant length, stateful KV cache", "model", kv="stateful"
     ),
-    "eager-trim": Family(
-        "ov-specdec",
+    "eager-trim": _own(
         "the loop of the OpenVINO notebook: constant length, states trimmed at each rollback",
-        own("model", kv="stateful", trim=True),
+        "model",
+        kv="stateful",
+        trim=True,
     ),
-    "genai-draft": Family("openvino.genai", "LLMPipeline with the draft model", genai.with_draft),
+    "genai-draft": Family(
+        "openvino.genai",
+        "LLMPipeline with the draft model",
+        genai.with_draft,
+        genai_batch.with_draft,
+    ),
     "genai-prompt-lookup": Family(
-        "openvino.genai", "LLMPipeline with prompt lookup", genai.prompt_lookup
+        "openvino.genai",
+        "LLMPipeline with prompt lookup",
+        genai.prompt_lookup,
+        genai_batch.prompt_lookup,
     ),
 }
 OWN = (
@@ -111,6 +123,13 @@ class Method:
         """Load the models. Raises `BenchmarkError` where the method cannot run here."""
         chosen = setup.with_defaults() if self.takes_defaults else setup
         return self.family.build(chosen, self.length)
+
+    def serve(self, setup: Setup) -> Engine:
+        """Load the models for many requests at once. Raises `BenchmarkError` likewise."""
+        if self.family.serve is None:
+            raise BenchmarkError(f"{self.name} does not answer many requests at once")
+        chosen = setup.with_defaults() if self.takes_defaults else setup
+        return self.family.serve(chosen, self.length)
 
 
 def find_method(name: str) -> Method:

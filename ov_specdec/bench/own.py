@@ -1,9 +1,11 @@
 """The project's own ways to decode, as methods of the benchmark."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
+from ov_specdec.batch import Batch
+from ov_specdec.bench.load import Progress
 from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.setup import Setup
 from ov_specdec.chunks import Chunk, collect
@@ -23,6 +25,35 @@ class PipelineRunner:
         """See `Runner`."""
         return measure(self._pipeline, prompt_ids, max_new_tokens, self._options)
 
+    def engine(self) -> "BatchEngine":
+        """The same for many requests at once."""
+        return BatchEngine(self._pipeline, self._options)
+
+
+class BatchEngine:
+    """Runs requests together in a `SpeculativePipeline` with fixed options. Implements `Engine`."""
+
+    def __init__(self, pipeline: SpeculativePipeline, options: Mapping[str, Any]) -> None:
+        self._batch: Batch[int] = pipeline.open_batch()
+        self._options = options
+
+    def add(self, number: int, prompt_ids: Sequence[int], max_new_tokens: int) -> None:
+        """See `Engine`."""
+        self._batch.add(number, prompt_ids, **_options(max_new_tokens, self._options))
+
+    def step(self) -> Iterator[Progress]:
+        """See `Engine`."""
+        news: dict[int, list[Chunk]] = {}
+        for number, chunk in self._batch.step():
+            if isinstance(chunk, BaseException):
+                raise chunk
+            news.setdefault(number, []).append(chunk)
+        for number, chunks in news.items():
+            token_ids = [token for chunk in chunks for token in chunk.token_ids]
+            stats = chunks[-1].stats
+            figures = (stats.drafted, stats.accepted) if stats and stats.drafted else (None, None)
+            yield Progress(number, token_ids, stats is not None, *figures)
+
 
 def measure(
     pipeline: SpeculativePipeline,
@@ -31,12 +62,6 @@ def measure(
     options: Mapping[str, Any],
 ) -> Measurement:
     """One generation, timed from outside: encoding, reading all of the prompt, decoding."""
-    options = {
-        "max_new_tokens": max_new_tokens,
-        "ignore_eos": True,
-        "cache_prompt": False,
-        **options,
-    }
     start = perf_counter()
     arrivals: list[float] = []
 
@@ -45,7 +70,7 @@ def measure(
             arrivals.append(perf_counter())
             yield chunk
 
-    chunks = pipeline.stream(prompt_ids, **options)
+    chunks = pipeline.stream(prompt_ids, **_options(max_new_tokens, options))
     result = collect(timed(chunks))
     seconds = perf_counter() - start
     stats = result.stats
@@ -62,6 +87,16 @@ def measure(
         draft_seconds=stats.draft_seconds if speculates else None,
         rounds=tuple(stats.rounds),
     )
+
+
+def _options(max_new_tokens: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a generation that reads all of its prompt and has this length."""
+    return {
+        "max_new_tokens": max_new_tokens,
+        "ignore_eos": True,
+        "cache_prompt": False,
+        **options,
+    }
 
 
 def own(

@@ -2,6 +2,19 @@
 
 from dataclasses import dataclass
 
+CONCURRENT = (
+    "plain",
+    "constant-2",
+    "constant-4",
+    "adaptive",
+    "genai-plain",
+    "genai-draft-2",
+    "genai-draft-4",
+)
+"""Methods of a benchmark under load."""
+
+CONCURRENT_QUICK = ("plain", "adaptive", "genai-plain")
+
 
 @dataclass(frozen=True)
 class Plan:

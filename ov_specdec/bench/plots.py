@@ -1,6 +1,6 @@
 """The plots of a benchmark, as PNG files. Legible in print: lines differ in marker and dash too."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,7 @@ def write_plots(folder: Path, sweeps: Sweeps, timeline: Sequence[RoundStats]) ->
     timeline: the rounds of one run, drawn as a time line; none are drawn as none.
     `BenchmarkError` where matplotlib is missing.
     """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise BenchmarkError(
-            "plots need matplotlib: pip install 'ov-specdec[bench]' (tables are written)"
-        ) from error
-    matplotlib.use("agg")
-
+    _require_matplotlib()
     folder.mkdir(parents=True, exist_ok=True)
     plots: dict[str, Callable[[Any], None]] = {
         "speed-by-length": lambda figure: _speed_by_length(figure, sweeps),
@@ -37,6 +30,25 @@ def write_plots(folder: Path, sweeps: Sweeps, timeline: Sequence[RoundStats]) ->
     if timeline:
         plots["timeline"] = lambda figure: _timeline(figure, timeline)
     return [_draw(folder / f"{name}.png", draw) for name, draw in plots.items()]
+
+
+def plot_concurrency(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Draw tokens/s against concurrency, a line per method. rows: those of `summarize_loads`.
+
+    `BenchmarkError` where matplotlib is missing.
+    """
+    _require_matplotlib()
+    return _draw(file, lambda figure: _speed_by_concurrency(figure, rows))
+
+
+def _require_matplotlib() -> None:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise BenchmarkError(
+            "plots need matplotlib: pip install 'ov-specdec[bench]' (tables are written)"
+        ) from error
+    matplotlib.use("agg")
 
 
 def _draw(file: Path, draw: Callable[[Any], None]) -> Path:
@@ -57,6 +69,27 @@ def _speed_by_length(figure: Any, sweeps: Sweeps) -> None:
     axes.axhline(adaptive, color=ORANGE, linestyle="--", label="adaptive length")
     axes.axhline(plain, color=GREY, linestyle=":", label="plain decoding")
     axes.set(xlabel="draft length", ylabel="tokens/s", xticks=lengths)
+    _finish(axes)
+
+
+def _speed_by_concurrency(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    axes = figure.subplots()
+    colours, dashes, markers = (BLUE, ORANGE, GREEN, GREY), ("-", "--", ":"), "os^vDPX*"
+    for number, method in enumerate(dict.fromkeys(row["method"] for row in rows)):
+        own = [row for row in rows if row["method"] == method]
+        axes.plot(
+            [row["concurrency"] for row in own],
+            [row["tokens/s"] for row in own],
+            color=colours[number % len(colours)],
+            linestyle=dashes[number // len(colours) % len(dashes)],
+            marker=markers[number % len(markers)],
+            label=method,
+        )
+    axes.set_xscale("log", base=2)
+    ticks = sorted({row["concurrency"] for row in rows})
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel="requests at a time", ylabel="tokens/s, all requests together")
     _finish(axes)
 
 

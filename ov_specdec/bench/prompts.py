@@ -1,7 +1,9 @@
 """The benchmark's prompts, and prompts from a file."""
 
 import inspect
+import itertools
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,6 +56,12 @@ QUOTING = tuple(head + 4 * block for head, block in _LOOPS)
 """Code with a block that the embedded main goes on repeating: its output quotes the prompt. It is
 too small to quote on request, so these are blocks that it repeats by itself."""
 
+MIX_TOKENS = (30, 900)
+"""Lengths of mixed prompts: from a question to a file."""
+
+MIX_SIZE = 32
+"""How many there are: those of a load of 8 requests at a time whose arrivals are spread."""
+
 PROMPT_SETS = {"code": CODE, "quoting": QUOTING}
 
 
@@ -92,6 +100,24 @@ def encode_prompts(
         return encoded
     filler = tokenizer.encode(_filler())
     return [_fill(ids, filler, context) for ids in encoded]
+
+
+def mixed_prompts(tokenizer: Tokenizer, prompts: Sequence[str]) -> list[list[int]]:
+    """Token ids of `MIX_SIZE` prompts of all lengths in `MIX_TOKENS`, in an order of no system.
+
+    The prompts come one after the other, and from the first again; each is filled up as
+    `encode_prompts` does.
+    """
+    shortest, longest = MIX_TOKENS
+    lengths = [shortest + (longest - shortest) * i // (MIX_SIZE - 1) for i in range(MIX_SIZE)]
+    random.Random(0).shuffle(lengths)  # noqa: S311 - no secret
+    filler = tokenizer.encode(_filler())
+    encoded = [_encode(tokenizer, prompt) for prompt in prompts]
+    turns = itertools.islice(itertools.cycle(encoded), MIX_SIZE)
+    return [
+        _fill(ids, filler, max(length, len(ids)))
+        for ids, length in zip(turns, lengths, strict=True)
+    ]
 
 
 def _encode(tokenizer: Tokenizer, prompt: str) -> list[int]:

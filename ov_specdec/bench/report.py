@@ -48,8 +48,8 @@ class Report:
         files = [folder / name for name in ("report.md", "report.json", "summary.csv", "runs.csv")]
         files[0].write_text(self.markdown(), encoding="utf-8")
         files[1].write_text(json.dumps(self.as_dict()), encoding="utf-8")
-        _write_csv(files[2], summarize(self.outcome, self.baseline))
-        _write_csv(files[3], run_rows(self.outcome, self.environment))
+        write_csv(files[2], summarize(self.outcome, self.baseline))
+        write_csv(files[3], run_rows(self.outcome, self.environment))
         return files
 
     def as_dict(self) -> dict[str, Any]:
@@ -65,7 +65,9 @@ class Report:
 
     def markdown(self) -> str:
         """A table of methods, what did not run and why, and the environment."""
-        parts = [self.table(), *self._failures(), *self._environment()]
+        schedule = {**self.schedule, "baseline": self.baseline}
+        failures = failure_lines(self.outcome.failures)
+        parts = [self.table(), *failures, *environment_lines(self.environment, schedule)]
         return "\n".join(parts) + "\n"
 
     def table(self) -> str:
@@ -73,24 +75,27 @@ class Report:
         rows = summarize(self.outcome, self.baseline)
         return _table(rows, self.baseline)
 
-    def _failures(self) -> list[str]:
-        lines = [f"- {name}: {reason}" for name, reason in self.outcome.failures.items()]
-        return ["", "Not available, or not to the end:", "", *lines] if lines else []
 
-    def _environment(self) -> list[str]:
-        machine, versions = self.environment["machine"], self.environment["versions"]
-        known = {name: value for name, value in versions.items() if value is not None}
-        schedule = {**self.schedule, "baseline": self.baseline}
-        return [
-            "",
-            f"- command: `{self.environment['command']}`",
-            f"- machine: {machine['cpu']}, {machine['cores']} cores, {machine['system']}",
-            f"- versions: {_pairs(known, ' ')}",
-            f"- models: {_pairs(self.environment['models'], ' ')} on {self.environment['device']}",
-            f"- precision: {self.environment['precision']}, properties: "
-            f"{_pairs(self.environment['properties'], '=') or 'defaults'}",
-            f"- {_pairs(schedule, ' ')}",
-        ]
+def failure_lines(failures: Mapping[str, str]) -> list[str]:
+    """Markdown on the methods that did not run, or not to the end."""
+    lines = [f"- {name}: {reason}" for name, reason in failures.items()]
+    return ["", "Not available, or not to the end:", "", *lines] if lines else []
+
+
+def environment_lines(environment: Mapping[str, Any], schedule: Mapping[str, Any]) -> list[str]:
+    """Markdown on what it was measured with. schedule: how, as names and values."""
+    machine, versions = environment["machine"], environment["versions"]
+    known = {name: value for name, value in versions.items() if value is not None}
+    return [
+        "",
+        f"- command: `{environment['command']}`",
+        f"- machine: {machine['cpu']}, {machine['cores']} cores, {machine['system']}",
+        f"- versions: {_pairs(known, ' ')}",
+        f"- models: {_pairs(environment['models'], ' ')} on {environment['device']}",
+        f"- precision: {environment['precision']}, properties: "
+        f"{_pairs(environment['properties'], '=') or 'defaults'}",
+        f"- {_pairs(schedule, ' ')}",
+    ]
 
 
 def _pairs(values: Mapping[str, Any], between: str) -> str:
@@ -100,16 +105,17 @@ def _pairs(values: Mapping[str, Any], between: str) -> str:
 def _table(rows: Sequence[Mapping[str, Any]], baseline: str) -> str:
     ratio = f"ratio to {baseline}"
     names = ["method", "tokens/s", ratio, *list(MARKDOWN_COLUMNS)[1:]]
-    lines = [_line(names), _line(["---", *["---:"] * (len(names) - 1)])]
+    lines = [table_line(names), table_line(["---", *["---:"] * (len(names) - 1)])]
     for row in rows:
         cells = [str(row["method"]), _spread(row, "tokens/s", 1), _spread(row, ratio, 2)]
         for name, form in list(MARKDOWN_COLUMNS.items())[1:]:
             cells.append(NONE if row[name] is None else form.format(row[name]))
-        lines.append(_line(cells))
+        lines.append(table_line(cells))
     return "\n".join(lines)
 
 
-def _line(cells: Sequence[str]) -> str:
+def table_line(cells: Sequence[str]) -> str:
+    """A line of a Markdown table."""
     return f"| {' | '.join(cells)} |"
 
 
@@ -118,7 +124,8 @@ def _spread(row: Mapping[str, Any], name: str, digits: int) -> str:
     return NONE if None in values else WITH_QUARTILES.format(*values, digits=digits)
 
 
-def _write_csv(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_csv(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows that have the same columns."""
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(rows[0]) if rows else [])
         writer.writeheader()

@@ -59,20 +59,39 @@ class Outcome:
     failures: dict[str, str] = field(default_factory=dict)
 
 
-def run_methods(
+@dataclass(frozen=True)
+class Task:
+    """A request to every method in turn, and what to call it while it runs."""
+
+    title: str
+    request: dict[str, Any]
+
+
+@dataclass
+class Answers:
+    """What the workers answered. answers: method, number of the task, answer, in their order."""
+
+    answers: list[tuple[str, int, dict[str, Any]]] = field(default_factory=list)
+    load_seconds: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def take_turns(
     start: Callable[[], Worker],
     loads: dict[str, dict[str, Any]],
-    schedule: Schedule,
+    tasks: Sequence[Task],
+    timeout: float,
     step: Callable[[str], None],
-) -> Outcome:
-    """Load every method in a worker of its own, warm it up, then run all of them in turns.
+) -> Answers:
+    """Load every method in a worker of its own, warm it up, then give all of them tasks in turns.
 
-    start: makes a worker. loads: by method, the request that loads it. step: is told what happens
-    next: once per load and once per generation of each method that loads.
-    Only one worker is at work at a time. Methods take turns prompt by prompt, so that whatever
-    slows the machine down for a while slows all of them.
+    start: makes a worker. loads: by method, the request that loads it. The first task is the
+    warm-up too. timeout: seconds for one load or one task. step: is told what happens next: once
+    per load and once per task of each method that loads.
+    Only one worker is at work at a time. Methods take turns task by task, so that whatever slows
+    the machine down for a while slows all of them.
     """
-    outcome = Outcome()
+    found = Answers()
     with ExitStack() as stack:
         workers: dict[str, Worker] = {}
         for name, request in loads.items():
@@ -80,33 +99,51 @@ def run_methods(
             worker = start()
             stack.callback(worker.close)
             try:
-                answer = worker.ask(request, schedule.timeout)
-                _generate(worker, schedule, 0)
+                answer = worker.ask(request, timeout)
+                worker.ask(tasks[0].request, timeout)
             except BenchmarkError as error:
-                outcome.failures[name] = str(error)
+                found.failures[name] = str(error)
                 continue
             workers[name] = worker
-            outcome.load_seconds[name] = answer["loaded"]["seconds"]
-        for round_ in range(schedule.rounds):
-            for prompt in range(len(schedule.prompts)):
-                for name in list(workers):
-                    step(f"round {round_ + 1}, prompt {prompt + 1}: {name}")
-                    try:
-                        measurement, memory = _generate(workers[name], schedule, prompt)
-                    except BenchmarkError as error:
-                        outcome.failures[name] = str(error)
-                        del workers[name]
-                        continue
-                    outcome.runs.append(Run(name, round_, prompt, measurement))
-                    if memory is not None:
-                        outcome.peak_memory[name] = memory
+            found.load_seconds[name] = answer["loaded"]["seconds"]
+        for number, task in enumerate(tasks):
+            for name in list(workers):
+                step(f"{task.title}: {name}")
+                try:
+                    answer = workers[name].ask(task.request, timeout)
+                except BenchmarkError as error:
+                    found.failures[name] = str(error)
+                    del workers[name]
+                    continue
+                found.answers.append((name, number, answer))
+    return found
+
+
+def run_methods(
+    start: Callable[[], Worker],
+    loads: dict[str, dict[str, Any]],
+    schedule: Schedule,
+    step: Callable[[str], None],
+) -> Outcome:
+    """Run methods in turns, prompt by prompt and round by round. See `take_turns`."""
+    places = [(r, p) for r in range(schedule.rounds) for p in range(len(schedule.prompts))]
+    tasks = [
+        Task(f"round {round_ + 1}, prompt {prompt + 1}", _generation(schedule, prompt))
+        for round_, prompt in places
+    ]
+    found = take_turns(start, loads, tasks, schedule.timeout, step)
+    outcome = Outcome(load_seconds=found.load_seconds, failures=found.failures)
+    for name, number, answer in found.answers:
+        measurement = Measurement.from_dict(answer["measurement"])
+        outcome.runs.append(Run(name, *places[number], measurement))
+        if answer["peak_memory"] is not None:
+            outcome.peak_memory[name] = answer["peak_memory"]
     return outcome
 
 
-def _generate(worker: Worker, schedule: Schedule, prompt: int) -> tuple[Measurement, int | None]:
-    request = {
+def _generation(schedule: Schedule, prompt: int) -> dict[str, Any]:
+    """The request of one generation."""
+    return {
         "prompt_ids": list(schedule.prompts[prompt]),
         "max_new_tokens": schedule.max_new_tokens,
     }
-    answer = worker.ask(request, schedule.timeout)
-    return Measurement.from_dict(answer["measurement"]), answer["peak_memory"]

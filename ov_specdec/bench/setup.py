@@ -17,7 +17,8 @@ class Setup:
     checkpoints for torch, where there are any. properties: OpenVINO properties for both models, on
     top of those that `precision` stands for; with a profile, those of the main. draft_properties:
     with a profile, those of the draft. profile: its file. scratch: a folder for what a peer wants
-    converted.
+    converted. max_batch_size, max_prefill_tokens_per_step: of this project's own methods; None for
+    their defaults.
     """
 
     main: str
@@ -30,6 +31,8 @@ class Setup:
     main_checkpoint: str | None = None
     draft_checkpoint: str | None = None
     scratch: str = ""
+    max_batch_size: int | None = None
+    max_prefill_tokens_per_step: int | None = None
 
     def with_defaults(self) -> "Setup":
         """The same models with OpenVINO's own defaults: no precision, properties or profile."""
@@ -47,6 +50,9 @@ class Setup:
     def pipeline_arguments(self, kv: KvBackend, *, drafts: bool) -> dict[str, Any]:
         """Keyword arguments for a `SpeculativePipeline`, with or without the draft model."""
         arguments: dict[str, Any] = {"main": self.main, "device": self.device, "kv": kv}
+        arguments["max_prefill_tokens_per_step"] = self.max_prefill_tokens_per_step
+        if self.max_batch_size is not None:
+            arguments["max_batch_size"] = self.max_batch_size
         if drafts:
             arguments["draft"] = self.draft
         if drafts and self.profile is not None and kv == "auto":

@@ -3,8 +3,9 @@
 Reads requests from stdin and answers each on stdout, one JSON object per line. The first,
 `{"method": NAME, "setup": {...}}`, loads the models; each further one,
 `{"prompt_ids": [...], "max_new_tokens": N}`, is a generation. An answer is `{"loaded": {...}}`,
-`{"measurement": {...}, "peak_memory": BYTES}`, or `{"error": "..."}`. The end of stdin ends the
-process.
+`{"measurement": {...}, "peak_memory": BYTES}`, or `{"error": "..."}`. Where the first one is
+`{"engine": NAME, "setup": {...}}`, each further one, `{"load": {...}}`, is a load of requests, and
+`{"served": [...], "peak_memory": BYTES}` the answer. The end of stdin ends the process.
 """
 
 import json
@@ -15,6 +16,7 @@ from dataclasses import asdict
 from time import perf_counter
 from typing import Any, TextIO
 
+from ov_specdec.bench.load import Engine, Load, serve_load
 from ov_specdec.bench.measurement import Runner
 from ov_specdec.bench.methods import find_method
 from ov_specdec.bench.setup import Setup
@@ -26,6 +28,11 @@ Answer = dict[str, Any]
 def load_request(method: str, setup: Setup) -> Answer:
     """The request that loads a method."""
     return {"method": method, "setup": asdict(setup)}
+
+
+def engine_request(method: str, setup: Setup) -> Answer:
+    """The request that loads a method for many requests at once."""
+    return {"engine": method, "setup": asdict(setup)}
 
 
 def peak_memory() -> int | None:
@@ -40,26 +47,46 @@ def peak_memory() -> int | None:
 
 def serve(lines: Iterable[str], answers: TextIO) -> None:
     """Answer requests until there are no more."""
-    runner: Runner | None = None
+    worker = Worker()
     for line in lines:
-        request = json.loads(line)
         answer: Answer
         try:
-            if "method" in request:
-                start = perf_counter()
-                runner = find_method(request["method"]).build(Setup(**request["setup"]))
-                answer = {"loaded": {"seconds": perf_counter() - start}}
-            elif runner is None:
-                raise BenchmarkError("the first request must load a method")
-            else:
-                measurement = runner.run(request["prompt_ids"], request["max_new_tokens"])
-                answer = {"measurement": measurement.as_dict(), "peak_memory": peak_memory()}
+            answer = worker.answer(json.loads(line))
         except SpecdecError as error:
             answer = {"error": str(error)}
         except Exception as error:  # a peer may raise anything, and the others are to go on
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+
+
+class Worker:
+    """A method, for one request at a time or for many, once a request has loaded it."""
+
+    def __init__(self) -> None:
+        self._runner: Runner | None = None
+        self._engine: Engine | None = None
+
+    def answer(self, request: Answer) -> Answer:
+        """See the module. Raises what the method does, and `BenchmarkError` before it is loaded."""
+        if "method" in request or "engine" in request:
+            return self._load(request)
+        if self._engine is not None and "load" in request:
+            served = serve_load(self._engine, Load(**request["load"]))
+            return {"served": [each.as_dict() for each in served], "peak_memory": peak_memory()}
+        if self._runner is None:
+            raise BenchmarkError("the first request must load a method")
+        measurement = self._runner.run(request["prompt_ids"], request["max_new_tokens"])
+        return {"measurement": measurement.as_dict(), "peak_memory": peak_memory()}
+
+    def _load(self, request: Answer) -> Answer:
+        start = perf_counter()
+        setup = Setup(**request["setup"])
+        if "method" in request:
+            self._runner = find_method(request["method"]).build(setup)
+        else:
+            self._engine = find_method(request["engine"]).serve(setup)
+        return {"loaded": {"seconds": perf_counter() - start}}
 
 
 def main() -> None:

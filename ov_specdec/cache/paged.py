@@ -40,6 +40,7 @@ class PagedModel:
     def __init__(self, compiled: ov.CompiledModel, *, max_length: int, vocab_size: int) -> None:
         self.max_length = max_length
         self.vocab_size = vocab_size
+        self._compiled = compiled
         self._request = compiled.create_infer_request()
         ports = {port.any_name: port for port in compiled.inputs}
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
@@ -123,10 +124,21 @@ class PagedModel:
             if self._bound.get(name) is not feed.tensors[name]:
                 self._request.set_tensor(name, feed.tensors[name])
                 self._bound[name] = feed.tensors[name]
-        self._request.infer(share_outputs=True)
+        try:
+            self._request.infer(share_outputs=True)
+        except RuntimeError:
+            self._renew_request()
+            raise
         logits: Logits = self._request.get_tensor("logits").data
         logits = logits.reshape(-1, logits.shape[-1])[:, : self.vocab_size]
         return logits if ROWS in self._inputs else logits[feed.rows]
+
+    def _renew_request(self) -> None:
+        """Go on, after an error, with an infer request that has no traces of it."""
+        self._request = self._compiled.create_infer_request()
+        self._bound.clear()
+        for name, tensor in self._tensors.items():
+            self._request.set_tensor(name, tensor)
 
     def blocks_of(self, name: str) -> NDArray[Any]:
         """A cache as it lies in memory, [num_blocks, bytes]; a view."""

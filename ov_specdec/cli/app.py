@@ -20,7 +20,9 @@ COMMANDS = {
     "chat": "Talk with a chat model in the terminal; what is piped in is answered line by line.",
     "compare": "Continue PROMPT with plain and with speculative decoding; show both texts and "
     "times.",
+    "batch": "Answer REQUESTS, a file in OpenAI's batch format, many at a time.",
     "demo": "Show plain and speculative decoding side by side in a browser.",
+    "serve": "Serve the models over HTTP, with OpenAI's interface and a page to try them on.",
     "tune": "Measure MAIN and DRAFT, or the embedded pair; say what pays, and write a profile.",
     "bench": "Measure plain decoding, this project's speculation and its peers on the same models.",
     "check": "Compare the tokenizers of MAIN and DRAFT; exit code 0 if they are the same, 1 if "

@@ -1,7 +1,7 @@
 """`ov-specdec bench`: every way to decode, this project's and its peers', in turns."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,14 +10,16 @@ from typing import Any
 import click
 from rich.progress import Progress
 
+from ov_specdec.bench.concurrency import LoadPlan, num_tasks, run_loads
+from ov_specdec.bench.concurrency_report import ConcurrencyReport
 from ov_specdec.bench.environment import describe_environment
-from ov_specdec.bench.plots import write_plots
+from ov_specdec.bench.plots import plot_concurrency, write_plots
 from ov_specdec.bench.process import WorkerProcess
-from ov_specdec.bench.prompts import encode_prompts, require_room
+from ov_specdec.bench.prompts import encode_prompts, mixed_prompts, require_room
 from ov_specdec.bench.report import Report
 from ov_specdec.bench.runner import Outcome, Schedule, run_methods
 from ov_specdec.bench.sweeps import Sweeps, num_steps, run_sweeps
-from ov_specdec.bench.worker import load_request
+from ov_specdec.bench.worker import engine_request, load_request
 from ov_specdec.cli.bench_options import Request, bench_options
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import BenchmarkError, OptionError
@@ -38,11 +40,12 @@ def bench(request: Request) -> None:
     The table goes to stdout; the table, JSON, CSV and plots to the --output folder. How to read
     them, and what each method is: docs/benchmarking.md.
     """
-    folder = ModelFolder.read(Path(request.setup.main))
-    prompts = encode_prompts(load_tokenizer(folder.path), request.prompts, request.context)
-    require_room(prompts, request.plan.max_new_tokens, folder.context_length)
+    prompts = _encode(request)
     environment = describe_environment(request.setup)
     _make_folder(request.output)
+    if request.concurrency:
+        _measure_loads(request, prompts, environment)
+        return
     outcome = _run_methods(request, prompts)
     report = Report(environment, _schedule(request), outcome, {}, request.baseline)
     files = report.write(request.output)
@@ -53,6 +56,46 @@ def bench(request: Request) -> None:
         sweeps = _run_sweeps(request, prompts)
         replace(report, sweeps=asdict(sweeps)).write(request.output)
         files += _draw(request, sweeps, outcome)
+    click.echo(f"written to {request.output}: {' '.join(f.name for f in files)}", err=True)
+
+
+def _encode(request: Request) -> list[list[int]]:
+    """The prompts as token ids; `OptionError` where the context has no room for one."""
+    folder = ModelFolder.read(Path(request.setup.main))
+    tokenizer = load_tokenizer(folder.path)
+    if request.mix:
+        prompts = mixed_prompts(tokenizer, request.prompts)
+    else:
+        prompts = encode_prompts(tokenizer, request.prompts, request.context)
+    require_room(prompts, request.plan.max_new_tokens, folder.context_length)
+    return prompts
+
+
+def _measure_loads(
+    request: Request, prompts: Sequence[Sequence[int]], environment: Mapping[str, Any]
+) -> None:
+    """The benchmark with --concurrency."""
+    plan = LoadPlan(
+        prompts,
+        request.concurrency,
+        request.arrivals,
+        request.plan.rounds,
+        request.plan.max_new_tokens,
+        request.timeout,
+    )
+    num_steps = len(request.methods) * (1 + num_tasks(plan))
+    with tempfile.TemporaryDirectory() as scratch, progress("Loads", num_steps) as step:
+        setup = replace(request.setup, scratch=scratch)
+        loads = {method.name: engine_request(method.name, setup) for method in request.methods}
+        outcome = run_loads(WorkerProcess, loads, plan, step)
+    schedule = {**_schedule(request), "arrivals": request.arrivals, "mix": request.mix}
+    report = ConcurrencyReport(environment, schedule, outcome, request.baseline)
+    files = report.write(request.output)
+    click.echo(report.markdown(), nl=False)
+    if not outcome.runs:
+        raise BenchmarkError("no method ran to its end: the reasons are above")
+    with _without_plots():
+        files.append(plot_concurrency(request.output / "concurrency.png", report.rows))
     click.echo(f"written to {request.output}: {' '.join(f.name for f in files)}", err=True)
 
 
@@ -83,15 +126,23 @@ def _run_sweeps(request: Request, prompts: Sequence[Sequence[int]]) -> Sweeps:
 
 
 def _draw(request: Request, sweeps: Sweeps, outcome: Outcome) -> list[Path]:
-    """The plots; where they cannot be drawn, a word on stderr, for the tables are there."""
+    """The plots, where they can be drawn; the tables are there already."""
     timeline: tuple[RoundStats, ...] = next(
         (run.measurement.rounds for run in outcome.runs if run.measurement.drafted), ()
     )
+    files: list[Path] = []
+    with _without_plots():
+        files += write_plots(request.output, sweeps, timeline[:TIMELINE_ROUNDS])
+    return files
+
+
+@contextmanager
+def _without_plots() -> Iterator[None]:
+    """Go on where plots cannot be drawn, with a word on stderr."""
     try:
-        return write_plots(request.output, sweeps, timeline[:TIMELINE_ROUNDS])
+        yield
     except BenchmarkError as error:
         click.echo(f"no plots: {error}", err=True)
-        return []
 
 
 def _schedule(request: Request) -> dict[str, Any]:

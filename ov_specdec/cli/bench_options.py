@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
+from ov_specdec.bench.load import TOGETHER, check_arrivals
 from ov_specdec.bench.methods import BASELINE, Method, find_method, select_methods
-from ov_specdec.bench.plan import FULL, QUICK, Plan
-from ov_specdec.bench.prompts import PROMPT_SETS, read_prompts
+from ov_specdec.bench.plan import CONCURRENT, CONCURRENT_QUICK, FULL, QUICK, Plan
+from ov_specdec.bench.prompts import MIX_TOKENS, PROMPT_SETS, read_prompts
 from ov_specdec.bench.setup import Setup, find_checkpoint
 from ov_specdec.checks import require_int
 from ov_specdec.cli.options import (
@@ -53,6 +54,29 @@ BENCH_OPTIONS = (
         metavar="F",
         help='Other prompts: one per line; in .jsonl files, objects with "prompt".',
     ),
+    click.option(
+        "--concurrency",
+        metavar="N,N,...",
+        help="Measure loads of several requests instead, so many at a time.",
+    ),
+    click.option(
+        "--arrivals",
+        metavar="together|poisson:RATE",
+        default=TOGETHER,
+        show_default=True,
+        help="When the requests of a load come; RATE is how many per second.",
+    ),
+    click.option(
+        "--mix",
+        is_flag=True,
+        help="Fill prompts up to lengths from {} to {} tokens.".format(*MIX_TOKENS),
+    ),
+    click.option(
+        "--max-prefill-tokens-per-step",
+        type=int,
+        metavar="N",
+        help="Tokens of prompts that a pass of a load reads while others are being answered.",
+    ),
     click.option("--context", type=int, metavar="N", help="Fill prompts up to N tokens."),
     click.option("--rounds", type=int, metavar="N", help=f"Runs per prompt. [{FULL.rounds}]"),
     click.option(
@@ -93,7 +117,8 @@ BENCH_OPTIONS = (
 class Request:
     """What a command line asks of the benchmark.
 
-    prompts: texts. context: tokens that they are to be filled up to. timeout: seconds.
+    prompts: texts. context: tokens that they are to be filled up to. timeout: seconds. concurrency:
+    requests at a time, for loads of several; arrivals, mix: of these.
     """
 
     methods: Sequence[Method]
@@ -105,6 +130,9 @@ class Request:
     timeout: int
     output: Path
     setup: Setup
+    concurrency: tuple[int, ...]
+    arrivals: str
+    mix: bool
 
 
 def bench_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -119,6 +147,7 @@ def bench_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def make_request(options: dict[str, Any]) -> Request:
     """Check the options and find the models. Raises `OptionError` and `ModelError`."""
+    concurrency = _concurrency(options)
     plan = _plan(options)
     require_int("timeout", options["timeout"], low=1)
     if options["context"] is not None:
@@ -132,8 +161,34 @@ def make_request(options: dict[str, Any]) -> Request:
         with_sweeps=options["with_sweeps"],
         timeout=options["timeout"],
         output=options["output"],
-        setup=_setup(options),
+        setup=replace(
+            _setup(options),
+            max_batch_size=max(concurrency, default=None),
+            max_prefill_tokens_per_step=options["max_prefill_tokens_per_step"],
+        ),
+        concurrency=concurrency,
+        arrivals=options["arrivals"],
+        mix=options["mix"],
     )
+
+
+def _concurrency(options: dict[str, Any]) -> tuple[int, ...]:
+    """How many requests at a time, fewest first; none where single requests are measured."""
+    given, arrivals = options["concurrency"], options["arrivals"]
+    if given is None:
+        unused = {"arrivals": arrivals != TOGETHER and arrivals, "mix": options["mix"]}
+        unused["max_prefill_tokens_per_step"] = options["max_prefill_tokens_per_step"]
+        for name, value in unused.items():
+            if value:
+                raise OptionError(f"{name}={value} has no effect without --concurrency")
+        return ()
+    numbers = given.split(",")
+    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
+        raise OptionError(f"concurrency='{given}' must be whole numbers above 0: 1,2,4")
+    check_arrivals(arrivals)
+    if options["mix"] and options["context"] is not None:
+        raise OptionError(f"mix=True contradicts context={options['context']}: leave out one")
+    return tuple(sorted(set(map(int, numbers))))
 
 
 def _plan(options: dict[str, Any]) -> Plan:
@@ -143,6 +198,8 @@ def _plan(options: dict[str, Any]) -> Plan:
         require_int(name, value, low=1)
     if options["methods"] is not None:
         given["methods"] = tuple(options["methods"].split(","))
+    elif options["concurrency"] is not None:
+        given["methods"] = CONCURRENT_QUICK if options["quick"] else CONCURRENT
     return replace(QUICK if options["quick"] else FULL, **given)
 
 

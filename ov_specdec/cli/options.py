@@ -23,6 +23,7 @@ from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.generation_config import GenerationConfigUse
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.scheduling import Limits
 from ov_specdec.speculation.drafters.factory import DrafterFactory, DrafterName
 from ov_specdec.speculation.schedule import follows_costs
 from ov_specdec.text.messages import Message
@@ -95,6 +96,12 @@ PIPELINE_OPTIONS = (
         metavar="DIR",
         help="Keep compiled models in this folder: later starts are faster.",
     ),
+    click.option(
+        "--kv-cache-size",
+        type=float,
+        metavar="GB",
+        help="Memory for the KV caches of both models. [half of what is free, as it is needed]",
+    ),
     PROFILE_OPTION,
     *COMPILE_OPTIONS,
     click.option(
@@ -112,6 +119,28 @@ PIPELINE_OPTIONS = (
         help="model: sample as the main model's generation_config.json recommends; none: greedy, "
         "unless options say otherwise.",
     ),
+)
+BATCH_OPTIONS = (
+    click.option(
+        "--max-batch-size",
+        type=int,
+        default=signature(SpeculativePipeline).parameters["max_batch_size"].default,
+        show_default=True,
+        metavar="N",
+        help="Requests that run at a time; others wait.",
+    ),
+    click.option(
+        "--max-prefill-tokens-per-step",
+        type=int,
+        metavar="N",
+        help="Tokens of prompts that a pass reads while others are being answered. "
+        f"[{Limits.max_prefill_tokens_per_step}]",
+    ),
+)
+"""Options of loading for commands that run requests together."""
+
+SERVED_NAME_OPTION = click.option(
+    "--served-model-name", metavar="NAME", help="Name of the model. [that of its folder]"
 )
 SYSTEM_OPTION = click.option(
     "--system", metavar="TEXT", help="System message before the prompt, for chat models."
@@ -161,11 +190,16 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def pop_pipeline(options: dict[str, Any]) -> dict[str, Any]:
     """Take the arguments of `SpeculativePipeline` out of a command's options."""
-    pipeline = {name: options.pop(name) for name in PIPELINE_NAMES}
+    pipeline = {name: options.pop(name) for name in PIPELINE_NAMES if name in options}
     for name in ("properties", "draft_properties"):
         # None, for a profile is taken up only where no properties are given.
         pipeline[name] = parse_properties(pipeline[name]) or None
     return pipeline
+
+
+def model_name(main: str | None) -> str:
+    """What requests call a model unless a name is given: that of its folder."""
+    return "ov-specdec" if main is None else Path(main).resolve().name
 
 
 def pop_generation(options: dict[str, Any]) -> dict[str, Any]:

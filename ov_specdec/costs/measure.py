@@ -35,7 +35,7 @@ class PassTimes:
     """The passes of one model that were timed, over a sequence of its own."""
 
     def __init__(self, model: Runner) -> None:
-        self._cache = CachedSequence(model, namespace=self)
+        self._cache = CachedSequence(model, namespace=object())
         self._tokens = [FILLER]
         # By cached tokens and size: the first of some passes, and the last.
         self._times: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(dict)
@@ -144,7 +144,8 @@ def _turns(
     Each with the number of the sweep that it belongs to, from 0.
     """
     main, *drafts = models
-    first = sorted(FIRST_SWEEP, key=lambda size: size in known)
+    # One token always comes first, to tell the machine's pace.
+    first = FIRST_SWEEP[:1] + tuple(sorted(FIRST_SWEEP[1:], key=lambda size: size in known))
     for sweep in range(sweeps):
         for draft in drafts:
             if sweep > 0:

@@ -28,7 +28,8 @@ class Request(Generic[T]):
     start: makes its speculation, when it is first admitted. publish: what its reader gets of a
     round; it may end the sequence. num_tokens: of its prompt. keeps_cache: whether what its KV
     caches hold in the end is left to other sequences. max_unread: pieces that nobody has read, at
-    which it is suspended; None for a request that is read at its end.
+    which it is suspended; None for a request that is read at its end. on_end: told once that it has
+    ended, in the thread that runs steps.
     """
 
     start: Callable[[], Speculation]
@@ -36,6 +37,7 @@ class Request(Generic[T]):
     num_tokens: int
     keeps_cache: bool = True
     max_unread: int | None = MAX_UNREAD
+    on_end: Callable[[BaseException | None], None] | None = None
     unread: deque[T] = field(default_factory=deque, init=False)
     error: BaseException | None = field(default=None, init=False)
     has_ended: bool = field(default=False, init=False)
@@ -61,6 +63,17 @@ class Request(Generic[T]):
     def is_far_ahead(self) -> bool:
         """Whether it has to wait for its reader."""
         return self.max_unread is not None and len(self.unread) >= self.max_unread
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is not to run on, for now or for good."""
+        return self.has_ended or self.is_cancelled or self.is_far_ahead
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it waits for nothing: between rounds, or after a pass that was interrupted."""
+        cache = self.waits_for
+        return cache is None or (isinstance(cache, CachedSequence) and not cache.num_pending)
 
     @property
     def speculating(self) -> Speculation:
@@ -138,7 +151,9 @@ class Request(Generic[T]):
                 cache.drop()
         self._round = self.waits_for = None
         self.error = self.error or error
-        self.has_ended = True
+        is_first_time, self.has_ended = not self.has_ended, True
+        if is_first_time and self.on_end is not None:
+            self.on_end(self.error)
 
     def _publish(self, round_: Round) -> None:
         try:

@@ -1,8 +1,9 @@
 """Threads that read requests take turns at running the scheduler's steps."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from threading import Condition
+from time import monotonic
 from typing import Any, TypeVar
 
 from ov_specdec.errors import SessionError
@@ -16,15 +17,17 @@ class Turns:
     """Gives what requests publish to the threads that read them.
 
     A reader that finds nobody at work runs steps in its own thread until there is something for it,
-    and then leaves the work to others. So no thread runs where nobody reads.
+    and then leaves the work to others. So no thread runs where nobody reads; for readers that may
+    not run steps, such as those of an event loop, a thread calls `run_step`.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._changed = Condition()
         self._is_working = False
         self._is_closed = False
         self._submitted: list[Request[Any]] = []
+        self._began: float | None = None
 
     def submit(self, request: Request[T]) -> None:
         """Have a request run together with the others, whenever one of them is read."""
@@ -32,6 +35,7 @@ class Turns:
             if not request.is_submitted:
                 request.is_submitted = True
                 self._submitted.append(request)
+                self._changed.notify_all()
 
     def read(self, request: Request[T]) -> Generator[T, None, None]:
         """The pieces of a request; raises the error that ends it, `Cancelled` for example.
@@ -48,29 +52,63 @@ class Turns:
                     break
         finally:
             self.cancel(request)
-        if request.error is not None:
-            raise request.error
+        # Its traceback holds the request, which is not to hold it: together they hold the models.
+        error, request.error = request.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error
 
     def cancel(self, request: Request[T]) -> None:
         """End a request, within one pass where a step is running, else at once."""
         request.cancel()
         with self._changed:
             if not self._is_working:
-                self._scheduler.sweep()
+                self.scheduler.sweep()
 
     def close(self) -> None:
         """End all requests, and those to come, within one pass."""
         with self._changed:
             self._is_closed = True
-            self._scheduler.cancel_all()
+            self.scheduler.cancel_all()
             if not self._is_working:
-                self._scheduler.sweep()
+                self.scheduler.sweep()
+            self._changed.notify_all()
+
+    @property
+    def step_seconds(self) -> float:
+        """How long a step is running already; 0 while none is."""
+        began = self._began
+        return 0.0 if began is None else monotonic() - began
+
+    def run_step(self) -> bool:
+        """Wait until a request has something to run, and run one step of all, in this thread.
+
+        An error that is no single request's ends those that were running, and is raised. False
+        once it is closed and all requests have ended.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not self._is_working and (self._is_closed or self._has_work)
+            )
+            if not self._has_work:
+                return False
+            self._take_work()
+        try:
+            self.scheduler.step()
+        except Exception as error:
+            self.scheduler.fail_all(error)
+            raise
+        finally:
+            self._leave_work()
+        return True
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keep the models from being used by requests; `SessionError` while there are any."""
         with self._changed:
-            if self._is_working or not self._scheduler.is_idle:
+            if self._is_working or not self.scheduler.is_idle:
                 raise SessionError(
                     "a generation is running on this pipeline: read or close it first"
                 )
@@ -80,23 +118,35 @@ class Turns:
         finally:
             self._leave_work()
 
+    def step(self, is_due: Callable[[], bool] = lambda: False) -> None:
+        """Run one step, or wait until whoever runs them leaves, or something is due after one."""
+        with self._changed:
+            if self._is_working:
+                self._changed.wait_for(lambda: is_due() or not self._is_working)
+                return
+            self._take_work()
+        try:
+            self.scheduler.step()
+        finally:
+            self._leave_work()
+
     def _wait_for_news(self, request: Request[T]) -> None:
         while not request.has_news:
-            with self._changed:
-                if self._is_working:
-                    self._changed.wait_for(lambda: request.has_news or not self._is_working)
-                    continue
-                self._is_working = True
-                for submitted in self._submitted:
-                    submitted.is_cancelled |= self._is_closed
-                    self._scheduler.submit(submitted)
-                self._submitted.clear()
-            try:
-                self._scheduler.step()
-            finally:
-                self._leave_work()
+            self.step(lambda: request.has_news)
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._submitted) or self.scheduler.has_work
+
+    def _take_work(self) -> None:
+        """Begin to work, with what was submitted meanwhile; the lock is held."""
+        self._is_working, self._began = True, monotonic()
+        for submitted in self._submitted:
+            submitted.is_cancelled |= self._is_closed
+            self.scheduler.submit(submitted)
+        self._submitted.clear()
 
     def _leave_work(self) -> None:
         with self._changed:
-            self._is_working = False
+            self._is_working, self._began = False, None
             self._changed.notify_all()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ov_specdec.cache.sequence import CachedSequence, Passes, alone
+from ov_specdec.logprobs import TokenLogprobs, token_logprobs
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.speculation.draft_length import Ask, Plan, Policy
 from ov_specdec.speculation.drafters import Drafter, Proposal, Steps
@@ -16,6 +17,9 @@ from ov_specdec.speculation.verification import Draft, verify
 from ov_specdec.stats import FinishReason, RoundStats, Stopwatch
 
 T = TypeVar("T")
+
+SCORED_PER_PASS = 64
+"""Tokens of a prompt that one pass scores: with a vocabulary of 150,000, rows of 40 MB."""
 
 
 @dataclass
@@ -52,13 +56,16 @@ class Round:
 
     tokens: the new tokens. num_from_draft: how many of them, from the first, are accepted
     candidates; the one after those, if any, is the main model's own. candidates: all that were
-    drafted.
+    drafted. logprobs: of each of the tokens, where they are wanted. prompt_logprobs: of each token
+    of the prompt, in the first round.
     """
 
     tokens: list[int]
     num_from_draft: int
     candidates: list[int]
     stats: RoundStats
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
 
 
 @dataclass
@@ -67,6 +74,7 @@ class Speculation:
 
     main: the main model's KV cache of the sequence. sampler: chooses the main model's tokens.
     drafter: where candidates come from; None for plain decoding. policy: how many of them.
+    logprobs, prompt_logprobs: see `GenerationOptions`.
     Source: Leviathan et al., algorithm 1 (arXiv 2211.17192).
     """
 
@@ -75,6 +83,8 @@ class Speculation:
     state: SequenceState
     drafter: Drafter | None
     policy: Policy
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
     num_rounds: int = field(default=0, init=False)
 
     def round(self) -> Steps[Round]:
@@ -82,14 +92,19 @@ class Speculation:
 
         It waits for passes of the models, and asks how many tokens to draft: see `Steps`.
         """
-        watch, tokens = Stopwatch(), self.state.tokens
+        watch = Stopwatch()
+        tokens = self.state.tokens
+        prompt_logprobs = yield from self._score_prompt()
         proposal = yield from self._propose()
-        draft, draft_seconds = proposal.draft, watch.lap()
+        draft = proposal.draft
+        draft_seconds = watch.lap()
         # Rejected candidates are rolled back when the cache is fed next.
         done = yield from self.main.advance(tokens, draft.tokens)
         result = verify(self.sampler, tokens, done.logits, draft)
         verify_seconds = watch.lap() - done.rollback_seconds
         new = self.state.extend([*draft.tokens[: result.num_accepted], result.next_token])
+        wanted = self.logprobs
+        logprobs = [] if wanted is None else token_logprobs(done.logits, new, wanted)
         stats = RoundStats(
             num_drafted=len(draft.tokens),
             num_accepted=result.num_accepted,
@@ -104,7 +119,7 @@ class Speculation:
             reason=proposal.plan.reason,
             confidences=proposal.confidences,
             match_confidence=proposal.match_confidence,
-            cached_tokens=done.num_cached,
+            cached_tokens=0 if prompt_logprobs else done.num_cached,
             draft_pass_tokens=proposal.pass_tokens,
             expected_accepted=sum(proposal.plan.expected[: len(draft.tokens)]),
             declined=proposal.declined.judged(new[0]) if proposal.declined else None,
@@ -112,7 +127,8 @@ class Speculation:
         )
         self.num_rounds += 1
         self.policy.update(stats)
-        return Round(new, min(result.num_accepted, len(new)), draft.tokens, stats)
+        num_from_draft = min(result.num_accepted, len(new))
+        return Round(new, num_from_draft, draft.tokens, stats, logprobs, prompt_logprobs)
 
     def rounds(self) -> Iterator[Round]:
         """All rounds, of a sequence that has the models to itself."""
@@ -142,6 +158,23 @@ class Speculation:
         except StopIteration as done:
             result: T = done.value
             return result
+
+    def _score_prompt(self) -> Steps[list[TokenLogprobs]]:
+        """Read the prompt, and say what the main model makes of it; nothing unless it is wanted.
+
+        Rows of logits are large, so that few are asked of one pass. Places whose rows are wanted
+        are read again where they are cached.
+        """
+        if self.prompt_logprobs is None or self.num_rounds > 0:
+            return []
+        tokens = self.state.tokens
+        scored = [TokenLogprobs(tokens[0], None)]
+        for start in range(1, len(tokens), SCORED_PER_PASS):
+            new = tokens[start : start + SCORED_PER_PASS]
+            before = tokens[: start + len(new) - 1]
+            done = yield from self.main.advance(before, num_rows=len(new))
+            scored += token_logprobs(done.logits, new, self.prompt_logprobs)
+        return scored
 
     def _propose(self) -> Steps[Proposal]:
         """What the drafter proposes: nothing at first, so that the first token comes early."""

@@ -79,7 +79,7 @@ def read_answer(
     return collect(chunks)
 
 
-def describe(result: GenerationResult, max_new_tokens: int) -> str:
+def describe(result: GenerationResult, max_new_tokens: int | None) -> str:
     """The statistics of an answer in one line, and what ended it if not the model."""
     stats = result.stats
     parts = [f"{stats.generated_tokens} tokens, {stats.tokens_per_second:.1f} tokens/s"]
@@ -89,6 +89,6 @@ def describe(result: GenerationResult, max_new_tokens: int) -> str:
     if result.finish_reason == "cancelled":
         parts.append("cancelled")
     elif result.finish_reason == "length":
-        reached = stats.generated_tokens >= max_new_tokens
+        reached = max_new_tokens is not None and stats.generated_tokens >= max_new_tokens
         parts.append(f"ended by --max-new-tokens {max_new_tokens}" if reached else CONTEXT_FULL)
     return " | ".join(parts)

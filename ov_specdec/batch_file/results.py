@@ -1,0 +1,66 @@
+"""A file of results, which a later run goes on with."""
+
+import json
+from pathlib import Path
+from typing import IO, Any
+
+from ov_specdec.errors import OptionError
+from ov_specdec.openai.batches import BatchRequest
+
+
+class Results:
+    """A file of results: what it answers already, and what is added to it.
+
+    A last line without its end, of a run that was interrupted, is removed. Raises `OptionError`
+    where another line is no result.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._custom_ids: set[str] = set()
+        self._lines: set[int] = set()
+        self._file: IO[bytes] = path.open("ab+")
+        self._file.seek(0)
+        end = 0
+        for number, line in enumerate(self._file, 1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                self._note(json.loads(line))
+            except (ValueError, KeyError, TypeError) as error:
+                self._file.close()
+                raise OptionError(
+                    f"--output '{path}' has a line {number} that is no result of a batch: give "
+                    "another file"
+                ) from error
+            end += len(line)
+        self._file.truncate(end)
+
+    def answers(self, request: BatchRequest) -> bool:
+        """Whether the file holds a result of this request."""
+        return request.custom_id in self._custom_ids
+
+    def answers_line(self, number: int) -> bool:
+        """Whether the file says already that this line is no request."""
+        return number in self._lines
+
+    def write(self, result: dict[str, Any]) -> None:
+        """Add a line, whole."""
+        self._file.write(json.dumps(result).encode() + b"\n")
+        self._file.flush()
+        self._note(result)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> "Results":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _note(self, result: dict[str, Any]) -> None:
+        if result["custom_id"] is None:
+            self._lines.add(result["error"]["line"])
+        else:
+            self._custom_ids.add(result["custom_id"])

@@ -1,0 +1,186 @@
+"""Answers the requests of a file, many at a time."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from time import time
+from typing import Any
+from uuid import uuid4
+
+from ov_specdec.batch import Batch
+from ov_specdec.batch_file.results import Results
+from ov_specdec.chunks import Chunk, collect
+from ov_specdec.openai import Answer, ApiError, Ask, from_exception, make_body
+from ov_specdec.openai.batches import (
+    BatchRequest,
+    LineError,
+    make_failure,
+    make_line_failure,
+    make_result,
+    read_request,
+)
+from ov_specdec.pipeline import SpeculativePipeline
+
+PREFIXES = {"chat": "chatcmpl-", "completions": "cmpl-"}
+
+AHEAD = 2
+"""Requests under way, as a multiple of those that run at a time: the next ones are read already
+when there is room for them, and a file of any length takes little memory."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What all requests of a file share. temperature: of requests that give none."""
+
+    pipeline: SpeculativePipeline
+    model_name: str
+    max_batch_size: int
+    temperature: float | None = 1.0
+
+
+@dataclass
+class Tally:
+    """How many requests were answered, failed, or had been answered before."""
+
+    answered: int = 0
+    failed: int = 0
+    skipped: int = 0
+    tokens: int = 0
+
+    def add(self, result: dict[str, Any]) -> None:
+        """Count a result."""
+        response = result["response"]
+        if response is None or response["status_code"] != 200:
+            self.failed += 1
+            return
+        self.answered += 1
+        self.tokens += response["body"]["usage"]["completion_tokens"]
+
+
+@dataclass
+class _Pending:
+    """A request under way: its choices as far as they have come."""
+
+    answer: Answer
+    chunks: list[list[Chunk]]
+    left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = len(self.chunks)
+
+
+def answer_lines(
+    lines: Iterable[bytes],
+    results: Results,
+    serving: Serving,
+    tally: Tally,
+    step: Callable[[Tally], None],
+) -> None:
+    """Answer requests, many at a time; results are written as requests end, in any order.
+
+    lines: of a file of requests. What `results` answers already is skipped, and empty lines are no
+    requests. A request that fails has its error as its result, and the others go on. tally: counts
+    the requests. step: told of it after each.
+    """
+    with serving.pipeline.open_batch() as batch:
+        run = _Run(batch, serving)
+        for found in run.answer(_read(lines, results, tally)):
+            results.write(found)
+            tally.add(found)
+            step(tally)
+
+
+def _read(
+    lines: Iterable[bytes], results: Results, tally: Tally
+) -> Iterator[BatchRequest | dict[str, Any]]:
+    """The requests that are yet to be answered; a result in place of what is no request."""
+    seen: set[str] = set()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            request = read_request(line)
+            if request.custom_id in seen:
+                complaint = f"custom_id='{request.custom_id}' is that of an earlier line"
+                raise LineError("duplicate_custom_id", complaint)
+        except LineError as error:
+            if results.answers_line(number):
+                tally.skipped += 1
+            else:
+                yield make_line_failure(number, error)
+            continue
+        seen.add(request.custom_id)
+        if results.answers(request):
+            tally.skipped += 1
+        else:
+            yield request
+
+
+class _Run:
+    """Requests under way in a batch, whose keys are custom id and index of the choice."""
+
+    def __init__(self, batch: Batch[tuple[str, int]], serving: Serving) -> None:
+        self._batch = batch
+        self._serving = serving
+        self._pending: dict[str, _Pending] = {}
+
+    def answer(self, requests: Iterable[BatchRequest | dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The results of requests, as they end; what is a result already comes at once."""
+        for request in requests:
+            if isinstance(request, BatchRequest):
+                try:
+                    self._begin(request)
+                except Exception as error:
+                    yield self._fail(request.custom_id, error)
+            else:
+                yield request
+            while len(self._batch) >= AHEAD * self._serving.max_batch_size:
+                yield from self._step()
+        while self._batch:
+            yield from self._step()
+
+    def _begin(self, request: BatchRequest) -> None:
+        ask = request.ask(self._serving.temperature)
+        if ask.model not in (None, self._serving.model_name):
+            raise ApiError(
+                404,
+                f"the model '{ask.model}' is not that of this run: it is "
+                f"'{self._serving.model_name}'; --served-model-name gives it another name",
+                "model",
+                "model_not_found",
+            )
+        generations = ask.generations()
+        self._pending[request.custom_id] = _Pending(self._answer(ask), [[] for _ in generations])
+        for index, (prompt, options) in enumerate(generations):
+            self._batch.add((request.custom_id, index), prompt, **options)
+
+    def _answer(self, ask: Ask) -> Answer:
+        """What the answer's body says besides the choices."""
+        decode = self._serving.pipeline.tokenizer.decode_all
+        name = PREFIXES[ask.endpoint] + uuid4().hex
+        return Answer(ask, name, self._serving.model_name, int(time()), decode)
+
+    def _step(self) -> Iterator[dict[str, Any]]:
+        """One step of all requests; the results of those that have ended."""
+        for (custom_id, index), piece in self._batch.step():
+            pending = self._pending.get(custom_id)
+            if pending is None:  # a choice beside one that has failed
+                continue
+            if isinstance(piece, BaseException):
+                yield self._fail(custom_id, piece)
+                continue
+            pending.chunks[index].append(piece)
+            pending.left -= piece.finish_reason is not None
+            if pending.left == 0:
+                del self._pending[custom_id]
+                body = make_body(pending.answer, [collect(chunks) for chunks in pending.chunks])
+                yield make_result(custom_id, 200, body)
+
+    def _fail(self, custom_id: str, error: BaseException) -> dict[str, Any]:
+        """The result of a request that has failed; its other choices end."""
+        pending = self._pending.pop(custom_id, None)
+        for index in range(len(pending.chunks) if pending else 0):
+            self._batch.cancel((custom_id, index))
+        failure = from_exception(error, custom_id)
+        if failure.status == 500:  # there is no log that says more
+            failure = ApiError(500, f"{type(error).__name__}: {error}")
+        return make_failure(custom_id, failure)

@@ -1,0 +1,97 @@
+"""`ov-specdec batch`: a file of requests, answered into a file of results."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import click
+from rich.progress import MofNCompleteColumn, Progress, TextColumn
+
+from ov_specdec.batch_file import Results, Serving, Tally, answer_lines
+from ov_specdec.cli.messages import fail
+from ov_specdec.cli.options import (
+    BATCH_OPTIONS,
+    PIPELINE_OPTIONS,
+    SERVED_NAME_OPTION,
+    make_pipeline,
+    model_name,
+    pop_pipeline,
+    with_options,
+)
+from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.errors import OptionError
+
+
+@click.command()
+@with_errors
+@click.argument("requests", type=click.Path(path_type=Path))
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Add results to this file; what it answers already is skipped.",
+)
+@with_options((SERVED_NAME_OPTION, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
+def batch(requests: Path, output: Path, served_model_name: str | None, **options: Any) -> None:
+    """Answer REQUESTS, a file in OpenAI's batch format, many at a time.
+
+    Each line is {"custom_id", "method": "POST", "url", "body"}, with /v1/completions or
+    /v1/chat/completions as url. Results come in any order; custom_id says whose they are. A request
+    that fails has its error as its result. After an interruption, the same command goes on.
+    """
+    pipeline = pop_pipeline(options)
+    num_lines = _count_lines(requests)
+    if output.exists() and output.samefile(requests):
+        raise OptionError(f"--output '{output}' is the file of requests: give another one")
+    with Results(output) as results, make_pipeline(pipeline, {}) as models:
+        start = perf_counter()
+        serving = Serving(
+            models,
+            served_model_name or model_name(pipeline["main"]),
+            pipeline["max_batch_size"],
+            temperature=None if pipeline["generation_config"] == "model" else 1.0,
+        )
+        tally = Tally()
+        try:
+            with _progress(num_lines) as step, requests.open("rb") as lines:
+                answer_lines(lines, results, serving, tally, step)
+        except KeyboardInterrupt:
+            fail(f"interrupted: {_describe(tally)}; run the command again to go on")
+        seconds = perf_counter() - start
+    speed = f", {tally.tokens} tokens in {seconds:.1f} s ({tally.tokens / seconds:.1f} tokens/s)"
+    click.echo(f"{_describe(tally)}{speed if tally.tokens else ''}", err=True)
+
+
+def _describe(tally: Tally) -> str:
+    return f"{tally.answered} answered, {tally.failed} failed, {tally.skipped} answered before"
+
+
+def _count_lines(file: Path) -> int:
+    """How many lines are not empty."""
+    try:
+        with file.open("rb") as lines:
+            return sum(1 for line in lines if line.strip())
+    except OSError as error:
+        raise OptionError(f"REQUESTS '{file}' cannot be read ({error.strerror})") from error
+
+
+@contextmanager
+def _progress(num_lines: int) -> Iterator[Callable[[Tally], None]]:
+    """A bar on stderr; what it yields sets it to a count."""
+    columns = (
+        *Progress.get_default_columns(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]}"),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("Requests", total=num_lines, failed="")
+
+        def step(tally: Tally) -> None:
+            done = tally.answered + tally.failed + tally.skipped
+            failed = f"{tally.failed} failed" if tally.failed else ""
+            bar.update(task, completed=done, failed=failed)
+
+        yield step

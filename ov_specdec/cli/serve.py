@@ -1,0 +1,175 @@
+"""`ov-specdec serve`: a server with OpenAI's interface."""
+
+import ipaddress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ov_specdec.checks import require_int, require_number
+from ov_specdec.cli.address import check_address
+from ov_specdec.cli.options import (
+    BATCH_OPTIONS,
+    PIPELINE_OPTIONS,
+    SERVED_NAME_OPTION,
+    make_pipeline,
+    model_name,
+    pop_pipeline,
+    with_options,
+)
+from ov_specdec.cli.terminal import with_errors
+from ov_specdec.errors import OptionError
+from ov_specdec.pipeline import SpeculativePipeline
+
+LEVELS = ("debug", "info", "warning", "error")
+
+SERVER_OPTIONS = (
+    click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on."),
+    click.option(
+        "--port",
+        type=int,
+        metavar="N",
+        default=8000,
+        show_default=True,
+        help="Port to serve on; 0 takes any that is free.",
+    ),
+    click.option(
+        "--api-key",
+        "api_keys",
+        multiple=True,
+        metavar="KEY",
+        help="Key that requests have to bring; may be given several times. Other users of the "
+        "machine can see it here.",
+    ),
+    click.option(
+        "--api-key-file", metavar="F", help="File of such keys, one a line. [requests need no key]"
+    ),
+    SERVED_NAME_OPTION,
+    click.option(
+        "--max-queue",
+        type=int,
+        metavar="N",
+        default=128,
+        show_default=True,
+        help="Requests that may wait beside those that run; more are answered with 429.",
+    ),
+    click.option(
+        "--request-timeout",
+        type=float,
+        metavar="S",
+        help="Seconds after which a request ends with 504. [none]",
+    ),
+    click.option(
+        "--shutdown-timeout",
+        type=float,
+        metavar="S",
+        default=30.0,
+        show_default=True,
+        help="Seconds that running requests get to end after SIGTERM.",
+    ),
+    click.option(
+        "--max-body-size",
+        type=float,
+        metavar="MB",
+        default=4.0,
+        show_default=True,
+        help="Greatest body of a request; more is answered with 413.",
+    ),
+    click.option(
+        "--cors-origin",
+        "cors_origins",
+        multiple=True,
+        metavar="URL",
+        help="Web site whose pages may call the server; may be given several times. [none]",
+    ),
+    click.option(
+        "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Log."
+    ),
+)
+
+
+@click.command()
+@with_errors
+@with_options((*SERVER_OPTIONS, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
+def serve(
+    host: str,
+    port: int,
+    api_keys: tuple[str, ...],
+    api_key_file: str | None,
+    served_model_name: str | None,
+    max_queue: int,
+    request_timeout: float | None,
+    shutdown_timeout: float,
+    max_body_size: float,
+    cors_origins: tuple[str, ...],
+    log_level: str,
+    **options: Any,
+) -> None:
+    """Serve the models over HTTP, with OpenAI's interface and a page to try them on."""
+    pipeline = pop_pipeline(options)
+    require_int("max_queue", max_queue, low=0)
+    require_number("shutdown_timeout", shutdown_timeout, low=0.0)
+    require_number("max_body_size", max_body_size, above=0.0)
+    if request_timeout is not None:
+        require_number("request_timeout", request_timeout, above=0.0)
+    keys = (*api_keys, *_read_keys(api_key_file))
+    if not all(keys):
+        raise OptionError("--api-key '' opens the server to everybody: give a key, or leave it out")
+    try:
+        from ov_specdec.server.logs import set_up_log
+        from ov_specdec.server.run import serve as run_server
+        from ov_specdec.server.service import Settings
+    except ImportError as error:
+        raise OptionError(
+            f"the server needs fastapi, uvicorn and prometheus-client ({error}): "
+            "pip install 'ov-specdec[serve]'"
+        ) from error
+    settings = Settings(
+        model_name=served_model_name or model_name(pipeline["main"]),
+        api_keys=keys,
+        max_batch_size=pipeline["max_batch_size"],
+        max_queue=max_queue,
+        request_timeout=request_timeout,
+        max_body=int(max_body_size * 1e6),
+        shutdown_timeout=shutdown_timeout,
+        cors_origins=cors_origins,
+        temperature=None if pipeline["generation_config"] == "model" else 1.0,
+    )
+    chosen = check_address(host, port) or port
+    if not keys and not _is_loopback(host):
+        click.echo(
+            f"warning: everybody who reaches {host} can use this server: give --api-key-file",
+            err=True,
+        )
+    set_up_log(log_level)
+
+    def load() -> SpeculativePipeline:
+        return make_pipeline(pipeline, {})
+
+    run_server(load, settings, host, chosen, lambda: click.echo(_url(host, chosen)))
+
+
+def _read_keys(file: str | None) -> list[str]:
+    """The keys in a file, one a line; empty lines and those that begin with # are none."""
+    if file is None:
+        return []
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"--api-key-file '{file}' cannot be read: {error}") from error
+    keys = [key for line in lines if (key := line.strip()) and not key.startswith("#")]
+    if not keys:
+        raise OptionError(f"--api-key-file '{file}' holds no key: write one a line")
+    return keys
+
+
+def _is_loopback(host: str) -> bool:
+    address = host.removeprefix("[").removesuffix("]")
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://{host}:{port}"

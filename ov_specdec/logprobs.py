@@ -1,0 +1,53 @@
+"""Log-probabilities of tokens, as the main model gives them: before processors and warpers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ov_specdec.logits import Logits
+
+
+@dataclass(frozen=True)
+class TokenLogprobs:
+    """What the main model says of one place in the text.
+
+    token_id: the token that is there. logprob: natural logarithm of its probability; None at the
+    first token of a prompt, which nothing comes before. top: the most likely tokens of that place
+    and theirs, the most likely first.
+    """
+
+    token_id: int
+    logprob: float | None
+    top: tuple[tuple[int, float], ...] = ()
+
+
+def token_logprobs(logits: Logits, tokens: Sequence[int], num_top: int) -> list[TokenLogprobs]:
+    """Of each token, by the row of logits [len(tokens) or more, vocab] that scores its place.
+
+    num_top: how many of the most likely tokens to name; 0 for none.
+    """
+    found = []
+    for row, token in zip(logits, tokens, strict=False):
+        logprobs = _log_softmax(row)
+        top = tuple((int(i), float(logprobs[i])) for i in _greatest(logprobs, num_top))
+        found.append(TokenLogprobs(token, float(logprobs[token]), top))
+    return found
+
+
+def _log_softmax(row: Logits) -> NDArray[np.float64]:
+    shifted = row.astype(np.float64) - row.max()
+    result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
+    return result
+
+
+def _greatest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """The places of the `count` greatest values, the greatest first."""
+    if not count:
+        return np.empty(0, np.int64)
+    places = np.argpartition(values, -count)[-count:] if count < len(values) else None
+    if places is None:
+        places = np.arange(len(values))
+    order: NDArray[np.int64] = places[np.lexsort((places, -values[places]))]
+    return order

@@ -1,0 +1,41 @@
+"""OpenAI's interface as pure functions: from its requests to ours, and from results to answers.
+
+No sockets here: the server and the batch command both build on it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ov_specdec.chunks import GenerationResult
+from ov_specdec.openai.answers import Answer, make_completion
+from ov_specdec.openai.ask import Ask
+from ov_specdec.openai.errors import ApiError, from_exception
+from ov_specdec.openai.requests import read_chat, read_completion
+from ov_specdec.openai.responses import StreamedResponse, make_response, read_responses
+from ov_specdec.openai.streaming import StreamedCompletion
+
+__all__ = [
+    "Answer",
+    "ApiError",
+    "Ask",
+    "from_exception",
+    "make_body",
+    "make_stream",
+    "read_chat",
+    "read_completion",
+    "read_responses",
+]
+
+
+def make_body(answer: Answer, results: Sequence[GenerationResult]) -> dict[str, Any]:
+    """The body of an answer that is not streamed. results: of `Ask.generations`, in that order."""
+    if answer.ask.endpoint == "responses":
+        return make_response(answer, results[0])
+    return make_completion(answer, results)
+
+
+def make_stream(answer: Answer) -> StreamedCompletion | StreamedResponse:
+    """What makes events of the chunks of an answer."""
+    if answer.ask.endpoint == "responses":
+        return StreamedResponse(answer)
+    return StreamedCompletion(answer)

@@ -1,0 +1,161 @@
+"""Answers of /v1/chat/completions and /v1/completions: from results to OpenAI's bodies."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ov_specdec.chunks import GenerationResult
+from ov_specdec.logprobs import TokenLogprobs
+from ov_specdec.openai.ask import Ask
+from ov_specdec.stats import GenerationStats
+
+MIN_LOGPROB = -9999.0
+"""Stands for the logarithm of 0, which JSON has no number for; as in OpenAI's reference."""
+
+OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What all bodies of one answer share.
+
+    id: of the request. model: the name that it is served under. created: seconds since 1970.
+    decode: the text of token ids, with that of special tokens.
+    """
+
+    ask: Ask
+    id: str
+    model: str
+    created: int
+    decode: Callable[[Sequence[int]], str]
+
+    def head(self, object_: str) -> dict[str, Any]:
+        """The fields that every body begins with."""
+        return {
+            "id": self.id,
+            "object": object_,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": None,
+        }
+
+    def prompt_text(self, index: int) -> str:
+        """The prompt that the choice of this index continues, for `echo`."""
+        prompt = self.ask.prompts[index // self.ask.n]
+        return prompt if isinstance(prompt, str) else self.decode(list(prompt))  # type: ignore[arg-type]
+
+
+def make_completion(answer: Answer, results: Sequence[GenerationResult]) -> dict[str, Any]:
+    """The body of an answer that is not streamed. results: of `Ask.generations`, in that order."""
+    choice = _chat_choice if answer.ask.endpoint == "chat" else _completion_choice
+    stats = [result.stats for result in results]
+    return {
+        **answer.head(OBJECTS[answer.ask.endpoint]),
+        "choices": [choice(answer, index, result) for index, result in enumerate(results)],
+        "usage": make_usage(answer.ask, stats),
+        **make_metrics(stats),
+    }
+
+
+def make_usage(ask: Ask, stats: Sequence[GenerationStats]) -> dict[str, Any]:
+    """Counts of tokens. stats: of all choices; those of one prompt have read it once."""
+    first = stats[:: ask.n]
+    prompt_tokens = sum(each.prompt_tokens for each in first)
+    completion_tokens = sum(each.generated_tokens for each in stats)
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": sum(each.cached_tokens for each in first)},
+    }
+
+
+def make_metrics(stats: Sequence[GenerationStats]) -> dict[str, Any]:
+    """How speculation went, in vLLM's shape; none for several choices, or where nothing drafted.
+
+    Only rounds with candidates count, and of those only what is part of the text.
+    """
+    if len(stats) != 1:
+        return {}
+    rounds = [r for r in stats[0].rounds if r.num_drafted]
+    if not rounds:
+        return {}
+    accepted = [min(r.num_accepted, r.num_generated) for r in rounds]
+    longest = max(r.num_drafted for r in rounds)
+    num_drafted = sum(r.num_drafted for r in rounds)
+    summary = {
+        "mean_acceptance_length": 1 + sum(accepted) / len(rounds),
+        "draft_acceptance_rate": sum(accepted) / num_drafted,
+        "acceptance_histogram": [accepted.count(length) for length in range(longest + 1)],
+        "num_spec_steps": len(rounds),
+        "num_spec_tokens": longest,
+        "num_draft_tokens": num_drafted,
+        "num_accepted_draft_tokens": sum(accepted),
+    }
+    return {"metrics": {"speculative_decoding": summary}}
+
+
+def chat_logprobs(answer: Answer, tokens: Sequence[TokenLogprobs]) -> dict[str, Any] | None:
+    """Log-probabilities as /v1/chat/completions has them; None where none were asked for."""
+    if answer.ask.logprobs is None:
+        return None
+    return {"content": [_describe(answer, token) for token in tokens], "refusal": None}
+
+
+def completion_logprobs(
+    answer: Answer, tokens: Sequence[TokenLogprobs], offset: int = 0
+) -> dict[str, Any] | None:
+    """Log-probabilities as /v1/completions has them. offset: characters before the first token."""
+    if answer.ask.logprobs is None:
+        return None
+    texts = [answer.decode([token.token_id]) for token in tokens]
+    offsets = [offset + sum(map(len, texts[:i])) for i in range(len(texts))]
+    return {
+        "tokens": texts,
+        "token_logprobs": [None if t.logprob is None else _finite(t.logprob) for t in tokens],
+        "top_logprobs": [_top_by_text(answer, token) for token in tokens],
+        "text_offset": offsets,
+    }
+
+
+def _chat_choice(answer: Answer, index: int, result: GenerationResult) -> dict[str, Any]:
+    return {
+        "index": index,
+        "message": {"role": "assistant", "content": result.text, "refusal": None},
+        "logprobs": chat_logprobs(answer, result.logprobs),
+        "finish_reason": result.finish_reason,
+    }
+
+
+def _completion_choice(answer: Answer, index: int, result: GenerationResult) -> dict[str, Any]:
+    before = answer.prompt_text(index) if answer.ask.echo else ""
+    return {
+        "index": index,
+        "text": before + result.text,
+        "logprobs": completion_logprobs(answer, [*result.prompt_logprobs, *result.logprobs]),
+        "finish_reason": result.finish_reason,
+    }
+
+
+def _describe(answer: Answer, token: TokenLogprobs) -> dict[str, Any]:
+    top = [_text_and_logprob(answer, *each) for each in token.top]
+    return {**_text_and_logprob(answer, token.token_id, token.logprob or 0.0), "top_logprobs": top}
+
+
+def _text_and_logprob(answer: Answer, token_id: int, logprob: float) -> dict[str, Any]:
+    text = answer.decode([token_id])
+    return {"token": text, "logprob": _finite(logprob), "bytes": list(text.encode())}
+
+
+def _top_by_text(answer: Answer, token: TokenLogprobs) -> dict[str, float] | None:
+    """The most likely tokens of a place, and the one that is there; the first of equal texts."""
+    if token.logprob is None:
+        return None
+    found: dict[str, float] = {}
+    for token_id, logprob in (*token.top, (token.token_id, token.logprob)):
+        found.setdefault(answer.decode([token_id]), _finite(logprob))
+    return found
+
+
+def _finite(logprob: float) -> float:
+    return max(logprob, MIN_LOGPROB)

@@ -1,0 +1,45 @@
+"""What a request asks for."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ov_specdec.text.prompt import Prompt
+
+Endpoint = Literal["chat", "completions", "responses"]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request as read: prompts, options of the generations, and what the answer is to hold.
+
+    prompts: each a text, token ids or messages. options: keyword arguments of
+    `SpeculativePipeline.generate`, without the seed of each choice. n: choices for each prompt.
+    stream: answer with events. include_usage: end a stream with the counts of tokens. logprobs:
+    most likely tokens to name at each place; None for no log-probabilities. echo: begin with the
+    prompt. origins: say of each piece of a stream where its tokens come from. prediction: a text
+    that the answer is expected to repeat. safety: the name that the caller has for its user, for
+    the log. settings: what a response of this endpoint repeats of the request.
+    """
+
+    endpoint: Endpoint
+    model: str | None
+    prompts: tuple[Prompt, ...]
+    options: dict[str, Any]
+    n: int = 1
+    stream: bool = False
+    include_usage: bool = False
+    logprobs: int | None = None
+    echo: bool = False
+    origins: bool = False
+    prediction: str | None = None
+    user: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def generations(self) -> list[tuple[Prompt, dict[str, Any]]]:
+        """Prompt and options of every choice, in the order of their indices.
+
+        Choice i of a prompt takes the seed + i.
+        """
+        seed = self.options.get("seed")
+        each = [{} if seed is None else {"seed": seed + i} for i in range(self.n)]
+        return [(prompt, {**self.options, **own}) for prompt in self.prompts for own in each]

@@ -1,0 +1,67 @@
+"""Errors in OpenAI's shape."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, OptionError
+
+TYPES = {
+    400: "invalid_request_error",
+    401: "invalid_request_error",
+    404: "invalid_request_error",
+    405: "invalid_request_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "server_error",
+    504: "server_error",
+}
+"""What OpenAI calls the kind of an error, by HTTP status."""
+
+
+@dataclass
+class ApiError(Exception):
+    """An answer that is an error. param: the field at fault. retry_after: in seconds."""
+
+    status: int
+    message: str
+    param: str | None = None
+    code: str | None = None
+    retry_after: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
+
+    def body(self) -> dict[str, Any]:
+        """The body of the answer, or of the event that ends a stream."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": TYPES.get(self.status, "server_error"),
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+
+def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:
+    """A request that cannot be honoured, by the field that is at fault."""
+    return ApiError(400, message, param, code)
+
+
+def from_exception(error: BaseException, request_id: str) -> ApiError:
+    """What an exception of the generation comes to. request_id: the log has it too.
+
+    What the caller can change is a 400. Anything else is a 500 that tells nothing but the id.
+    """
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, ContextLengthError):
+        return ApiError(400, str(error), None, "context_length_exceeded")
+    if isinstance(error, OptionError | LogitsError):
+        return ApiError(400, str(error))
+    if isinstance(error, CacheFullError):
+        return ApiError(400, str(error), None, "kv_cache_full")
+    return ApiError(
+        500, f"the server failed at this request; its log says why under {request_id}", None
+    )

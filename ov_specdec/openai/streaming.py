@@ -1,0 +1,97 @@
+"""Streams of /v1/chat/completions and /v1/completions: from chunks to server-sent events."""
+
+from typing import Any
+
+from ov_specdec.chunks import Chunk
+from ov_specdec.openai.answers import (
+    Answer,
+    chat_logprobs,
+    completion_logprobs,
+    make_metrics,
+    make_usage,
+)
+from ov_specdec.openai.errors import ApiError
+from ov_specdec.openai.events import DONE, encode_event
+from ov_specdec.stats import GenerationStats
+
+OBJECTS = {"chat": "chat.completion.chunk", "completions": "text_completion"}
+
+
+class StreamedCompletion:
+    """The events of one answer, as the chunks of its choices come."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._is_chat = answer.ask.endpoint == "chat"
+        self._offsets = [0] * len(answer.ask.prompts) * answer.ask.n
+        self._stats: dict[int, GenerationStats] = {}
+
+    def begin(self) -> list[bytes]:
+        """What comes before any text: the role of a message, the prompt where it is echoed."""
+        answer, events = self._answer, []
+        for index in range(len(self._offsets)):
+            if self._is_chat:
+                delta = {"role": "assistant", "content": "", "refusal": None}
+                events.append(self._event({"index": index, "delta": delta, **NOT_YET}))
+            elif answer.ask.echo and answer.ask.logprobs is None:
+                text = answer.prompt_text(index)
+                events.append(self._event({"index": index, "text": text, **NOT_YET}))
+        return events
+
+    def add(self, index: int, chunk: Chunk) -> list[bytes]:
+        """A chunk of the choice with this index."""
+        if chunk.stats is not None:
+            self._stats[index] = chunk.stats
+        says_nothing = not chunk.text and not chunk.logprobs and not chunk.prompt_logprobs
+        if says_nothing and chunk.finish_reason is None:
+            return []
+        origin = {"origin": chunk.origin} if self._answer.ask.origins else {}
+        text = self._chat_piece if self._is_chat else self._completion_piece
+        return [self._event({"index": index, **text(index, chunk), **origin})]
+
+    def end(self) -> list[bytes]:
+        """What comes after the last chunk."""
+        ask = self._answer.ask
+        if not ask.include_usage:
+            return [DONE]
+        stats = [self._stats[index] for index in range(len(self._offsets))]
+        last = {
+            **self._answer.head(OBJECTS[ask.endpoint]),
+            "choices": [],
+            "usage": make_usage(ask, stats),
+            **make_metrics(stats),
+        }
+        return [encode_event(last), DONE]
+
+    def fail(self, error: ApiError) -> bytes:
+        """What ends a stream that cannot go on; [DONE] does not come."""
+        return encode_event(error.body())
+
+    def _event(self, choice: dict[str, Any]) -> bytes:
+        answer = self._answer
+        usage = {"usage": None} if answer.ask.include_usage else {}
+        head = answer.head(OBJECTS[answer.ask.endpoint])
+        return encode_event({**head, "choices": [choice], **usage})
+
+    def _chat_piece(self, index: int, chunk: Chunk) -> dict[str, Any]:  # noqa: ARG002
+        return {
+            "delta": {"content": chunk.text} if chunk.text else {},
+            "logprobs": chat_logprobs(self._answer, chunk.logprobs) if chunk.logprobs else None,
+            "finish_reason": chunk.finish_reason,
+        }
+
+    def _completion_piece(self, index: int, chunk: Chunk) -> dict[str, Any]:
+        tokens = [*chunk.prompt_logprobs, *chunk.logprobs]
+        logprobs = completion_logprobs(self._answer, tokens, self._offsets[index])
+        if logprobs is not None:
+            self._offsets[index] += sum(map(len, logprobs["tokens"]))
+        before = self._answer.prompt_text(index) if chunk.prompt_logprobs else ""
+        return {
+            "text": before + chunk.text,
+            "logprobs": logprobs if tokens else None,
+            "finish_reason": chunk.finish_reason,
+        }
+
+
+NOT_YET = {"logprobs": None, "finish_reason": None}
+"""Of a choice that has only begun."""

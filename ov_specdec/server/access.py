@@ -1,0 +1,136 @@
+"""Around every request: its id, its key, what unforeseen errors come to, its line in the log."""
+
+import hmac
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ov_specdec.chunks import Chunk
+from ov_specdec.openai import ApiError, from_exception
+
+log = logging.getLogger("ov_specdec.server")
+
+GUARDED = ("/v1/", "/tokenize", "/detokenize")
+"""How the paths begin that need a key. The others tell nothing of what was asked or answered."""
+
+QUIET = ("/health", "/metrics")
+"""Paths that are asked for all the time: their lines are for debugging."""
+
+
+@dataclass
+class Record:
+    """What the log says of one request."""
+
+    method: str
+    path: str
+    id: str = field(default_factory=lambda: uuid4().hex)
+    tenant: str | None = None
+    status: int = 0
+    error: str | None = None
+    user: str | None = None
+    finish_reason: str | None = None
+    num_generated: int = 0
+    seconds_to_first: float | None = None
+    began: float = field(default_factory=monotonic)
+
+    def note(self, chunk: Chunk) -> None:
+        """A chunk of the answer has come."""
+        if self.seconds_to_first is None:
+            self.seconds_to_first = monotonic() - self.began
+        self.num_generated += len(chunk.token_ids)
+        self.finish_reason = chunk.finish_reason or self.finish_reason
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is known, for one line of JSON."""
+        known = {
+            "event": "request",
+            "id": self.id,
+            "method": self.method,
+            "path": self.path,
+            "status": self.status,
+            "seconds": round(monotonic() - self.began, 4),
+            "user": self.user,
+            "completion_tokens": self.num_generated or None,
+            "seconds_to_first": self.seconds_to_first and round(self.seconds_to_first, 4),
+            "finish_reason": self.finish_reason,
+            "client_left": True if self.status == 499 else None,
+            "error": self.error,
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+
+class Access:
+    """ASGI middleware. api_keys: any of them opens the guarded paths; none: they are open."""
+
+    def __init__(self, app: ASGIApp, api_keys: Sequence[str]) -> None:
+        self._app = app
+        # Digests have one length, so that comparing them takes the same time for every key.
+        self._digests = [sha256(key.encode()).digest() for key in api_keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request; other events are handed on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        record = Record(scope["method"], scope["path"])
+        scope.setdefault("state", {})["record"] = record
+        has_begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                record.status = record.status or message["status"]
+                message = {**message, "headers": [*message["headers"], _id_header(record)]}
+            await send(message)
+
+        try:
+            self._check_key(scope, record)
+            await self._app(scope, receive, sending)
+        except Exception as error:
+            failure = from_exception(error, record.id)
+            record.status, record.error = failure.status, failure.message
+            if failure.status == 500:
+                log.error("request %s has failed", record.id, exc_info=error)
+            if not has_begun:
+                await error_response(failure)(scope, receive, sending)
+        finally:
+            quiet = record.path in QUIET and record.status < 400
+            log.log(logging.DEBUG if quiet else logging.INFO, "request", extra={"record": record})
+
+    def _check_key(self, scope: Scope, record: Record) -> None:
+        if not self._digests or not scope["path"].startswith(GUARDED):
+            return
+        if scope["method"] == "OPTIONS":  # browsers ask without a key whether they may
+            return
+        kind, _, key = Request(scope).headers.get("authorization", "").partition(" ")
+        digest = sha256(key.strip().encode()).digest()
+        known = [hmac.compare_digest(digest, each) for each in self._digests]
+        if kind.lower() != "bearer" or not any(known):
+            raise ApiError(
+                401,
+                "no valid API key was given: send 'Authorization: Bearer KEY'",
+                code="invalid_api_key",
+            )
+        # Tells tenants apart without giving their key away.
+        record.tenant = digest.hex()[:16]
+
+
+def error_response(error: ApiError) -> JSONResponse:
+    """An error as a response."""
+    headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return JSONResponse(error.body(), error.status, headers)
+
+
+def _id_header(record: Record) -> tuple[bytes, bytes]:
+    return b"x-request-id", record.id.encode()

@@ -1,0 +1,191 @@
+"""The routes: what is answered under which path."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from ov_specdec.openai import ApiError, Ask, read_chat, read_completion, read_responses
+from ov_specdec.openai.tokens import read_detokenize, read_tokenize
+from ov_specdec.server import schemas
+from ov_specdec.server.access import Access, Record, error_response
+from ov_specdec.server.bodies import read_json
+from ov_specdec.server.reply import Reply
+from ov_specdec.server.service import Service
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": schemas.ErrorBody, "description": "A field that cannot be honoured."},
+    401: {"model": schemas.ErrorBody, "description": "No valid API key."},
+    404: {"model": schemas.ErrorBody, "description": "Another model."},
+    413: {"model": schemas.ErrorBody, "description": "The body is too large."},
+    429: {"model": schemas.ErrorBody, "description": "The queue is full."},
+    500: {"model": schemas.ErrorBody, "description": "The server has failed."},
+    503: {"model": schemas.ErrorBody, "description": "Loading, or shutting down."},
+    504: {"model": schemas.ErrorBody, "description": "The answer took too long."},
+}
+
+Read = Callable[[object, float | None], Ask]
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
+    """The application. lifespan: what loads the models when it starts, where it is to do so."""
+    app = FastAPI(
+        title="ov-specdec",
+        version=version("ov-specdec"),
+        description="Speculative decoding on OpenVINO, with OpenAI's interface.",
+        lifespan=lifespan,
+    )
+    app.add_exception_handler(ApiError, _answer_error)
+    app.add_exception_handler(HTTPException, _answer_http_error)
+    _add_generation(app, service)
+    _add_tokens(app, service)
+    _add_state(app, service)
+    app.add_middleware(Access, api_keys=service.settings.api_keys)
+    if service.settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(service.settings.cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type"],
+        )
+    return app
+
+
+def _add_generation(app: FastAPI, service: Service) -> None:
+    settings = service.settings
+
+    async def generate(request: Request, read: Read) -> Reply:
+        body = await read_json(request, settings.max_body, settings.body_timeout)
+        record: Record = request.state.record
+        ask = read(body, settings.temperature)
+        service.check_model(ask.model)
+        record.user = ask.user
+        return Reply(service, service.answer(ask), record.tenant, record)
+
+    @_post(app, "/v1/chat/completions", schemas.ChatBody, schemas.Answer)
+    async def chat_completions(request: Request) -> Any:
+        """Answer a conversation, in the model's chat template."""
+        return await generate(request, read_chat)
+
+    @_post(app, "/v1/completions", schemas.CompletionBody, schemas.Answer)
+    async def completions(request: Request) -> Any:
+        """Continue one prompt or several, texts or token ids, without a chat template."""
+        return await generate(request, read_completion)
+
+    @_post(app, "/v1/responses", schemas.ResponsesBody, schemas.Response)
+    async def responses(request: Request) -> Any:
+        """Answer a text or a conversation; nothing is stored."""
+        return await generate(request, read_responses)
+
+
+def _add_tokens(app: FastAPI, service: Service) -> None:
+    settings = service.settings
+
+    @_post(app, "/tokenize", schemas.TokenizeBody, schemas.Tokens)
+    async def tokenize(request: Request) -> Any:
+        """The token ids of a prompt, or of messages in the chat template."""
+        body = await read_json(request, settings.max_body, settings.body_timeout)
+        wanted = read_tokenize(body)
+        service.check_model(wanted.model)
+        return await asyncio.to_thread(service.tokenize, wanted)
+
+    @_post(app, "/detokenize", schemas.DetokenizeBody, schemas.Text)
+    async def detokenize(request: Request) -> Any:
+        """The text of token ids."""
+        body = await read_json(request, settings.max_body, settings.body_timeout)
+        wanted = read_detokenize(body)
+        service.check_model(wanted.model)
+        return await asyncio.to_thread(service.detokenize, wanted)
+
+
+def _add_state(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/models", response_model=schemas.Models, responses=_errors(401, 503))
+    def models() -> Any:
+        """The model that is served."""
+        return {"object": "list", "data": [service.describe_model()]}
+
+    @app.get("/v1/models/{model}", response_model=schemas.Model, responses=_errors(401, 404, 503))
+    def model(model: str) -> Any:
+        """The model, if it has this name."""
+        service.check_model(model)
+        return service.describe_model()
+
+    @app.get("/health", response_model=schemas.Health, responses=_errors(503))
+    def health() -> Any:
+        """Whether requests are taken and answered."""
+        service.check_health()
+        return {"status": "ok"}
+
+    @app.get("/version", response_model=schemas.Version)
+    def show_version() -> Any:
+        """The version of ov-specdec."""
+        return {"version": version("ov-specdec")}
+
+    @app.get("/metrics", response_class=Response)
+    def metrics() -> Response:
+        """Metrics for Prometheus."""
+        return Response(service.metrics.export(), media_type="text/plain; version=0.0.4")
+
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    def page() -> str:
+        """A page to try the model on."""
+        return files("ov_specdec.server").joinpath("page.html").read_text(encoding="utf-8")
+
+
+def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: ERRORS[status] for status in statuses}
+
+
+def _post(
+    app: FastAPI, path: str, body: type[BaseModel], answer: type[BaseModel]
+) -> Callable[[Callable[[Request], Awaitable[Any]]], Callable[[Request], Awaitable[Any]]]:
+    """A route whose body is read by hand: OpenAI's errors name one field, in a shape of their own.
+
+    body, answer: what the OpenAPI document says of both.
+    """
+    schema = body.model_json_schema()
+
+    def decorate(
+        handler: Callable[[Request], Awaitable[Any]],
+    ) -> Callable[[Request], Awaitable[Any]]:
+        app.add_api_route(
+            path,
+            handler,
+            methods=["POST"],
+            response_model=None,
+            responses={200: {"model": answer}, **ERRORS},
+            openapi_extra={
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": schema}},
+                }
+            },
+        )
+        return handler
+
+    return decorate
+
+
+def _answer_error(request: Request, error: Exception) -> JSONResponse:
+    record: Record = request.state.record
+    record.error = str(error)
+    return error_response(error if isinstance(error, ApiError) else ApiError(500, str(error)))
+
+
+def _answer_http_error(request: Request, error: Exception) -> JSONResponse:
+    """What FastAPI itself refuses: paths and methods that are not there."""
+    status = getattr(error, "status_code", 500)
+    detail = getattr(error, "detail", "")
+    message = f"{request.method} {request.url.path}: {detail}"
+    response = error_response(ApiError(status, message))
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response

@@ -1,0 +1,43 @@
+"""The log: one JSON object per line, on stderr."""
+
+import json
+import logging
+import sys
+from datetime import datetime, timezone
+from typing import Any
+
+from ov_specdec.server.access import Record
+
+LOGGERS = ("ov_specdec.server", "uvicorn.error")
+
+
+class JsonLines(logging.Formatter):
+    """A record of the log as JSON: time, level, and the message or what is known of a request."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line; a traceback is one of its values."""
+        time = datetime.fromtimestamp(record.created, timezone.utc).isoformat(
+            timespec="milliseconds"
+        )
+        line: dict[str, Any] = {"time": time, "level": record.levelname.lower()}
+        request = getattr(record, "record", None)
+        if isinstance(request, Record):
+            line.update(request.as_dict())
+        else:
+            line["message"] = record.getMessage()
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def set_up_log(level: str) -> None:
+    """Send the server's log to stderr. level: debug, info, warning or error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(level.upper())
+    # What uvicorn says at each start and stop.
+    logging.getLogger("uvicorn.error").setLevel("WARNING" if level == "info" else level.upper())

@@ -1,0 +1,119 @@
+"""Prometheus metrics, under the names that vLLM gives them after its prefix."""
+
+from collections.abc import Sequence
+from time import monotonic
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from ov_specdec.background import Background
+from ov_specdec.chunks import Chunk
+from ov_specdec.stats import GenerationStats
+
+PREFIX = "ov_specdec:"
+LABEL = "model_name"
+
+# Seconds: a token of a small model takes milliseconds, an answer of a large one minutes.
+TOKEN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+FIRST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+REQUEST_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
+
+
+class Metrics:
+    """What the server counts. model_name: the label of all of it."""
+
+    def __init__(self, model_name: str) -> None:
+        self.registry = CollectorRegistry()
+        self._model_name = model_name
+        self.running = self._gauge("num_requests_running", "Requests that share passes.")
+        self.waiting = self._gauge("num_requests_waiting", "Requests that wait for room.")
+        self.kv_usage = self._gauge("kv_cache_usage_perc", "KV cache in use, 0 to 1.")
+        self.prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts.")
+        self.generation_tokens = self._counter("generation_tokens", "Tokens of outputs.")
+        self.prefix_queries = self._counter("prefix_cache_queries", "Tokens looked for in caches.")
+        self.prefix_hits = self._counter("prefix_cache_hits", "Tokens that were cached.")
+        self.drafts = self._counter("spec_decode_num_drafts", "Rounds with candidates.")
+        self.drafted = self._counter("spec_decode_num_draft_tokens", "Candidates.")
+        self.accepted = self._counter("spec_decode_num_accepted_tokens", "Accepted candidates.")
+        self.to_first = self._histogram(
+            "time_to_first_token_seconds", "From arrival to the first token.", FIRST_BUCKETS
+        )
+        self.between = self._histogram(
+            "inter_token_latency_seconds", "Between two rounds of a request.", TOKEN_BUCKETS
+        )
+        self.whole = self._histogram(
+            "e2e_request_latency_seconds", "From arrival to the last token.", REQUEST_BUCKETS
+        )
+        self._successes = Counter(
+            f"{PREFIX}request_success",
+            "Requests that have ended well, by what ended them.",
+            (LABEL, "finished_reason"),
+            registry=self.registry,
+        )
+        self._accepted_at = Counter(
+            f"{PREFIX}spec_decode_num_accepted_tokens_per_pos",
+            "Accepted candidates by their place in the draft.",
+            (LABEL, "position"),
+            registry=self.registry,
+        )
+
+    def watch(self, background: Background) -> None:
+        """Read the gauges off what runs generations."""
+        scheduler = background.scheduler
+        self.running.set_function(lambda: scheduler.num_running)
+        self.waiting.set_function(lambda: scheduler.num_waiting)
+        self.kv_usage.set_function(lambda: background.kv_cache_usage)
+
+    def export(self) -> bytes:
+        """All of it as text, for Prometheus."""
+        return generate_latest(self.registry)
+
+    def ended(self, stats: GenerationStats, finish_reason: str) -> None:
+        """Count a generation that has come to its end."""
+        self._successes.labels(self._model_name, finish_reason).inc()
+        self.prompt_tokens.inc(stats.prompt_tokens)
+        self.prefix_queries.inc(stats.prompt_tokens)
+        self.prefix_hits.inc(stats.cached_tokens)
+        for round_ in stats.rounds:
+            if not round_.num_drafted:
+                continue
+            num_accepted = min(round_.num_accepted, round_.num_generated)
+            self.drafts.inc()
+            self.drafted.inc(round_.num_drafted)
+            self.accepted.inc(num_accepted)
+            for position in range(num_accepted):
+                self._accepted_at.labels(self._model_name, str(position)).inc()
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        gauge = Gauge(f"{PREFIX}{name}", text, (LABEL,), registry=self.registry)
+        return gauge.labels(self._model_name)
+
+    def _counter(self, name: str, text: str) -> Counter:
+        counter = Counter(f"{PREFIX}{name}", text, (LABEL,), registry=self.registry)
+        return counter.labels(self._model_name)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        histogram = Histogram(
+            f"{PREFIX}{name}", text, (LABEL,), buckets=buckets, registry=self.registry
+        )
+        return histogram.labels(self._model_name)
+
+
+class Timer:
+    """Takes the times of one generation, as its chunks come."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._began = self._last = monotonic()
+        self._is_first = True
+
+    def receive(self, chunks: Sequence[Chunk]) -> None:
+        """A round's chunks have come."""
+        now = monotonic()
+        latency = self._metrics.to_first if self._is_first else self._metrics.between
+        latency.observe(now - self._last)
+        self._last, self._is_first = now, False
+        self._metrics.generation_tokens.inc(sum(len(chunk.token_ids) for chunk in chunks))
+        last = chunks[-1]
+        if last.stats is not None and last.finish_reason is not None:
+            self._metrics.whole.observe(now - self._began)
+            self._metrics.ended(last.stats, last.finish_reason)

@@ -1,0 +1,87 @@
+"""Runs the server: loads the models while it listens already, and ends when it is told to."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.server.app import make_app
+from ov_specdec.server.service import Service, Settings
+
+GRACE = 5.0
+"""Seconds beside `shutdown_timeout` in which the last answers are sent."""
+
+
+class Server(uvicorn.Server):
+    """Uvicorn, which tells the service that it is to end before it waits for running requests."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    async def main_loop(self) -> None:
+        """Serve until a signal comes."""
+        await super().main_loop()
+        self._service.stop()
+
+
+def serve(
+    load: Callable[[], SpeculativePipeline],
+    settings: Settings,
+    host: str,
+    port: int,
+    on_ready: Callable[[], None],
+) -> None:
+    """Serve until SIGTERM or Ctrl-C. Meanwhile no request is taken, and running ones may end.
+
+    load: makes the pipeline; while it does, requests are answered with 503. What it raises ends
+    the server, and is raised. on_ready: called when requests are taken.
+    """
+    service = Service(settings)
+    failures: list[BaseException] = []
+
+    async def load_models() -> None:
+        try:
+            service.take(await asyncio.to_thread(load))
+            on_ready()
+        except BaseException as error:
+            failures.append(error)
+            server.should_exit = True
+            if not isinstance(error, Exception):
+                raise
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:  # noqa: ARG001
+        loading = asyncio.create_task(load_models())
+        yield
+        await asyncio.gather(loading, return_exceptions=True)
+        await asyncio.to_thread(service.close)
+
+    config = uvicorn.Config(
+        make_app(service, lifespan),
+        host=host.removeprefix("[").removesuffix("]"),
+        port=port,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=int(settings.shutdown_timeout + GRACE),
+    )
+    server = Server(config, service)
+    with _signals_end_nothing():
+        server.run()
+    if failures:
+        raise failures[0]
+
+
+@contextmanager
+def _signals_end_nothing() -> Iterator[None]:
+    """When it has ended, uvicorn raises the signals again that it was told to end by."""
+    before = {sig: signal.signal(sig, lambda *_: None) for sig in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for sig, handler in before.items():
+            signal.signal(sig, handler)

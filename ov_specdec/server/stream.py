@@ -1,0 +1,80 @@
+"""What the generations of one request hand over, from the thread that runs them to its handler."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from ov_specdec.chunks import Chunk
+from ov_specdec.openai.errors import ApiError
+
+MAX_UNREAD = 1024
+"""Pieces that a stream may be ahead of its reader: more than any network delays, and yet little
+memory. The socket has buffers of its own."""
+
+TOO_SLOW = ApiError(503, "the answer was read too slowly, and has ended", code="slow_reader")
+
+
+class Stream:
+    """Chunks by the index of their choice, read in an event loop. To be made in it.
+
+    num_choices: generations that fill it. max_unread: chunks that nobody has read, at which it
+    ends; None for an answer that is read at its end.
+    """
+
+    def __init__(self, num_choices: int, max_unread: int | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._num_running = num_choices
+        self._max_unread = max_unread
+        self._unread: deque[tuple[int, Chunk]] = deque()
+        self._news = asyncio.Event()
+        self._error: BaseException | None = None
+
+    def receiver(self, index: int) -> Callable[[Sequence[Chunk]], None]:
+        """What takes the chunks of a choice, in any thread."""
+
+        def receive(chunks: Sequence[Chunk]) -> None:
+            self._call(self._put, index, chunks)
+
+        return receive
+
+    def end(self, error: BaseException | None) -> None:
+        """One generation has ended. From any thread."""
+        self._call(self._end, error)
+
+    async def next(self, deadline: float | None = None) -> tuple[int, Chunk] | None:
+        """The next chunk; None where there are no more. Raises the error that has ended it.
+
+        deadline: in the loop's time; `TimeoutError` then.
+        """
+        while True:
+            if self._error is not None:
+                raise self._error
+            if self._unread:
+                return self._unread.popleft()
+            if not self._num_running:
+                return None
+            self._news.clear()
+            timeout = None if deadline is None else deadline - self._loop.time()
+            await asyncio.wait_for(self._news.wait(), timeout)
+
+    def fail(self, error: BaseException) -> None:
+        """End it with an error, the first one if there are several."""
+        self._error = self._error or error
+        self._news.set()
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody reads any more
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _put(self, index: int, chunks: Sequence[Chunk]) -> None:
+        self._unread.extend((index, chunk) for chunk in chunks)
+        if self._max_unread is not None and len(self._unread) > self._max_unread:
+            self.fail(TOO_SLOW)
+        self._news.set()
+
+    def _end(self, error: BaseException | None) -> None:
+        self._num_running -= 1
+        if error is not None:
+            self.fail(error)
+        self._news.set()

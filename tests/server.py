@@ -1,0 +1,74 @@
+"""The server on a real socket, in a thread of the test's process."""
+
+import asyncio
+import threading
+from contextlib import contextmanager
+
+import httpx
+import uvicorn
+
+from ov_specdec.server.app import make_app
+from ov_specdec.server.run import Server
+from ov_specdec.server.service import Service, Settings
+
+NAME = "tiny"
+
+
+class Running:
+    """A server that runs. service: its own, to look at and to break."""
+
+    def __init__(self, service, url, stop):
+        self.service = service
+        self.url = url
+        self.stop = stop
+        self.http = httpx.Client(base_url=url, timeout=60)
+
+    def post(self, path, key=None, **body):
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        return self.http.post(path, json=body, headers=headers)
+
+    def complete(self, prompt, **fields):
+        """The text of a greedy completion, or fields of the answer."""
+        answer = self.post("/v1/completions", prompt=prompt, **{"temperature": 0, **fields})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def metric(self, name):
+        """The value of a metric without labels of its own."""
+        return self.service.metrics.registry.get_sample_value(
+            f"ov_specdec:{name}", {"model_name": NAME}
+        )
+
+
+@contextmanager
+def serving(pipeline=None, **settings):
+    """Serve a pipeline, or none yet; it is not closed at the end."""
+    service = Service(Settings(model_name=NAME, **settings))
+    if pipeline is not None:
+        service.take(pipeline)
+    config = uvicorn.Config(make_app(service), port=0, log_config=None, access_log=False)
+    server = Server(config, service)
+    started = threading.Event()
+
+    class Started(Server):
+        async def startup(self, sockets=None):
+            await super().startup(sockets)
+            started.set()
+
+    server = Started(config, service)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+    thread.start()
+    try:
+        assert started.wait(30)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        running = Running(service, f"http://127.0.0.1:{port}", lambda: _stop(server))
+        yield running
+        running.http.close()
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def _stop(server):
+    server.should_exit = True

@@ -1,0 +1,248 @@
+"""`ov-specdec batch`: files of requests in OpenAI's format, and what becomes of bad lines."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.batch_file import Results, Serving, Tally, answer_lines
+from ov_specdec.openai import ApiError
+from ov_specdec.openai.batches import LineError, make_result, read_request
+from tests.command_line import run
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+
+
+def line(custom_id, url=TEXT, **body):
+    """A line of a file of requests; greedy, unless the body says otherwise."""
+    fields = {"temperature": 0, "max_tokens": 10, **body}
+    request = {"custom_id": custom_id, "method": "POST", "url": url, "body": fields}
+    return json.dumps(request).encode() + b"\n"
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory, tiny_pair):
+    with SpeculativePipeline(*tiny_pair, precision="exact", max_batch_size=2) as pipeline:
+        yield Serving(pipeline, "tiny", 2)
+
+
+def answer(lines, path, serving):
+    """Answer lines into a file; what it then holds, and the count."""
+    tally = Tally()
+    with Results(path) as results:
+        answer_lines(lines, results, serving, tally, lambda _: None)
+    return [json.loads(line) for line in path.read_text().splitlines()], tally
+
+
+def by_id(results):
+    return {result["custom_id"]: result for result in results}
+
+
+def test_the_command_answers_in_openais_shape(chat_pair, tmp_path):
+    requests, output = tmp_path / "requests.jsonl", tmp_path / "results.jsonl"
+    messages = [{"role": "user", "content": "ab"}]
+    requests.write_bytes(
+        line("chat", CHAT, messages=messages, max_tokens=6, ignore_eos=True)
+        + line("text", prompt=["def f", [5, 6]], n=2, seed=3, temperature=1, ignore_eos=True)
+        + line("bad", prompt="x", max_tokens=0)
+    )
+    command = ["batch", requests, "--output", output, "--main", chat_pair[0]]
+    command += ["--draft", chat_pair[1], "--precision", "exact", "--served-model-name", "tiny"]
+    done = run(*command, "--max-batch-size", 2)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1].startswith("2 answered, 1 failed, 0 answered before, 46 ")
+    results = by_id(map(json.loads, output.read_text().splitlines()))
+    assert set(results) == {"chat", "text", "bad"}
+    assert len({result["id"] for result in results.values()}) == 3
+    for name, result in results.items():
+        assert set(result) == {"id", "custom_id", "response", "error"}
+        assert result["error"] is None
+        assert set(result["response"]) == {"status_code", "request_id", "body"}
+        assert result["response"]["status_code"] == (400 if name == "bad" else 200)
+    chat, text, bad = (results[n]["response"]["body"] for n in ("chat", "text", "bad"))
+    assert (chat["object"], text["object"]) == ("chat.completion", "text_completion")
+    assert chat["model"] == "tiny"
+    assert chat["usage"]["completion_tokens"] == 6
+    assert chat["choices"][0]["message"]["role"] == "assistant"
+    assert chat["choices"][0]["finish_reason"] == "length"
+    assert [choice["index"] for choice in text["choices"]] == [0, 1, 2, 3]
+    assert bad["error"]["param"] == "max_tokens"
+    again = run(*command)
+    assert again.stderr.splitlines()[-1] == "0 answered, 0 failed, 3 answered before"
+    assert len(output.read_text().splitlines()) == 3
+
+
+def test_each_answer_is_the_one_that_its_prompt_gets_alone(serving, tmp_path):
+    prompts = ["def f(x):", "class A:", "import os", "x = 1", "return"]
+    lines = [line(prompt, prompt=prompt) for prompt in prompts]
+    found, tally = answer(lines, tmp_path / "results", serving)
+    options = {"max_new_tokens": 10, "apply_chat_template": False}
+    for prompt in prompts:
+        alone = serving.pipeline.generate(prompt, **options)
+        body = by_id(found)[prompt]["response"]["body"]
+        assert body["choices"][0]["text"] == alone.text
+        assert body["usage"]["completion_tokens"] == len(alone.token_ids)
+    assert (tally.answered, tally.failed, tally.skipped) == (5, 0, 0)
+    assert tally.tokens == sum(r["response"]["body"]["usage"]["completion_tokens"] for r in found)
+
+
+def test_a_file_is_read_as_its_requests_are_answered(serving, tmp_path):
+    taken, ahead = 0, []
+
+    def lines():
+        nonlocal taken
+        for taken in range(1, 41):
+            yield line(str(taken), prompt="ab", max_tokens=2, ignore_eos=True)
+
+    with Results(tmp_path / "results") as results:
+        answer_lines(
+            lines(), results, serving, Tally(), lambda tally: ahead.append(taken - tally.answered)
+        )
+    assert len(ahead) == 40
+    assert max(ahead) <= 4  # twice what runs at a time
+
+
+BAD_LINES = {
+    b"no JSON\n": "invalid_json",
+    b"\xff\n": "invalid_json",
+    b"[" * 100_000 + b"\n": "invalid_json",
+    b"[1]\n": "invalid_request",
+    b"{}\n": "invalid_custom_id",
+    b'{"custom_id": 5}\n': "invalid_custom_id",
+    line("x").replace(b"POST", b"GET"): "invalid_method",
+    line("x", "/v1/embeddings"): "invalid_url",
+    line("x").replace(b'"method"', b'"more": 1, "method"'): "invalid_request",
+    line("same", prompt="x"): "duplicate_custom_id",
+}
+
+
+def test_bad_lines_have_results_and_the_others_go_on(serving, tmp_path):
+    lines = [line("same", prompt="ab"), b"\n", *BAD_LINES, line("last", prompt="ab")]
+    found, tally = answer(lines, tmp_path / "results", serving)
+    failures = {r["error"]["line"]: r for r in found if r["error"] is not None}
+    assert [failures[n]["error"]["code"] for n in sorted(failures)] == list(BAD_LINES.values())
+    assert min(failures) == 3
+    assert all(r["custom_id"] is None and r["response"] is None for r in failures.values())
+    good = [r for r in found if r["error"] is None]
+    assert {r["custom_id"]: r["response"]["status_code"] for r in good} == {
+        "same": 200,
+        "last": 200,
+    }
+    again, tally = answer(lines, tmp_path / "results", serving)
+    assert again == found
+    assert (tally.answered, tally.failed, tally.skipped) == (0, 0, 12)
+
+
+BAD_BODIES = {
+    "field": ({"prompt": "x", "temperatur": 1}, 400, "temperatur"),
+    "value": ({"prompt": "x", "top_p": 2}, 400, "top_p"),
+    "stream": ({"prompt": "x", "stream": True}, 400, "stream"),
+    "model": ({"prompt": "x", "model": "other"}, 404, "model"),
+    "token": ({"prompt": [5, 10**6]}, 400, None),
+    "second prompt": ({"prompt": ["x", [10**6]]}, 400, None),
+    "length": ({"prompt": "x " * 10_000}, 400, None),
+    "surrogate": ({"prompt": "\ud800"}, 400, None),
+}
+
+
+def test_bad_bodies_have_the_answers_of_a_server(serving, tmp_path):
+    lines = [line(name, **body) for name, (body, _, _) in BAD_BODIES.items()]
+    found, tally = answer([*lines, line("good", prompt="ab")], tmp_path / "results", serving)
+    results = by_id(found)
+    for name, (_, status, param) in BAD_BODIES.items():
+        response = results[name]["response"]
+        assert (response["status_code"], response["body"]["error"]["param"]) == (status, param)
+    assert results["good"]["response"]["status_code"] == 200
+    assert (tally.answered, tally.failed) == (1, len(BAD_BODIES))
+
+
+def test_what_fails_while_it_runs_is_that_requests_error(serving, tmp_path, monkeypatch):
+    decode = serving.pipeline.tokenizer.decode
+
+    def fails(ids):
+        if 7 in ids:
+            raise ZeroDivisionError("on purpose")
+        return decode(ids)
+
+    monkeypatch.setattr(serving.pipeline._open_generator().tokenizer, "decode", fails)
+    lines = [
+        line("bad", prompt=[5, 7], n=2, seed=1),
+        line("good", prompt=[5, 6], logit_bias={7: -100}),
+    ]
+    found, tally = answer(lines, tmp_path / "results", serving)
+    response = by_id(found)["bad"]["response"]
+    assert response["status_code"] == 500
+    assert "ZeroDivisionError: on purpose" in response["body"]["error"]["message"]
+    assert by_id(found)["good"]["response"]["status_code"] == 200
+    assert (tally.answered, tally.failed) == (1, 1)
+
+
+def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
+    path = tmp_path / "results"
+    lines = [line(str(number), prompt="ab") for number in range(6)]
+
+    def stop(tally):
+        if tally.answered == 3:
+            raise KeyboardInterrupt
+
+    with Results(path) as results, pytest.raises(KeyboardInterrupt):
+        answer_lines(lines, results, serving, Tally(), stop)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"id": "batch_req_1", "custom_id": "tor')
+    found, tally = answer(lines, path, serving)
+    assert path.read_bytes().startswith(whole)
+    assert (tally.answered, tally.skipped) == (3, 3)
+    assert sorted(result["custom_id"] for result in found) == list("012345")
+
+
+@pytest.mark.parametrize("content", ["a line\n", "{}\n", '{"custom_id": null}\n', "[]\n"])
+def test_a_file_that_holds_no_results_is_left_alone(content, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text(json.dumps(make_result("a", 200, {})) + "\n" + content)
+    before = path.read_bytes()
+    with pytest.raises(OptionError, match="line 2 that is no result of a batch"):
+        Results(path)
+    assert path.read_bytes() == before
+
+
+def test_files_that_cannot_be_used_are_refused_before_models_are_loaded(tmp_path):
+    requests = tmp_path / "requests.jsonl"
+    requests.write_bytes(line("a", prompt="x"))
+    missing = run("batch", tmp_path / "nowhere", "--output", tmp_path / "results")
+    assert "REQUESTS" in missing.stderr
+    assert "No such file" in missing.stderr
+    same = run("batch", requests, "--output", requests)
+    assert "is the file of requests: give another one" in same.stderr
+    no_folder = run("batch", requests, "--output", tmp_path / "no" / "results")
+    assert "cannot be used (No such file or directory)" in no_folder.stderr
+    assert all(done.returncode == 2 for done in (missing, same, no_folder))
+    assert requests.read_bytes() == line("a", prompt="x")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.just("5"), inner, max_size=1),
+    max_leaves=3,
+)
+BODY_FIELDS = ("prompt", "messages", "max_tokens", "n", "stop", "stream", "logit_bias", "seed")
+
+
+@given(st.dictionaries(st.sampled_from(BODY_FIELDS), JSON), st.sampled_from([CHAT, TEXT]))
+def test_any_body_is_read_or_refused_by_name(body, url):
+    content = {"custom_id": "x", "method": "POST", "url": url, "body": body}
+    request = read_request(json.dumps(content).encode())
+    try:
+        assert request.ask().generations()
+    except ApiError as error:
+        assert error.status == 400
+
+
+@given(st.dictionaries(st.sampled_from(["custom_id", "method", "url", "body"]), JSON) | JSON)
+def test_any_line_is_read_or_refused(content):
+    try:
+        assert read_request(json.dumps(content).encode()).custom_id
+    except LineError as error:
+        assert error.code.startswith("invalid_")

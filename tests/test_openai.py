@@ -1,0 +1,481 @@
+"""OpenAI's fields to ours and back, without a model and without sockets."""
+
+import json
+
+import pytest
+
+from ov_specdec.chunks import Chunk, GenerationResult
+from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, OptionError
+from ov_specdec.logprobs import TokenLogprobs
+from ov_specdec.openai import (
+    Answer,
+    ApiError,
+    from_exception,
+    make_body,
+    make_stream,
+    read_chat,
+    read_completion,
+    read_responses,
+)
+from ov_specdec.openai.tokens import read_detokenize, read_tokenize
+from ov_specdec.options import GenerationOptions
+from ov_specdec.stats import GenerationStats, RoundStats
+
+MESSAGES = [{"role": "user", "content": "Hello"}]
+
+
+def chat(**fields):
+    return read_chat({"messages": MESSAGES, **fields})
+
+
+def completion(**fields):
+    return read_completion({"prompt": "def f(", **fields})
+
+
+def responses(**fields):
+    return read_responses({"input": "Hello", **fields})
+
+
+def refused(read, **fields):
+    with pytest.raises(ApiError) as error:
+        read(**fields)
+    assert error.value.status == 400
+    return error.value
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({}, {"temperature": 1.0, "max_new_tokens": None}),
+        ({"temperature": 0}, {"temperature": 0}),
+        ({"temperature": None}, {"temperature": 1.0}),
+        ({"max_tokens": 7}, {"max_new_tokens": 7}),
+        ({"max_completion_tokens": 7}, {"max_new_tokens": 7}),
+        ({"max_tokens": 7, "max_completion_tokens": 7}, {"max_new_tokens": 7}),
+        ({"top_p": 0.5, "min_p": 0.1, "top_k": 3}, {"top_p": 0.5, "min_p": 0.1, "top_k": 3}),
+        ({"top_k": -1}, {"top_k": 0}),
+        ({"stop": "a"}, {"stop_strings": ("a",)}),
+        ({"stop": ["a", "b"]}, {"stop_strings": ("a", "b")}),
+        ({"seed": 5}, {"seed": 5}),
+        ({"seed": -1}, {"seed": 2**64 - 1}),
+        (
+            {"presence_penalty": 1, "frequency_penalty": -1, "repetition_penalty": 1.5},
+            {"presence_penalty": 1, "frequency_penalty": -1, "repetition_penalty": 1.5},
+        ),
+        ({"logit_bias": {"5": -100}}, {"logit_bias": {5: -100.0}}),
+        ({"min_tokens": 2, "ignore_eos": True}, {"min_new_tokens": 2, "ignore_eos": True}),
+        ({"num_assistant_tokens": 0}, {"num_assistant_tokens": 0}),
+        ({"assistant_confidence_threshold": 0.4}, {"assistant_confidence_threshold": 0.4}),
+        ({"cache_salt": "x"}, {"cache_salt": "x"}),
+        ({"logprobs": True, "top_logprobs": 3}, {"logprobs": 3}),
+        ({"logprobs": True}, {"logprobs": 0}),
+        ({"chat_template_kwargs": {"a": 1}}, {"chat_template_kwargs": {"a": 1}}),
+        ({"add_generation_prompt": False}, {"add_generation_prompt": False}),
+        ({"continue_final_message": True}, {"continue_final_message": True}),
+    ],
+)
+def test_fields_become_options(fields, options):
+    ask = chat(**fields)
+    assert ask.options == {"temperature": 1.0, "max_new_tokens": None, **options}
+    GenerationOptions.from_kwargs(ask.options)
+
+
+def test_a_completion_has_16_tokens_and_no_template_unless_told_otherwise():
+    assert completion().options["max_new_tokens"] == 16
+    assert completion().options["apply_chat_template"] is False
+    assert completion(max_tokens=3, logprobs=2).options["logprobs"] == 2
+
+
+def test_an_omitted_temperature_may_be_the_pipelines():
+    assert "temperature" not in read_chat({"messages": MESSAGES}, None).options
+    assert read_chat({"messages": MESSAGES, "temperature": 0}, None).options["temperature"] == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": []},
+        {"tool_choice": "none"},
+        {"store": False},
+        {"response_format": {"type": "text"}},
+        {"parallel_tool_calls": True},
+        {"modalities": ["text"]},
+        {"tools": None, "stop": None, "n": None, "audio": None, "anything": None},
+    ],
+)
+def test_neutral_values_pass(fields):
+    assert chat(**fields) == chat()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"messages": []}, "messages=[] must be a list, not empty"),
+        ({"messages": "x"}, "messages='x'"),
+        ({"messages": ["x"]}, "messages[0]='x' must be an object"),
+        ({"temperature": -1}, "temperature=-1 must be a number from 0.0"),
+        ({"temperature": True}, "temperature=True"),
+        ({"temperature": "1"}, "temperature='1'"),
+        ({"max_tokens": 0}, "max_tokens=0 must be a whole number, at least 1"),
+        ({"max_tokens": 1.5}, "max_tokens=1.5"),
+        ({"n": 129}, "n=129 must be a whole number, from 1 to 128"),
+        ({"top_logprobs": 3}, "top_logprobs=3 needs logprobs=true"),
+        ({"top_logprobs": 21, "logprobs": True}, "top_logprobs=21"),
+        ({"stop": ""}, "stop='' must be a text or several"),
+        ({"stop": [1]}, "stop=[1]"),
+        ({"logit_bias": {"x": 1}}, "logit_bias holds 'x'"),
+        ({"logit_bias": {"1": 101}}, "logit_bias[1]=101 must be from -100 to 100"),
+        ({"logit_bias": [1]}, "logit_bias=[1] must be a JSON object"),
+        ({"min_tokens": 5, "max_tokens": 4}, "min_tokens=5 is more than max_tokens=4"),
+        ({"stream_options": {"include_usage": True}}, "stream_options has no effect without"),
+        ({"stream": 1}, "stream=1 must be True or False"),
+        ({"tools": [{"type": "function"}]}, "tools=[{'type': 'function'}] is not supported"),
+        ({"store": True}, "store=True is not supported: only False is taken"),
+        ({"response_format": {"type": "json_object"}}, "response_format="),
+        ({"seed": 2**63}, "seed="),
+        ({"user": 5}, "user=5 must be a text"),
+        ({"num_assistant_tokens": 257}, "num_assistant_tokens=257"),
+        ({"max_token": 5}, "max_token=5 is not supported: did you mean max_tokens?"),
+        ({"zzz": 5}, "zzz=5 is not supported: leave it out"),
+        ({"prediction": "x"}, "prediction='x' must have the type 'content'"),
+        ({"cache_salt": "\ud800"}, "cache_salt is not valid text"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(fields, message):
+    error = refused(chat, **fields)
+    assert error.param in fields
+    assert error.message.startswith(message)
+
+
+def test_limits_that_contradict_each_other_are_refused():
+    error = refused(chat, max_tokens=5, max_completion_tokens=6)
+    assert error.param == "max_tokens"
+    assert refused(chat, add_generation_prompt=True, continue_final_message=True)
+
+
+@pytest.mark.parametrize("body", [None, 3, "x", [], [1]])
+def test_a_body_must_be_an_object(body):
+    for read in (read_chat, read_completion, read_responses, read_tokenize, read_detokenize):
+        with pytest.raises(ApiError, match="must be a JSON object"):
+            read(body)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prompts"),
+    [
+        ("a", ("a",)),
+        ("", ("",)),
+        ([1, 2], ([1, 2],)),
+        (["a", "b"], ("a", "b")),
+        ([[1], [2, 3]], ([1], [2, 3])),
+        (["a", [1]], ("a", [1])),
+    ],
+)
+def test_a_completion_takes_one_prompt_or_several(prompt, prompts):
+    assert completion(prompt=prompt).prompts == prompts
+
+
+@pytest.mark.parametrize("prompt", [None, 3, [], [[]], [True], [1, "a"], {"a": 1}, [1.5]])
+def test_a_prompt_of_another_kind_is_refused(prompt):
+    assert refused(completion, prompt=prompt).param == "prompt"
+
+
+def test_choices_come_prompt_by_prompt_and_choice_i_takes_seed_plus_i():
+    ask = completion(prompt=["a", "b"], n=2, seed=7)
+    assert [(prompt, options["seed"]) for prompt, options in ask.generations()] == [
+        ("a", 7),
+        ("a", 8),
+        ("b", 7),
+        ("b", 8),
+    ]
+    assert all("seed" not in options for _, options in completion(n=2).generations())
+
+
+def test_echo_with_logprobs_asks_for_those_of_the_prompt():
+    assert completion(echo=True, logprobs=2).options["prompt_logprobs"] == 2
+    assert "prompt_logprobs" not in completion(echo=True).options
+    assert "prompt_logprobs" not in completion(logprobs=2).options
+
+
+def test_null_in_messages_is_left_out_and_developers_are_the_system():
+    message = {"role": "developer", "content": "x", "name": None}
+    assert chat(messages=[message]).prompts == ([{"role": "system", "content": "x"}],)
+
+
+def test_a_prediction_is_a_text_or_parts():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert chat(prediction={"type": "content", "content": parts}).prediction == "ab"
+    assert chat(prediction={"type": "content", "content": "a"}).prediction == "a"
+
+
+def test_responses_take_a_text_or_messages():
+    ask = responses(instructions="Be brief", max_output_tokens=5)
+    assert ask.prompts == (
+        [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "Hello"}],
+    )
+    assert ask.options["max_new_tokens"] == 5
+    answer = {
+        "type": "message",
+        "id": "msg_1",
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Hi", "annotations": []}],
+    }
+    earlier = [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}, answer]
+    assert responses(input=earlier).prompts == (
+        [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}],
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"input": []}, "input"),
+        ({"input": None}, "input"),
+        ({"input": [{"type": "function_call_output"}]}, "input"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input"),
+        ({"store": True}, "store"),
+        ({"tools": [{"type": "web_search"}]}, "tools"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"metadata": {"a": 1}}, "metadata"),
+        ({"n": 2}, "n"),
+    ],
+)
+def test_what_responses_cannot_honour_is_refused_by_name(fields, param):
+    assert refused(responses, **fields).param == param
+
+
+def test_tokens_are_those_of_a_prompt_or_of_messages():
+    assert read_tokenize({"prompt": "a"}).options == {"apply_chat_template": False}
+    assert read_tokenize({"messages": MESSAGES}).prompt == MESSAGES
+    for body in ({}, {"prompt": "a", "messages": MESSAGES}):
+        with pytest.raises(ApiError, match="either a prompt or messages"):
+            read_tokenize(body)
+    assert read_detokenize({"tokens": [1, 2]}).tokens == [1, 2]
+    for tokens in (None, "a", [1.0], [True]):
+        with pytest.raises(ApiError, match="list of token ids"):
+            read_detokenize({"tokens": tokens})
+
+
+def round_of(num_drafted, num_accepted, num_generated, cached_tokens=0):
+    return RoundStats(
+        num_drafted, num_accepted, num_generated, 0, 0, 0, 0, cached_tokens=cached_tokens
+    )
+
+
+def result(text="Hi", finish_reason="stop", **settings):
+    # The last round is cut by a stop string: two of its five tokens are part of the text.
+    rounds = [round_of(0, 0, 1, cached_tokens=2), round_of(3, 1, 2), round_of(4, 4, 2)]
+    stats = GenerationStats(5, rounds)
+    return GenerationResult(text, [1, 2, 3, 4, 5], finish_reason, stats, **settings)
+
+
+def answer(ask):
+    return Answer(ask, "id-1", "a-model", 1700000000, lambda ids: "".join(f"<{i}>" for i in ids))
+
+
+def test_a_chat_answer_is_as_openai_has_it():
+    body = make_body(answer(chat()), [result()])
+    assert body == {
+        "id": "id-1",
+        "object": "chat.completion",
+        "created": 1700000000,
+        "model": "a-model",
+        "system_fingerprint": None,
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "Hi", "refusal": None},
+                "logprobs": None,
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": {
+            "prompt_tokens": 5,
+            "completion_tokens": 5,
+            "total_tokens": 10,
+            "prompt_tokens_details": {"cached_tokens": 2},
+        },
+        "metrics": {
+            "speculative_decoding": {
+                "mean_acceptance_length": 2.5,
+                "draft_acceptance_rate": 3 / 7,
+                "acceptance_histogram": [0, 1, 1, 0, 0],
+                "num_spec_steps": 2,
+                "num_spec_tokens": 4,
+                "num_draft_tokens": 7,
+                "num_accepted_draft_tokens": 3,
+            }
+        },
+    }
+
+
+def test_a_prompt_with_several_choices_is_counted_once():
+    ask = completion(prompt=["a", "b"], n=2)
+    body = make_body(answer(ask), [result()] * 4)
+    assert body["usage"]["prompt_tokens"] == 10
+    assert body["usage"]["completion_tokens"] == 20
+    assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3]
+    assert "metrics" not in body
+
+
+def test_nothing_is_said_of_speculation_where_there_was_none():
+    plain = GenerationResult("Hi", [1], "stop", GenerationStats(5, [round_of(0, 0, 1)]))
+    assert "metrics" not in make_body(answer(chat()), [plain])
+
+
+SCORED = {
+    "logprobs": [
+        TokenLogprobs(7, -0.5, ((7, -0.5), (8, -1.5))),
+        TokenLogprobs(8, -float("inf"), ((7, -0.1), (9, -3.0))),
+    ]
+}
+
+
+def test_log_probabilities_of_a_chat():
+    body = make_body(answer(chat(logprobs=True, top_logprobs=2)), [result(**SCORED)])
+    first, second = body["choices"][0]["logprobs"]["content"]
+    top = first.pop("top_logprobs")
+    assert first == {"token": "<7>", "bytes": list(b"<7>"), "logprob": -0.5}
+    assert [each["token"] for each in top] == ["<7>", "<8>"]
+    assert second["logprob"] == -9999.0  # JSON has no infinity
+
+
+def test_log_probabilities_of_a_completion_with_its_prompt():
+    before = [TokenLogprobs(3, None), TokenLogprobs(4, -2.0, ((5, -1.0),))]
+    ask = completion(prompt=[3, 4], echo=True, logprobs=2)
+    choice = make_body(answer(ask), [result("<7>", prompt_logprobs=before, **SCORED)])["choices"][0]
+    assert choice["text"] == "<3><4><7>"
+    assert choice["logprobs"]["tokens"] == ["<3>", "<4>", "<7>", "<8>"]
+    assert choice["logprobs"]["token_logprobs"] == [None, -2.0, -0.5, -9999.0]
+    assert choice["logprobs"]["text_offset"] == [0, 3, 6, 9]
+    assert choice["logprobs"]["top_logprobs"][:2] == [None, {"<5>": -1.0, "<4>": -2.0}]
+
+
+def events_of(ask, *pieces):
+    stream = make_stream(answer(ask))
+    parts = [*stream.begin(), *(e for piece in pieces for e in stream.add(*piece)), *stream.end()]
+    return [part.decode().removesuffix("\n\n") for part in parts]
+
+
+def data_of(event):
+    return json.loads(event.rpartition("data: ")[2])
+
+
+def last(text="", index=0):
+    stats = GenerationStats(5, [round_of(0, 0, 1), round_of(3, 1, 2)])
+    return index, Chunk(text, [3], "plain", finish_reason="stop", stats=stats)
+
+
+def test_a_chat_stream_begins_with_a_role_and_ends_with_done():
+    events = events_of(chat(stream=True), (0, Chunk("H", [1], "plain")), last("i"))
+    assert events[-1] == "data: [DONE]"
+    choices = [data_of(event)["choices"][0] for event in events[:-1]]
+    assert choices[0]["delta"] == {"role": "assistant", "content": "", "refusal": None}
+    assert [choice["delta"] for choice in choices[1:]] == [{"content": "H"}, {"content": "i"}]
+    assert [choice["finish_reason"] for choice in choices] == [None, None, "stop"]
+
+
+def test_pieces_without_text_are_left_out_but_for_the_last():
+    events = events_of(chat(stream=True), (0, Chunk("", [1], "draft")), last())
+    assert [data_of(event)["choices"][0]["delta"] for event in events[1:-1]] == [{}]
+
+
+def test_the_usage_of_a_stream_comes_last_with_the_metrics():
+    fields = {"stream": True, "stream_options": {"include_usage": True}}
+    *chunks, usage, _ = events_of(completion(**fields), last("i"))
+    assert all(data_of(event)["usage"] is None for event in chunks)
+    assert data_of(usage)["choices"] == []
+    assert data_of(usage)["usage"]["completion_tokens"] == 3
+    assert data_of(usage)["metrics"]["speculative_decoding"]["num_draft_tokens"] == 3
+
+
+def test_offsets_of_a_stream_go_on_from_piece_to_piece():
+    ask = completion(stream=True, logprobs=0)
+    pieces = [(0, Chunk("ab", [7], "plain", logprobs=[TokenLogprobs(7, -0.5)]))] * 2
+    events = events_of(ask, *pieces, last())
+    offsets = [data_of(event)["choices"][0]["logprobs"] for event in events[:2]]
+    assert [each["text_offset"] for each in offsets] == [[0], [3]]
+
+
+def test_a_stream_echoes_the_prompt_first():
+    events = events_of(completion(stream=True, echo=True), last("i"))
+    assert [data_of(event)["choices"][0]["text"] for event in events[:-1]] == ["def f(", "i"]
+    scored = completion(stream=True, echo=True, logprobs=0)
+    first = Chunk("i", [7], "plain", logprobs=[TokenLogprobs(7, -0.5)])
+    first.prompt_logprobs.append(TokenLogprobs(3, None))
+    event = data_of(events_of(scored, (0, first), last())[0])["choices"][0]
+    assert event["text"] == "def f(i"
+    assert event["logprobs"]["tokens"] == ["<3>", "<7>"]
+
+
+def test_origins_are_told_where_they_are_asked_for():
+    for wanted in (True, False):
+        ask = chat(stream=True, return_origins=wanted)
+        event = data_of(events_of(ask, (0, Chunk("H", [1], "draft")), last())[1])
+        assert event["choices"][0].get("origin") == ("draft" if wanted else None)
+
+
+def test_a_response_is_complete_or_says_why_not():
+    body = make_body(answer(responses(metadata={"a": "b"})), [result()])
+    assert body["object"] == "response"
+    assert (body["status"], body["incomplete_details"]) == ("completed", None)
+    assert body["output"][0]["content"][0]["text"] == "Hi"
+    assert body["usage"]["input_tokens"] == body["usage"]["output_tokens"] == 5
+    assert body["metadata"] == {"a": "b"}
+    body = make_body(answer(responses()), [result(finish_reason="length")])
+    assert body["status"] == "incomplete"
+    assert body["incomplete_details"] == {"reason": "max_output_tokens"}
+
+
+def test_the_events_of_a_response_are_named_and_numbered():
+    events = events_of(responses(stream=True), (0, Chunk("H", [1], "plain")), last("i"))
+    names = [event.partition("\n")[0].removeprefix("event: ") for event in events]
+    assert names == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+        "response.output_text.delta",
+        "response.output_text.delta",
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    data = [data_of(event) for event in events]
+    assert [each["type"] for each in data] == names
+    assert [each["sequence_number"] for each in data] == list(range(10))
+    assert data[6]["text"] == "Hi"
+    assert data[-1]["response"]["usage"]["output_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (OptionError("x=1 is wrong"), 400, None),
+        (ContextLengthError("too long"), 400, "context_length_exceeded"),
+        (LogitsError("all forbidden"), 400, None),
+        (CacheFullError("full"), 400, "kv_cache_full"),
+        (ApiError(429, "later", code="queue_full"), 429, "queue_full"),
+    ],
+)
+def test_errors_of_the_caller_are_told_as_they_are(error, status, code):
+    failure = from_exception(error, "r1")
+    assert (failure.status, failure.code, failure.message) == (status, code, str(error))
+
+
+def test_other_errors_tell_nothing_but_where_to_look():
+    failure = from_exception(RuntimeError("secret path"), "r1")
+    assert failure.status == 500
+    assert "r1" in failure.message
+    assert "secret" not in json.dumps(failure.body())
+    assert failure.body()["error"].keys() == {"message", "type", "param", "code"}
+
+
+def test_a_stream_that_fails_says_so_and_is_not_done():
+    event = make_stream(answer(chat(stream=True))).fail(ApiError(503, "no", code="draining"))
+    assert data_of(event.decode().strip())["error"]["code"] == "draining"
+    event = make_stream(answer(responses(stream=True))).fail(ApiError(503, "no", code="draining"))
+    assert event.startswith(b"event: error\n")
+    assert data_of(event.decode().strip())["code"] == "draining"

@@ -1,0 +1,396 @@
+"""The server's answers, as clients over a socket get them."""
+
+import asyncio
+import concurrent.futures
+import json
+
+import httpx
+import openai
+import pytest
+
+from ov_specdec import SpeculativePipeline
+from tests.server import NAME, serving
+
+KEYS = ("key-of-a", "key-of-b")
+PROMPTS = ["def area(w, h):", "x = [1, 2, 3]\n", "import os\n", "class A:", "y" * 40, "for i in"]
+MESSAGES = [{"role": "user", "content": "return width"}]
+
+
+@pytest.fixture(scope="module")
+def pipeline(chat_pair):
+    main, draft = chat_pair
+    with SpeculativePipeline(main, draft, precision="exact", num_threads=1) as made:
+        made.prepare(seconds=0.2)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(pipeline):
+    with serving(pipeline) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def guarded(chat_pair):
+    main, draft = chat_pair
+    settings = {"api_keys": KEYS, "cors_origins": ("https://a.example",)}
+    with (
+        SpeculativePipeline(main, draft, precision="exact", num_threads=1) as made,
+        serving(made, **settings) as running,
+    ):
+        yield running
+
+
+@pytest.fixture
+def client(server):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+
+
+def text_of(answer):
+    return answer["choices"][0]["text"]
+
+
+def test_state_is_told(server):
+    get = server.http.get
+    assert get("/health").json() == {"status": "ok"}
+    assert get("/version").json().keys() == {"version"}
+    model = get("/v1/models").json()["data"][0]
+    assert model == get(f"/v1/models/{NAME}").json()
+    assert (model["id"], model["max_model_len"], model["chat_template"]) == (NAME, 256, True)
+    assert "ov_specdec:num_requests_running" in get("/metrics").text
+    assert get("/").text.startswith("<!doctype html>")
+    assert get("/docs").status_code == get("/openapi.json").status_code == 200
+
+
+def test_an_answer_is_what_the_pipeline_gives(server, pipeline):
+    for prompt in PROMPTS:
+        options = {"temperature": 0, "apply_chat_template": False}
+        alone = pipeline.generate(prompt, max_new_tokens=24, **options)
+        answer = server.complete(prompt, max_tokens=24)
+        assert text_of(answer) == alone.text
+        assert answer["usage"]["completion_tokens"] == len(alone.token_ids)
+
+
+def test_many_answers_at_once_are_those_that_each_gets_alone(server):
+    alone = {prompt: text_of(server.complete(prompt, max_tokens=30)) for prompt in PROMPTS}
+
+    def ask(number):
+        prompt = PROMPTS[number % len(PROMPTS)]
+        if number % 2:
+            return prompt, text_of(server.complete(prompt, max_tokens=30))
+        body = {"prompt": prompt, "max_tokens": 30, "temperature": 0, "stream": True}
+        with server.http.stream("POST", "/v1/completions", json=body) as stream:
+            events = [line[6:] for line in stream.iter_lines() if line]
+        assert events[-1] == "[DONE]"
+        return prompt, "".join(json.loads(event)["choices"][0]["text"] for event in events[:-1])
+
+    with concurrent.futures.ThreadPoolExecutor(24) as threads:
+        for prompt, text in threads.map(ask, range(48)):
+            assert text == alone[prompt]
+
+
+def test_log_probabilities_are_right_inside_accepted_runs(server):
+    fields = {"max_tokens": 40, "logprobs": 3, "ignore_eos": True}
+    drafted = server.complete("def area(", num_assistant_tokens=5, **fields)
+    plain = server.complete("def area(", num_assistant_tokens=0, **fields)
+    assert drafted["metrics"]["speculative_decoding"]["num_accepted_draft_tokens"] > 0
+    a, b = drafted["choices"][0]["logprobs"], plain["choices"][0]["logprobs"]
+    assert a["tokens"] == b["tokens"]
+    assert a["token_logprobs"] == pytest.approx(b["token_logprobs"], abs=1e-3)
+    # Greedy tokens are the most likely ones.
+    assert all(
+        max(top.values()) == own
+        for top, own in zip(a["top_logprobs"], a["token_logprobs"], strict=True)
+    )
+
+
+def test_log_probabilities_are_those_before_processors(server):
+    fields = {"max_tokens": 1, "logprobs": 1}
+    free = server.complete("def area(", **fields)["choices"][0]["logprobs"]
+    token = server.post("/tokenize", prompt=free["tokens"][0]).json()["tokens"][0]
+    bias = {"logit_bias": {str(token): -100}}
+    banned = server.complete("def area(", **bias, **fields)["choices"][0]["logprobs"]
+    assert banned["tokens"] != free["tokens"]
+    assert max(banned["top_logprobs"][0].values()) == max(free["top_logprobs"][0].values())
+
+
+def test_the_prompts_log_probabilities_do_not_depend_on_what_is_cached(server):
+    fields = {"max_tokens": 2, "logprobs": 0, "echo": True}
+    first, second = (server.complete("def area(w, h): return", **fields) for _ in range(2))
+    assert first["choices"] == second["choices"]
+    assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    scores = first["choices"][0]["logprobs"]["token_logprobs"]
+    assert len(scores) == first["usage"]["total_tokens"]
+    assert scores[0] is None
+    # What it says of its own output is what it said when that was generated.
+    ids = server.post("/tokenize", prompt="def area(w, h): return").json()["tokens"]
+    own = server.complete(ids, max_tokens=8, logprobs=0)["choices"][0]
+    whole = server.complete(ids, max_tokens=8, logprobs=0, echo=True)["choices"][0]
+    assert whole["logprobs"]["token_logprobs"][-8:] == pytest.approx(
+        own["logprobs"]["token_logprobs"], abs=1e-3
+    )
+
+
+def test_choice_i_takes_seed_plus_i(server):
+    fields = {"max_tokens": 12, "temperature": 1.5}
+    together = server.complete("x = ", n=3, seed=5, **fields)["choices"]
+    for i, choice in enumerate(together):
+        alone = server.complete("x = ", seed=5 + i, **fields)["choices"][0]
+        assert choice["text"] == alone["text"]
+    assert len({choice["text"] for choice in together}) > 1
+
+
+def test_cached_tokens_are_counted(server):
+    prompt = "def perimeter(width, height): return 2 * (width + height)\n" * 2
+    first, second = (server.complete(prompt, max_tokens=1)["usage"] for _ in range(2))
+    assert first["prompt_tokens_details"]["cached_tokens"] < first["prompt_tokens"] // 2
+    assert second["prompt_tokens_details"]["cached_tokens"] == second["prompt_tokens"] - 1
+    salted = server.complete(prompt, max_tokens=1, cache_salt="x")["usage"]
+    assert salted["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+def test_the_official_client_chats(client):
+    answer = client.chat.completions.create(
+        model=NAME, messages=MESSAGES, temperature=0, max_tokens=8, logprobs=True, top_logprobs=2
+    )
+    choice = answer.choices[0]
+    assert (choice.finish_reason, answer.usage.completion_tokens) == ("length", 8)
+    assert len(choice.logprobs.content) == 8
+    assert len(choice.logprobs.content[0].top_logprobs) == 2
+    stream = client.chat.completions.create(
+        model=NAME,
+        messages=MESSAGES,
+        temperature=0,
+        max_tokens=8,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = list(stream)
+    assert chunks[0].choices[0].delta.role == "assistant"
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert text == choice.message.content
+    assert chunks[-1].usage == answer.usage
+
+
+def test_the_official_client_passes_every_field(client):
+    answer = client.chat.completions.create(
+        model=NAME,
+        messages=MESSAGES,
+        max_completion_tokens=4,
+        temperature=0.5,
+        top_p=0.9,
+        n=2,
+        stop=["zzz"],
+        seed=1,
+        presence_penalty=0.1,
+        frequency_penalty=0.1,
+        logit_bias={"5": -1},
+        user="somebody",
+        tools=[],
+        store=False,
+        extra_body={
+            "top_k": 20,
+            "min_p": 0.01,
+            "repetition_penalty": 1.1,
+            "ignore_eos": True,
+            "min_tokens": 2,
+            "num_assistant_tokens": 3,
+            "assistant_confidence_threshold": 0.1,
+            "cache_salt": "x",
+        },
+    )
+    assert [choice.index for choice in answer.choices] == [0, 1]
+    assert answer.usage.completion_tokens == 8
+
+
+def test_the_official_client_completes_and_lists(client):
+    answer = client.completions.create(
+        model=NAME, prompt=["a = ", "b = "], max_tokens=3, temperature=0, echo=True, logprobs=1
+    )
+    assert [choice.text[:4] for choice in answer.choices] == ["a = ", "b = "]
+    assert [model.id for model in client.models.list()] == [NAME]
+
+
+def test_the_official_client_gets_responses(client):
+    answer = client.responses.create(
+        model=NAME, input="return width", temperature=0, max_output_tokens=6, metadata={"a": "b"}
+    )
+    assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert answer.metadata == {"a": "b"}
+    chat = client.chat.completions.create(
+        model=NAME, messages=MESSAGES, temperature=0, max_tokens=6
+    )
+    assert answer.output_text == chat.choices[0].message.content
+    with client.responses.stream(
+        model=NAME, input="return width", temperature=0, max_output_tokens=6
+    ) as stream:
+        kinds = {event.type for event in stream}
+        final = stream.get_final_response()
+    assert "response.output_text.delta" in kinds
+    assert final.output_text == answer.output_text
+
+
+def test_the_official_client_at_once(server):
+    async def run():
+        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
+
+            async def ask(stream):
+                answer = await client.chat.completions.create(
+                    model=NAME, messages=MESSAGES, temperature=0, max_tokens=8, stream=stream
+                )
+                if not stream:
+                    return answer.choices[0].message.content
+                return "".join([c.choices[0].delta.content or "" async for c in answer])
+
+            return await asyncio.gather(*(ask(number % 2 == 0) for number in range(12)))
+
+    assert len(set(asyncio.run(run()))) == 1
+
+
+def test_langchain_chats(server):
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(
+        model=NAME, base_url=f"{server.url}/v1", api_key="none", temperature=0, max_tokens=6
+    )
+    answer = model.invoke("return width")
+    assert answer.content == "".join(part.content for part in model.stream("return width"))
+    assert answer.usage_metadata["output_tokens"] == 6
+
+
+def test_llm_chats(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
+    from llm.default_plugins.openai_models import Chat
+
+    model = Chat("tiny", model_name=NAME, api_base=f"{server.url}/v1")
+    answer = model.prompt("return width", temperature=0, max_tokens=6, stream=True, key="none")
+    assert answer.text()
+
+
+def test_errors_of_the_official_client_name_the_field(client):
+    with pytest.raises(openai.BadRequestError) as error:
+        client.chat.completions.create(model=NAME, messages=MESSAGES, tools=[{"type": "function"}])
+    assert error.value.param == "tools"
+    with pytest.raises(openai.NotFoundError) as error:
+        client.chat.completions.create(model="gpt-4o", messages=MESSAGES)
+    assert error.value.code == "model_not_found"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"),
+    [
+        ({"prompt": "x" * 5000}, "context_length_exceeded", "context 256"),
+        ({"prompt": ""}, None, "the prompt is empty"),
+        ({"prompt": [99999]}, None, "token id 99999"),
+        ({"prompt": "a", "logit_bias": {"99999": 1}}, None, "token id 99999"),
+    ],
+)
+def test_what_the_model_cannot_do_is_a_400(server, body, code, words):
+    answer = server.post("/v1/completions", **body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == code
+    assert words in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b"\xff", "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b'{"prompt": "a", "temperature": NaN}', "application/json", 400),
+        (b'{"prompt": "a"}', "text/plain", 400),
+        (b" " * 4_000_001, "application/json", 413),
+    ],
+)
+def test_bodies_that_cannot_be_read_are_refused(server, content, kind, status):
+    answer = server.http.post("/v1/completions", content=content, headers={"content-type": kind})
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+
+
+def test_a_body_without_a_length_is_limited_too(server):
+    parts = (b" " * 1_000_000 for _ in range(5))
+    kind = {"content-type": "application/json"}
+    assert server.http.post("/v1/completions", content=parts, headers=kind).status_code == 413
+
+
+def test_paths_and_methods_that_are_not_there(server):
+    for answer in (server.http.get("/nothing"), server.http.get("/v1/completions")):
+        assert answer.status_code in (404, 405)
+        assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
+        assert answer.headers["x-request-id"]
+
+
+def test_tokens_there_and_back(server):
+    told = server.post("/tokenize", prompt="def area(", return_token_strs=True).json()
+    assert told["count"] == len(told["tokens"]) == len(told["token_strs"])
+    assert "".join(told["token_strs"]) == "def area("
+    assert server.post("/detokenize", tokens=told["tokens"]).json() == {"prompt": "def area("}
+    chat = server.post("/tokenize", messages=MESSAGES).json()
+    assert chat["count"] > 0
+    assert server.post("/detokenize", tokens=[-1]).status_code == 400
+
+
+def test_a_key_is_needed_where_one_is_set(guarded):
+    assert guarded.http.get("/health").status_code == 200
+    for key in (None, "wrong", KEYS[0][:-1], KEYS[0] + "x"):
+        answer = guarded.post("/v1/completions", key, prompt="a")
+        assert answer.status_code == 401
+        assert answer.json()["error"]["code"] == "invalid_api_key"
+    assert guarded.http.get("/v1/models").status_code == 401
+    for key in KEYS:
+        assert guarded.post("/v1/completions", key, prompt="a").status_code == 200
+
+
+def test_what_one_key_has_cached_is_not_told_to_another(guarded):
+    def cached(key, **fields):
+        body = {"prompt": "def secret(): return 42\n", "max_tokens": 1, **fields}
+        usage = guarded.post("/v1/completions", key, **body).json()["usage"]
+        return usage["prompt_tokens_details"]["cached_tokens"]
+
+    assert cached(KEYS[0]) == 0
+    assert cached(KEYS[0]) > 0
+    assert cached(KEYS[1]) == 0
+    assert cached(KEYS[0], cache_salt="shared") == 0
+    assert cached(KEYS[1], cache_salt="shared") > 0
+
+
+def test_only_the_given_web_sites_may_call(guarded):
+    def allowed(origin):
+        headers = {"origin": origin, "access-control-request-method": "POST"}
+        answer = guarded.http.options("/v1/completions", headers=headers)
+        return answer.headers.get("access-control-allow-origin")
+
+    assert allowed("https://a.example") == "https://a.example"
+    assert allowed("https://b.example") is None
+
+
+def test_keys_are_never_logged(guarded, caplog):
+    with caplog.at_level("DEBUG", "ov_specdec.server"):
+        guarded.post("/v1/completions", KEYS[0], prompt="a", user="me")
+    records = [record.record.as_dict() for record in caplog.records if hasattr(record, "record")]
+    assert records[-1]["status"] == 200
+    assert records[-1]["user"] == "me"
+    assert KEYS[0] not in json.dumps(records)
+
+
+def test_until_models_are_loaded_requests_are_put_off():
+    with serving() as server:
+        for answer in (server.http.get("/health"), server.post("/v1/completions", prompt="a")):
+            assert answer.status_code == 503
+            assert answer.json()["error"]["code"] == "loading"
+            assert answer.headers["retry-after"]
+
+
+def test_metrics_count_what_was_answered(server):
+    names = ("prompt_tokens_total", "generation_tokens_total", "spec_decode_num_drafts_total")
+    before = [server.metric(name) for name in names]
+    usage = server.complete("def area(", max_tokens=9, num_assistant_tokens=3)["usage"]
+    prompt, generated, drafts = (
+        server.metric(name) - b for name, b in zip(names, before, strict=True)
+    )
+    assert (prompt, generated) == (usage["prompt_tokens"], usage["completion_tokens"])
+    assert drafts > 0
+    text = httpx.get(f"{server.url}/metrics").text
+    assert 'request_success_total{finished_reason="length",model_name="tiny"}' in text
