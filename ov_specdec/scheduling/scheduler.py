@@ -14,7 +14,7 @@ from ov_specdec.cache.session import Runner
 from ov_specdec.costs import Costs
 from ov_specdec.errors import CacheFullError
 from ov_specdec.scheduling.request import Cancelled, Request
-from ov_specdec.speculation.budget import Load, share
+from ov_specdec.speculation.budget import Load, pass_size, share
 from ov_specdec.speculation.draft_length import Ask, Bid
 from ov_specdec.stats import PassStats, StepStats, Stopwatch
 
@@ -68,6 +68,10 @@ class Scheduler:
         self._waiting: deque[Request[Any]] = deque()
         # In the order of their arrival, but for those that were suspended.
         self._running: list[Request[Any]] = []
+        self._last_size = 0
+        """Tokens of the main model's last pass."""
+        self._is_shared = False
+        """Whether candidates of this step were planned together."""
 
     @property
     def is_idle(self) -> bool:
@@ -117,6 +121,8 @@ class Scheduler:
         drafts = self._run_drafts()
         main = self._run_pass(self._main)
         self.sweep()
+        if main is not None:
+            self._last_size = main.num_tokens
         if main is not None and not any(done.num_read for done in (*drafts, main)):
             self._costs.learn(StepStats(main, tuple(drafts)))
 
@@ -164,6 +170,7 @@ class Scheduler:
 
         Those that bid for their candidates are planned together, once everybody else is.
         """
+        self._is_shared = False
         while asking := [r for r in self._running if isinstance(r.waits_for, Ask)]:
             bidding: list[tuple[Request[Any], Bid]] = []
             for request in asking:
@@ -174,6 +181,7 @@ class Scheduler:
                     bidding.append((request, bid))
             if len(bidding) < len(asking):
                 continue
+            self._is_shared = True
             plans = share([bid for _, bid in bidding], self._load(), self._costs)
             for (request, _), plan in zip(bidding, plans, strict=True):
                 request.resume(plan)
@@ -185,6 +193,7 @@ class Scheduler:
             len(self._running),
             sum(min(request.num_to_verify, most) for request in self._running),
             sum(request.num_tokens for request in self._running),
+            self._last_size,
         )
 
     def _run_drafts(self) -> list[PassStats]:
@@ -214,7 +223,8 @@ class Scheduler:
             num_cached = sum(cache.length for cache in caches)
             padding = self._padding(shares) if model is self._main else 0
             try:
-                spans = [share.cache.span(share.limit, padding) for share in shares]
+                spans = [share.cache.span(share.limit) for share in shares[:-1]]
+                spans.append(shares[-1].cache.span(shares[-1].limit, padding))
                 run(caches, spans)
             except CacheFullError as error:
                 self._preempt(error)
@@ -249,11 +259,15 @@ class Scheduler:
         return shares
 
     def _padding(self, shares: Sequence["Share"]) -> int:
-        """Tokens to fill the pass up with."""
-        speculation, num_tokens = shares[0].request.speculating, shares[0].cache.num_pending
-        if len(shares) > 1 or shares[0].is_reading or speculation.num_rounds == 0:
+        """Tokens to fill the pass up with, so that its size is one of a few."""
+        if any(share.is_reading for share in shares):
             return 0
-        return speculation.policy.pass_size(num_tokens) - num_tokens
+        num_tokens = sum(share.limit for share in shares)
+        if len(shares) == 1:
+            return shares[0].request.speculating.policy.pass_size(num_tokens) - num_tokens
+        if not self._is_shared:
+            return 0
+        return pass_size(num_tokens, self._load(), self._costs.curve) - num_tokens
 
     def _preempt(self, error: CacheFullError) -> None:
         """Have the newest request give its memory back and wait; the error is for one alone."""

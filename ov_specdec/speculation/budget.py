@@ -8,11 +8,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.costs import SIZES, CostCurve, Costs
+from ov_specdec.costs import LARGER, SIZES, CostCurve, Costs
 from ov_specdec.speculation.draft_length import Bid, Plan
 
 TINY = 1e-9
 """Instead of probabilities of 0, by which nothing can be divided."""
+
+GRID = (*SIZES, *LARGER)
+"""Sizes that passes are padded to, where that costs less than the change to a new one."""
 
 MOST = SIZES[-1]
 """Places in a draft, at most."""
@@ -25,12 +28,20 @@ class Load:
     """What the next pass of the main model holds in any case.
 
     num_sequences: that it extends. num_tokens: without the candidates that are bid for. num_cached:
-    tokens in the KV caches of all of them.
+    tokens in the KV caches of all of them. last_size: tokens of the pass before.
     """
 
     num_sequences: int
     num_tokens: int
     num_cached: int
+    last_size: int = 0
+
+
+def pass_size(num_tokens: int, load: Load, curve: CostCurve) -> int:
+    """The size that a pass over so many tokens is to be padded to: the one that costs least."""
+    sizes = [num_tokens, *(size for size in (*GRID, load.last_size) if size > num_tokens)]
+    seconds = _seconds(num_tokens, max(sizes), load, curve)
+    return min(sizes, key=lambda size: float(seconds[size - num_tokens]))
 
 
 def share(bids: Sequence[Bid], load: Load, costs: Costs) -> list[Plan]:
@@ -49,8 +60,7 @@ def share(bids: Sequence[Bid], load: Load, costs: Costs) -> list[Plan]:
     ranked = sorted(_candidates(bids), key=lambda candidate: -candidate.alive)
     tokens = load.num_sequences + np.cumsum([0.0, *(c.alive for c in ranked)])
     steps = _draft_steps(curve, len(bids), load.num_cached)
-    last = load.num_tokens + len(ranked)
-    passes = curve.main.by_size(load.num_tokens, last, load.num_cached)
+    passes = _padded(load, len(ranked), curve)
     start = 0.0 if curve.draft is None else curve.draft.start
     seconds = passes + _drafting(ranked, steps, start)
     rates = tokens / seconds
@@ -85,6 +95,25 @@ def _candidates(bids: Sequence[Bid]) -> Iterator[Candidate]:
     for sequence, bid in enumerate(bids):
         for place, alive in enumerate(bid.alive[1:].tolist()):
             yield Candidate(sequence, place, alive, bid.takes_passes)
+
+
+def _seconds(first: int, last: int, load: Load, curve: CostCurve) -> Numbers:
+    """Seconds of passes over `first` to `last` tokens, with the change to another size."""
+    changes = np.arange(first, last + 1) != load.last_size
+    seconds: Numbers = curve.main.by_size(first, last, load.num_cached)
+    return seconds + curve.main.change * changes
+
+
+def _padded(load: Load, most: int, curve: CostCurve) -> Numbers:
+    """Seconds of passes over none to `most` tokens more, where each may be padded."""
+    sizes = [size for size in (*GRID, load.last_size) if size >= load.num_tokens]
+    last = max(load.num_tokens + most, *sizes)
+    seconds = _seconds(load.num_tokens, last, load, curve)
+    ends = np.full(len(seconds), np.inf)
+    places = np.array(sizes) - load.num_tokens
+    ends[places] = seconds[places]
+    least: Numbers = np.minimum(seconds, np.minimum.accumulate(ends[::-1])[::-1])
+    return least[: most + 1]
 
 
 def _draft_steps(curve: CostCurve, num_sequences: int, num_cached: int) -> list[float]:
