@@ -100,8 +100,9 @@ def _candidates(bids: Sequence[Bid]) -> Iterator[Candidate]:
 def _seconds(first: int, last: int, load: Load, curve: CostCurve) -> Numbers:
     """Seconds of passes over `first` to `last` tokens, with the change to another size."""
     changes = np.arange(first, last + 1) != load.last_size
-    seconds: Numbers = curve.main.by_size(first, last, load.num_cached)
-    return seconds + curve.main.change * changes
+    passes = curve.main.by_size(first, last, load.num_cached)
+    seconds: Numbers = passes + curve.main.change * changes
+    return seconds
 
 
 def _padded(load: Load, most: int, curve: CostCurve) -> Numbers:
