@@ -59,10 +59,11 @@ class SpeculativePipeline:
     """Generates the main model's own text, faster, with candidates from a drafter.
 
     main, draft: folders that `ov-specdec export` wrote, or names of OpenVINO models on the Hub;
-    both None take the embedded pair. drafter: "model", "prompt-lookup" (no draft model), "both"
-    (prompt lookup, and the draft model where nothing matches) or "none" (plain decoding). device,
-    draft_device: OpenVINO devices; the draft runs on the main's unless told otherwise. kv: how KV
-    caches are kept; "auto" takes "paged" where it can. precision: "exact" makes speculative output
+    both None take the embedded pair. drafter: "model"; "suffix" (what followed the longest match in
+    prompt, output, reference texts and earlier outputs; no draft model); "both" (suffix, and the
+    draft model where that promises more); "prompt-lookup" (the latest match of three tokens; no
+    draft model); or "none" (plain decoding). device, draft_device: OpenVINO devices; the draft runs
+    on the main's unless told otherwise. kv: how KV caches are kept; "auto" takes "paged" where it can. precision: "exact" makes speculative output
     equal plain output token for token. properties: OpenVINO properties for both models;
     draft_properties: those of the draft that differ. num_threads: CPU threads of each model.
     cache_dir: folder for compiled models, which then load faster the next time; `load_seconds`
@@ -379,7 +380,7 @@ def _check_drafter(
     if drafter in WITH_DRAFT and main is not None and draft is None:
         raise OptionError(
             f"no draft model for main='{main}': give draft=FOLDER, or choose drafter="
-            "'prompt-lookup' or drafter='none'"
+            "'suffix' or drafter='none'"
         )
     given = (
         ("draft", draft),

@@ -63,13 +63,16 @@ def test_probes_of_a_useless_draft_take_one_hundredth_of_the_time():
     assert sum(stats.seconds for stats in rounds) <= 1.015 * len(rounds)
 
 
-def test_a_probe_that_took_longer_than_expected_is_paid_for():
-    text, common = TEXTS["0.0"], Common()
-    run(text, common=common)
-    policy = AdaptiveLength(("model",), LiveCurve(NOMINAL), common)
-    before = common.credit
-    policy.update(a_round(1, 0, 50.0, 40.0, reason="probe"))
-    assert common.credit < before
+def test_a_probe_is_paid_for_with_what_it_loses():
+    def left(accepted):
+        common = Common()
+        AdaptiveLength(("model",), FixedCurve(NOMINAL), common).update(
+            a_round(1, accepted, reason="probe")
+        )
+        return common.credit
+
+    assert left(0) < left(1)
+    assert left(0) < -NOMINAL.draft.at(1, 16)
 
 
 def test_a_probe_that_succeeds_is_followed_by_drafts():

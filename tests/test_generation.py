@@ -186,7 +186,7 @@ def test_a_stream_learns_for_its_own_kind_of_generation_only():
     list(greedy)
     sampled.close()
     kinds = text.learned.greedy, text.learned.sampled
-    greedy, sampled = (Acceptance(kind).by_place("model", None, 1)[0] for kind in kinds)
+    greedy, sampled = (Acceptance(kind).rate("model", None) for kind in kinds)
     assert greedy > sampled == pytest.approx(MODEL_PRIOR)
 
 

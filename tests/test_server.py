@@ -385,6 +385,23 @@ def test_until_models_are_loaded_requests_are_put_off():
             assert answer.headers["retry-after"]
 
 
+def test_a_prediction_is_honoured_where_the_drafter_can(server, chat_pair):
+    body = {"messages": MESSAGES, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
+    expected = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
+    body["prediction"] = {"type": "content", "content": expected["content"]}
+    refused = server.post("/v1/chat/completions", **body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "prediction")
+    settings = {"drafter": "suffix", "precision": "exact", "num_threads": 1}
+    with (
+        SpeculativePipeline(chat_pair[0], **settings) as pipeline,
+        serving(pipeline) as other,
+    ):
+        answer = other.post("/v1/chat/completions", num_assistant_tokens=8, **body).json()
+    assert answer["choices"][0]["message"] == expected
+    details = answer["usage"]["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] > 10
+
+
 def test_metrics_count_what_was_answered(server):
     names = ("prompt_tokens_total", "generation_tokens_total", "spec_decode_num_drafts_total")
     before = [server.metric(name) for name in names]

@@ -38,10 +38,11 @@ SINGLE = {
         "draft model, heuristic length",
         own("model", num_assistant_tokens_schedule="heuristic"),
     ),
-    "prompt-lookup": Family("ov-specdec", "prompt lookup, adaptive length", own("prompt-lookup")),
+    "suffix": Family("ov-specdec", "suffix matches, adaptive length", own("suffix")),
     "both": Family(
-        "ov-specdec", "prompt lookup, else the draft model; adaptive length", own("both")
+        "ov-specdec", "suffix matches, else the draft model; adaptive length", own("both")
     ),
+    "prompt-lookup": Family("ov-specdec", "prompt lookup, adaptive length", own("prompt-lookup")),
     "stateful-plain": Family(
         "ov-specdec", "plain decoding, stateful KV cache", own("none", kv="stateful")
     ),
@@ -56,6 +57,7 @@ SINGLE = {
 }
 WITH_LENGTH = {
     "constant": Family("ov-specdec", "draft model, constant length", own("model")),
+    "suffix-constant": Family("ov-specdec", "suffix matches, constant length", own("suffix")),
     "lookup-constant": Family("ov-specdec", "prompt lookup, constant length", own("prompt-lookup")),
     "stateful-constant": Family(
         "ov-specdec", "draft model, constant length, stateful KV cache", own("model", kv="stateful")
@@ -75,8 +77,9 @@ OWN = (
     "adaptive",
     "heuristic",
     "constant-4",
-    "prompt-lookup",
+    "suffix",
     "both",
+    "prompt-lookup",
     "stateful-plain",
     "stateful-adaptive",
     "stateful-constant-4",

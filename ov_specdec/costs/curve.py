@@ -84,7 +84,8 @@ class CostCurve:
     """What a round is made of: passes of the main model, and of the draft model where there is one.
 
     A lookup in the text is no part of it: it takes some ten microseconds, and has been made before
-    the planner is asked how many of its tokens to take. sweeps: how often all sizes were timed.
+    the planner is asked how many of its tokens to take. sweeps: how often all sizes were timed, or
+    as many of them as there was time for.
     """
 
     main: PassCurve

@@ -12,6 +12,9 @@ from ov_specdec.stats import GenerationStats
 MIN_LOGPROB = -9999.0
 """Stands for the logarithm of 0, which JSON has no number for; as in OpenAI's reference."""
 
+MATCHES = "suffix"
+"""The source of candidates that a prediction adds to."""
+
 OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
 
 
@@ -62,11 +65,23 @@ def make_usage(ask: Ask, stats: Sequence[GenerationStats]) -> dict[str, Any]:
     first = stats[:: ask.n]
     prompt_tokens = sum(each.prompt_tokens for each in first)
     completion_tokens = sum(each.generated_tokens for each in stats)
+    details = {} if ask.prediction is None else {"completion_tokens_details": _predicted(stats)}
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
         "prompt_tokens_details": {"cached_tokens": sum(each.cached_tokens for each in first)},
+        **details,
+    }
+
+
+def _predicted(stats: Sequence[GenerationStats]) -> dict[str, int]:
+    """Candidates that were taken from matches: with the prediction, or with the text so far."""
+    rounds = [r for each in stats for r in each.rounds if r.source == MATCHES]
+    accepted = sum(min(r.num_accepted, r.num_generated) for r in rounds)
+    return {
+        "accepted_prediction_tokens": accepted,
+        "rejected_prediction_tokens": sum(r.num_drafted for r in rounds) - accepted,
     }
 
 

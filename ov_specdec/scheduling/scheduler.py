@@ -91,6 +91,7 @@ class Scheduler:
 
     def submit(self, request: Request[Any]) -> None:
         """Have a request run as soon as there is room."""
+        request.is_submitted = True
         self._waiting.append(request)
 
     def cancel_all(self) -> None:
@@ -244,10 +245,10 @@ class Scheduler:
 
     def _padding(self, shares: Sequence["Share"]) -> int:
         """Tokens to fill the pass up with."""
-        if len(shares) > 1 or shares[0].is_reading:
+        speculation, num_tokens = shares[0].request.speculating, shares[0].cache.num_pending
+        if len(shares) > 1 or shares[0].is_reading or speculation.num_rounds == 0:
             return 0
-        num_tokens = shares[0].cache.num_pending
-        return shares[0].request.speculating.policy.pass_size(num_tokens) - num_tokens
+        return speculation.policy.pass_size(num_tokens) - num_tokens
 
     def _preempt(self, error: CacheFullError) -> None:
         """Have the newest request give its memory back and wait; the error is for one alone."""
