@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import json
+from pathlib import Path
 
 import httpx
 import openai
@@ -230,6 +231,15 @@ def test_the_official_client_gets_responses(client):
     assert events[-1].response.output_text == answer.output_text
     text = "".join(each.delta for each in events if each.type == "response.output_text.delta")
     assert text == answer.output_text
+
+
+def test_the_example_of_the_documentation_runs(server, capsys):
+    page = (Path(__file__).parent.parent / "docs" / "server.md").read_text(encoding="utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0]
+    here = code.replace("http://127.0.0.1:8000", server.url).replace("ov-specdec", NAME)
+    assert here != code
+    exec(here, {})  # noqa: S102
+    assert capsys.readouterr().out.strip()
 
 
 def test_the_official_client_at_once(server):

@@ -5,12 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ov_specdec.chunks import GenerationResult
-from ov_specdec.logprobs import TokenLogprobs
+from ov_specdec.logprobs import TokenLogprobs, finite
 from ov_specdec.openai.ask import Ask
 from ov_specdec.stats import GenerationStats
-
-MIN_LOGPROB = -9999.0
-"""Stands for the logarithm of 0, which JSON has no number for; as in OpenAI's reference."""
 
 MATCHES = "suffix"
 """The source of candidates that a prediction adds to."""
@@ -127,7 +124,7 @@ def completion_logprobs(
     offsets = [offset + sum(map(len, texts[:i])) for i in range(len(texts))]
     return {
         "tokens": texts,
-        "token_logprobs": [None if t.logprob is None else _finite(t.logprob) for t in tokens],
+        "token_logprobs": [None if t.logprob is None else finite(t.logprob) for t in tokens],
         "top_logprobs": [_top_by_text(answer, token) for token in tokens],
         "text_offset": offsets,
     }
@@ -159,7 +156,7 @@ def _describe(answer: Answer, token: TokenLogprobs) -> dict[str, Any]:
 
 def _text_and_logprob(answer: Answer, token_id: int, logprob: float) -> dict[str, Any]:
     text = answer.decode([token_id])
-    return {"token": text, "logprob": _finite(logprob), "bytes": list(text.encode())}
+    return {"token": text, "logprob": finite(logprob), "bytes": list(text.encode())}
 
 
 def _top_by_text(answer: Answer, token: TokenLogprobs) -> dict[str, float] | None:
@@ -168,9 +165,5 @@ def _top_by_text(answer: Answer, token: TokenLogprobs) -> dict[str, float] | Non
         return None
     found: dict[str, float] = {}
     for token_id, logprob in (*token.top, (token.token_id, token.logprob)):
-        found.setdefault(answer.decode([token_id]), _finite(logprob))
+        found.setdefault(answer.decode([token_id]), finite(logprob))
     return found
-
-
-def _finite(logprob: float) -> float:
-    return max(logprob, MIN_LOGPROB)
