@@ -312,6 +312,7 @@ def test_what_the_model_cannot_do_is_a_400(server, body, code, words):
         (b"[" * 100_000, "application/json", 400),
         (b'{"prompt": "a", "temperature": NaN}', "application/json", 400),
         (b'{"prompt": "a"}', "text/plain", 400),
+        (b'{"prompt": "a", "\\ud800": 1}', "application/json", 400),
         (b" " * 4_000_001, "application/json", 413),
     ],
 )

@@ -42,6 +42,8 @@ class Reply(Response):
         self.answer = answer
         self.tenant = tenant
         self.record = record
+        timeout = service.settings.request_timeout
+        self.deadline = None if timeout is None else record.began + timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run it, until it is sent, or the client has left or does not read what is sent."""
@@ -108,9 +110,7 @@ class Reply(Response):
         await sender.end()
 
     async def _chunks(self, stream: Stream) -> AsyncIterator[tuple[int, Chunk]]:
-        timeout = self.service.settings.request_timeout
-        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
-        while (piece := await stream.next(deadline)) is not None:
+        while (piece := await stream.next(self.deadline)) is not None:
             self.record.note(piece[1])
             yield piece
 

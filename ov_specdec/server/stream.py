@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic
 
 from ov_specdec.chunks import Chunk
 
@@ -43,7 +44,7 @@ class Stream:
     async def next(self, deadline: float | None = None) -> tuple[int, Chunk] | None:
         """The next chunk; None where there are no more. Raises the error that has ended it.
 
-        deadline: in the loop's time; `TimeoutError` then.
+        deadline: by `time.monotonic`; `asyncio.TimeoutError` then.
         """
         while True:
             if self._error is not None:
@@ -53,7 +54,7 @@ class Stream:
             if not self._num_running:
                 return None
             self._news.clear()
-            timeout = None if deadline is None else deadline - self._loop.time()
+            timeout = None if deadline is None else deadline - monotonic()
             await asyncio.wait_for(self._news.wait(), timeout)
 
     def fail(self, error: BaseException) -> None:
