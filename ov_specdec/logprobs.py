@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from ov_specdec.logits import Logits
 
+MIN_LOGPROB = -9999.0
+"""Stands for the logarithm of 0 in JSON, which has no infinity; as in OpenAI's reference."""
+
 
 @dataclass(frozen=True)
 class TokenLogprobs:
@@ -34,6 +37,11 @@ def token_logprobs(logits: Logits, tokens: Sequence[int], num_top: int) -> list[
         top = tuple((int(i), float(logprobs[i])) for i in _greatest(logprobs, num_top))
         found.append(TokenLogprobs(token, float(logprobs[token]), top))
     return found
+
+
+def finite(logprob: float) -> float:
+    """A log-probability that JSON has a number for."""
+    return max(logprob, MIN_LOGPROB)
 
 
 def _log_softmax(row: Logits) -> NDArray[np.float64]:
