@@ -102,7 +102,8 @@ class Budget:
         for size in GRID:
             most = min(size - load.num_tokens, len(tokens) - 1)
             if most >= 0:
-                seconds = curve.main.at(size, load.num_cached) + drafting[: most + 1]
+                passing = curve.main.at(size, load.num_cached, load.num_sequences)
+                seconds = passing + drafting[: most + 1]
                 rates[size] = float((tokens[: most + 1] / seconds).max())
         best = max(rates, key=rates.__getitem__, default=0)
         home = self._home if self._home in rates else best
@@ -118,7 +119,8 @@ class Budget:
         """Seconds of passes over `first` to `last` tokens, with the changes of size they entail."""
         main, sizes = self.costs.curve.main, np.arange(first, last + 1)
         changes = (sizes != self._size).astype(float) + (sizes != self._home)
-        seconds: Numbers = main.by_size(first, last, load.num_cached) + main.change * changes
+        extra = main.change * changes + main.per_sequence * (load.num_sequences - 1)
+        seconds: Numbers = main.by_size(first, last, load.num_cached) + extra
         return seconds
 
     def _padded(self, load: Load, most: int) -> Numbers:
@@ -152,7 +154,7 @@ def _draft_steps(curve: CostCurve, num_sequences: int, num_cached: int) -> list[
     """Seconds that one sequence more adds to a pass of the draft model, by those in it."""
     if curve.draft is None:
         return [0.0] * (num_sequences + 1)
-    passes = [curve.draft.at(n + 1, num_cached) for n in range(num_sequences + 1)]
+    passes = [curve.draft.at(n, num_cached, n) for n in range(1, num_sequences + 2)]
     return [passes[0], *(more - less for less, more in pairwise(passes))]
 
 
