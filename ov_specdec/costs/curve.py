@@ -46,13 +46,14 @@ class PassCurve:
     def at(self, num_tokens: int, num_cached: int, num_sequences: int = 1) -> float:
         """Seconds of a pass over `num_tokens` that reads `num_cached`; positive.
 
-        Linear between measurements, and beyond them, but for what would fall there.
+        Linear between measurements, and beyond the largest pass. Beyond the most cached tokens that
+        were met it stays: over a short stretch passes grow by less than the machine's pace changes.
         """
         rows = [
             (cached, _line(sorted(row.items()), num_tokens))
             for cached, row in sorted(self.seconds.items())
         ]
-        return _line(rows, num_cached) + self.per_sequence * (num_sequences - 1)
+        return _line(rows, min(num_cached, rows[-1][0])) + self.per_sequence * (num_sequences - 1)
 
     def by_size(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
         """Seconds of passes over `first` to `last` tokens."""

@@ -186,10 +186,11 @@ class Scheduler:
 
     def _load(self) -> Load:
         """What the next pass of the main model holds, whatever is drafted."""
-        most = self._prefill_budget()
+        reading = sum(r.num_to_verify for r in self._running if r.is_reading)
+        answering = sum(r.num_to_verify for r in self._running if not r.is_reading)
         return Load(
             len(self._running),
-            sum(min(request.num_to_verify, most) for request in self._running),
+            answering + min(reading, self._prefill_budget()),
             sum(request.num_tokens for request in self._running),
         )
 
