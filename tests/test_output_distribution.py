@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.sampling.distribution import residual
 from ov_specdec.sampling.processors import PresencePenalty, RepetitionPenalty
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
@@ -13,6 +14,7 @@ from ov_specdec.speculation import verification
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
 from ov_specdec.speculation.engine import SequenceState, decode, speculate
+from ov_specdec.speculation.verification import VerificationResult, prefix_probability
 from tests.enumeration import enumerate_outcomes
 from tests.toy import ToySession, table_model
 
@@ -48,34 +50,54 @@ def make_drafter(kind, draft, sampler):
     return ModelDrafter(CachedSequence(ToySession(draft)), sampler if kind == "sampled" else greedy)
 
 
-def speculative_output_probs(main, draft, kind, length, warper, processors):
+def speculative_output_probs(
+    main, draft, kind, policy, warper, processors, max_new_tokens=100, eos=()
+):
     """The probability of each first OUTPUT_LENGTH tokens, over all that chance can do."""
 
     def run(random):
         sampler = RandomSampler(processors, warper, random)
-        text = SequenceState(list(PROMPT), 100)
+        text = SequenceState(list(PROMPT), len(PROMPT) + max_new_tokens, frozenset(eos))
         drafter = make_drafter(kind, draft, sampler)
         cache = CachedSequence(ToySession(main))
-        for _ in speculate(cache, drafter, ConstantLength(length), sampler, text):
-            output = text.tokens[len(PROMPT) :]
-            if len(output) >= OUTPUT_LENGTH:
-                return tuple(output[:OUTPUT_LENGTH])
+        for _ in speculate(cache, drafter, policy, sampler, text):
+            if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
+                break
+        return tuple(text.tokens[len(PROMPT) :][:OUTPUT_LENGTH])
 
     return enumerate_outcomes(run)
 
 
-def model_output_probs(main, warper, processors):
+def model_output_probs(main, warper, processors, eos=()):
     """The same, straight from the definition: products of conditional probabilities."""
     sampler = RandomSampler(processors, warper, random=None)
     result = {}
     for output in itertools.product(range(len(main([0]))), repeat=OUTPUT_LENGTH):
-        probability = 1.0
-        for place, token in enumerate(output):
-            history = [*PROMPT, *output[:place]]
+        probability, kept = 1.0, ()
+        for token in output:
+            history = [*PROMPT, *kept]
             probability *= sampler.distribution(history, main(history)).prob(token)
+            kept += (token,)
+            if token in eos:
+                break
         if probability > 0:
-            result[output] = probability
+            result[kept] = probability
     return result
+
+
+def with_early_exit(main, draft, candidates, random):
+    """Block verification that takes the first prefix that fails for the end: not exact."""
+    ratio = 1.0
+    for index, candidate in enumerate(candidates):
+        before, ratio = ratio, ratio * main(index).prob(candidate) / draft[index].prob(candidate)
+        ratio, is_last = min(ratio, 1.0), index == len(candidates) - 1
+        passes = ratio
+        if not is_last:
+            passes = prefix_probability(main(index + 1), draft[index + 1], ratio)
+        if not random.accept(passes):
+            rest = residual(main(index), draft[index], before)
+            return VerificationResult(index, random.draw(rest))
+    return VerificationResult(len(candidates), random.draw(main(len(candidates))))
 
 
 def greatest_difference(a, b):
@@ -88,9 +110,35 @@ def greatest_difference(a, b):
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_speculative_sampling_has_the_main_models_distribution(length, kind, pair, warper):
     main, draft = map(table_model, PAIRS[pair])
-    actual = speculative_output_probs(main, draft, kind, length, *WARPERS[warper])
+    policy = ConstantLength(length)
+    actual = speculative_output_probs(main, draft, kind, policy, *WARPERS[warper])
     expected = model_output_probs(main, *WARPERS[warper])
     assert sum(actual.values()) == pytest.approx(1.0, abs=EXACT)
+    assert greatest_difference(actual, expected) < EXACT
+
+
+@pytest.mark.parametrize("warper", WARPERS)
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize(
+    "ends",
+    [{"max_new_tokens": OUTPUT_LENGTH}, {"eos": {0}}, {"eos": {3}, "max_new_tokens": 3}],
+    ids=["budget", "end of sequence", "both"],
+)
+def test_the_distribution_is_the_same_where_a_draft_is_cut_by_the_end(ends, pair, warper):
+    main, draft = map(table_model, PAIRS[pair])
+    policy = ConstantLength(3)
+    actual = speculative_output_probs(main, draft, "sampled", policy, *WARPERS[warper], **ends)
+    expected = model_output_probs(main, *WARPERS[warper], ends.get("eos", ()))
+    assert greatest_difference(actual, expected) < EXACT
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("min_confidence", [0.4, 0.75])
+def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(min_confidence, pair):
+    main, draft = map(table_model, PAIRS[pair])
+    policy = ConstantLength(3, min_confidence)
+    actual = speculative_output_probs(main, draft, "sampled", policy, LogitsWarper(), ())
+    expected = model_output_probs(main, LogitsWarper(), ())
     assert greatest_difference(actual, expected) < EXACT
 
 
@@ -110,16 +158,34 @@ def test_plain_sampling_has_the_main_models_distribution():
 
 
 @pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        ("prefix_probability", lambda main, draft, ratio: ratio),
+        ("prefix_probability", lambda main, draft, ratio: 0.0),
+        ("residual", lambda main, draft, ratio=1.0: residual(main, draft)),
+        ("verify_block", with_early_exit),
+    ],
+    ids=["prefix by its ratio", "all or nothing", "ratio forgotten", "early exit"],
+)
+def test_a_broken_block_is_noticed(monkeypatch, rule, broken):
+    monkeypatch.setattr(verification, rule, broken)
+    main, draft = map(table_model, PAIRS["8 tokens"])
+    policy = ConstantLength(2)
+    actual = speculative_output_probs(main, draft, "sampled", policy, LogitsWarper(), ())
+    assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) > 1e-3
+
+
+@pytest.mark.parametrize(
     "broken",
     [
         lambda main_prob, draft_prob: min(1.0, draft_prob / main_prob) if main_prob else 0.0,
         lambda main_prob, draft_prob: 1.0 if main_prob > 0 else 0.0,
-        lambda main_prob, draft_prob: main_prob,
     ],
-    ids=["ratio inverted", "any possible token", "draft forgotten"],
+    ids=["ratio inverted", "any possible token"],
 )
 def test_a_broken_acceptance_rule_is_noticed(monkeypatch, broken):
     monkeypatch.setattr(verification, "acceptance_probability", broken)
     main, draft = map(table_model, PAIRS["4 tokens"])
-    actual = speculative_output_probs(main, draft, "sampled", 2, LogitsWarper(), ())
+    policy = ConstantLength(2)
+    actual = speculative_output_probs(main, draft, "greedy", policy, LogitsWarper(), ())
     assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) > 1e-3
