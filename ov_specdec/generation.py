@@ -157,7 +157,7 @@ class TextGenerator:
         """The same rounds; what the KV caches hold is forgotten before the first one."""
         self.main.clear()
         if self.drafters.draft is not None:
-            self.drafters.draft.clear()
+            self.drafters.draft.cache.clear()
         yield from rounds
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:

@@ -30,12 +30,14 @@ from ov_specdec.loading.generation_config import (
 )
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
-from ov_specdec.loading.source import ModelSource, check_pair, open_source
+from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
 from ov_specdec.options import GenerationKwargs, GenerationOptions
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterFactory, DrafterName
+from ov_specdec.speculation.drafters.pairing import DraftModel, draft_model, paired_model
 from ov_specdec.speculation.schedule import LearnedStats
 from ov_specdec.stats import Stopwatch
 from ov_specdec.text.guard import GuardReport
+from ov_specdec.text.pairing import PairingName, TokenizerPair, UsedPairing
 from ov_specdec.text.prompt import Prompt
 
 if sys.version_info >= (3, 11):
@@ -55,23 +57,26 @@ class SpeculativePipeline:
 
     main, draft: folders that `ov-specdec export` wrote, or names of OpenVINO models on the Hub;
     both None take the embedded pair. drafter: "model", "prompt-lookup" (no draft model), "both"
-    (prompt lookup, and the draft model where nothing matches) or "none" (plain decoding). device,
-    draft_device: OpenVINO devices; the draft runs on the main's unless told otherwise. kv: how KV
-    caches are kept; "auto" takes "paged" where it can. precision: "exact" makes speculative output
-    equal plain output token for token. properties: OpenVINO properties for both models;
+    (prompt lookup, and the draft model where nothing matches) or "none" (plain decoding). pairing:
+    lets a draft with another tokenizer draft all the same: "intersection" by the tokens that both
+    vocabularies have, "retokenize" by its text, encoded anew, "auto" by whichever suits the two;
+    `pairing` then is the one in use, None where the tokenizers are the same. device,
+    draft_device: OpenVINO devices; the draft runs on the main's unless told otherwise. kv: how
+    KV caches are kept; "auto" takes "paged" where it can. precision: "exact" makes speculative
+    output equal plain output token for token. properties: OpenVINO properties for both models;
     draft_properties: those of the draft that differ. num_threads: CPU threads of each model.
     cache_dir: folder for compiled models, which then load faster the next time; `load_seconds`
     says how long it took. profile: what `ov-specdec tune` measured to be the best properties:
-    "auto" takes it up where there is one and nothing of that kind is given, "none" does not, and a
-    file is that profile; `profile` then is its path. max_hidden_tokens: stale entries that a
-    stateful KV cache keeps hidden before it is trimmed; 0 trims at every rollback.
+    "auto" takes it up where there is one and nothing of that kind is given, "none" does not,
+    and a file is that profile; `profile` then is its path. max_hidden_tokens: stale entries
+    that a stateful KV cache keeps hidden before it is trimmed; 0 trims at every rollback.
     generation_config: whether options that a generation is not given are those that the main
-    model's generation_config.json recommends for sampling ("model"), or decoding is greedy unless
-    they say otherwise ("none").
+    model's generation_config.json recommends for sampling ("model"), or decoding is greedy
+    unless they say otherwise ("none").
 
-    Raises `OptionError`, `ModelError`, `DeviceError`, and `TokenizerMismatchError` where draft and
-    main do not share a tokenizer. One generation runs at a time. `close`, or the end of a `with`
-    block, frees the models.
+    Raises `OptionError`, `ModelError`, `DeviceError`, and `TokenizerMismatchError` where draft
+    and main do not share a tokenizer and no pairing is given, or none is possible. One
+    generation runs at a time. `close`, or the end of a `with` block, frees the models.
     """
 
     def __init__(
@@ -80,6 +85,7 @@ class SpeculativePipeline:
         draft: str | Path | None = None,
         *,
         drafter: DrafterName = "model",
+        pairing: PairingName | None = None,
         device: str = "CPU",
         draft_device: str | None = None,
         kv: KvBackend = "auto",
@@ -94,7 +100,7 @@ class SpeculativePipeline:
     ) -> None:
         watch = Stopwatch()
         require_choice("generation_config", generation_config, get_args(GenerationConfigUse))
-        _check_drafter(drafter, main, draft, draft_device, draft_properties)
+        _check_drafter(drafter, main, draft, draft_device, draft_properties, pairing)
         if not isinstance(profile, str | Path):
             raise OptionError(f"profile={profile!r} must be 'auto', 'none' or a file")
         config = RuntimeConfig(
@@ -108,12 +114,18 @@ class SpeculativePipeline:
         may_tune = _may_tune(profile, config, draft_config)
 
         sources = _open_sources(main, draft, drafter)
+        tokenizers: TokenizerPair | None = None
         self.guard_report: GuardReport | None = None
         self.profile: Path | None = None
+        self.pairing: UsedPairing | None = None
         configs = [config, draft_config][: len(sources)]
         if len(sources) > 1:
             self.guard_report = check_pair(*sources)
-            self.guard_report.require()
+            if pairing is None:
+                self.guard_report.require()
+            elif not self.guard_report.compatible:
+                tokenizers = pair_tokenizers(*sources)
+                self.pairing = tokenizers.choose(pairing)
             folders = [source.folder for source in sources]
             if may_tune and (found := find_profile(profile, folders[0], folders[1], device, kv)):
                 self.profile, tuned = found
@@ -128,17 +140,19 @@ class SpeculativePipeline:
             path = sources[0].folder.path
             self._defaults = read_sampling_defaults(path, vocab_size=vocab_size)
         # Main first, then the draft where there is one; empty once the pipeline is closed.
-        self._models = load_models(list(zip(sources, configs, strict=True)), vocab_size=vocab_size)
+        sizes = [source.vocab_size for source in sources]
+        self._models = load_models(list(zip(sources, configs, sizes, strict=True)))
         self.drafter: DrafterName = drafter
         self.tokenizer = sources[0].tokenizer
         self.load_seconds = watch.total()
         self._costs: KeptCosts | None = self._make_costs()
+        self._drafts = self._make_drafts(tokenizers)
         self._generator: TextGenerator | None = TextGenerator(
             self.main.cache,
             self.tokenizer,
             vocab_size,
             sources[0].eos_token_ids,
-            DrafterFactory(drafter, self.draft.cache if self.draft else None),
+            DrafterFactory(drafter, self._drafts),
             LearnedStats(self._costs),
         )
         self._running = Lock()
@@ -194,6 +208,14 @@ class SpeculativePipeline:
                 raise SessionError(CLOSED)
             return self._costs.prepare(progress, seconds)
 
+    def _make_drafts(self, tokenizers: TokenizerPair | None) -> DraftModel | None:
+        """The draft model, which is told what to hold in the main model's ids."""
+        if self.draft is None:
+            return None
+        if tokenizers is None or self.pairing is None:
+            return draft_model(self.draft.cache)
+        return paired_model(self.draft.cache, tokenizers, self.pairing)
+
     def _make_costs(self) -> KeptCosts:
         """What passes of these models cost, kept under what their times depend on."""
         caches = [model.cache for model in self._models]
@@ -223,9 +245,10 @@ class SpeculativePipeline:
             files = self._cache_files(path)
             main, _ = files[0]
             for draft, _ in files[1:]:
-                if tokens := main.cache.tokens[: draft.cache.max_length]:
-                    draft.cache.begin(tokens)
-                    draft.cache.advance(tokens)
+                tokens = main.cache.tokens[: draft.cache.max_length]
+                if tokens and self._drafts is not None and self._drafts.cache.room(tokens) > 0:
+                    self._drafts.cache.begin(tokens)
+                    self._drafts.cache.advance(tokens)
             for model, file in files:
                 write_sequence(file, model.cache, model.fingerprint())
 
@@ -318,9 +341,12 @@ def _check_drafter(
     draft: str | Path | None,
     draft_device: str | None,
     draft_properties: Mapping[str, str] | None,
+    pairing: PairingName | None,
 ) -> None:
     """Refuse drafters that do not exist, lack their model, or have no use for the one given."""
     require_choice("drafter", drafter, get_args(DrafterName))
+    if pairing is not None:
+        require_choice("pairing", pairing, get_args(PairingName))
     if draft_device is not None:
         require_text("draft_device", draft_device)
     if draft_properties is not None:
@@ -337,6 +363,7 @@ def _check_drafter(
         ("draft", draft),
         ("draft_device", draft_device),
         ("draft_properties", draft_properties),
+        ("pairing", pairing),
     )
     for name, value in given:
         if drafter not in WITH_DRAFT and value:

@@ -10,6 +10,7 @@ from ov_specdec.generation import GenerationStream, TextGenerator, collect
 from ov_specdec.options import GenerationOptions
 from ov_specdec.speculation.acceptance import MODEL_PRIOR, Acceptance
 from ov_specdec.speculation.drafters.factory import DrafterFactory
+from ov_specdec.speculation.drafters.pairing import draft_model
 from tests.fakes import ScriptedSession, counting
 
 PATIENCE = 30.0
@@ -65,7 +66,8 @@ class Gate:
 
 
 def generator(main, draft=None):
-    drafters = DrafterFactory("none" if draft is None else "model", draft and CachedSequence(draft))
+    drafts = None if draft is None else draft_model(CachedSequence(draft))
+    drafters = DrafterFactory("none" if draft is None else "model", drafts)
     return TextGenerator(CachedSequence(main), Letters(), 50, frozenset(), drafters)
 
 

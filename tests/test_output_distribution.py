@@ -13,8 +13,10 @@ from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.speculation import verification
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
+from ov_specdec.speculation.drafters.pairing import paired_model
 from ov_specdec.speculation.engine import SequenceState, decode, speculate
 from ov_specdec.speculation.verification import VerificationResult, prefix_probability
+from ov_specdec.text.pairing import TokenizerPair
 from tests.enumeration import enumerate_outcomes
 from tests.toy import ToySession, table_model
 
@@ -43,9 +45,49 @@ WARPERS = {
 }
 
 
+class TableTokenizer:
+    """What `PieceTokenizer` is to pairings, with the tokens of a list; the longest that fit."""
+
+    eos_token_id = None
+    prefix = ()
+    fallbacks = frozenset()
+
+    def __init__(self, *tokens):
+        self.bytes_of = tokens
+        self.special = {}
+
+    def decode(self, ids):
+        return b"".join(self.bytes_of[token] for token in ids)
+
+    def encode(self, piece):
+        ids = []
+        while piece:
+            fitting = [token for token in self.bytes_of if piece.startswith(token)]
+            ids.append(self.bytes_of.index(max(fitting, key=len)))
+            piece = piece[len(self.bytes_of[ids[-1]]) :]
+        return ids
+
+
+# Two vocabularies: both have tokens that the other one lacks, and the same ones in another order.
+MAIN_TOKENS = (b"a", b"b", b"ab", b"c", b"d", b"aa", b"e", b"f")
+DRAFT_TOKENS = {
+    4: (b"b", b"a", b"c", b"ba"),
+    8: (b"a", b"b", b"c", b"ab", b"d", b"cc", b"e", b"f"),
+}
+
+
+def paired_drafter(name, draft, sampler):
+    size = len(draft([0]))
+    main, tokens = TableTokenizer(*MAIN_TOKENS[:size]), TableTokenizer(*DRAFT_TOKENS[size])
+    tokenizers = TokenizerPair(main, tokens, size, size)
+    return paired_model(CachedSequence(ToySession(draft)), tokenizers, name).make(sampler)
+
+
 def make_drafter(kind, draft, sampler):
     if kind == "prompt lookup":
         return PromptLookup()
+    if kind in ("intersection", "retokenize"):
+        return paired_drafter(kind, draft, sampler)
     greedy = GreedySampler(sampler.processors)
     return ModelDrafter(CachedSequence(ToySession(draft)), sampler if kind == "sampled" else greedy)
 
@@ -106,7 +148,9 @@ def greatest_difference(a, b):
 
 @pytest.mark.parametrize("warper", WARPERS)
 @pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("kind", ["sampled", "greedy", "prompt lookup"])
+@pytest.mark.parametrize(
+    "kind", ["sampled", "greedy", "prompt lookup", "intersection", "retokenize"]
+)
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_speculative_sampling_has_the_main_models_distribution(length, kind, pair, warper):
     main, draft = map(table_model, PAIRS[pair])
@@ -140,6 +184,25 @@ def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(min_c
     actual = speculative_output_probs(main, draft, "sampled", policy, LogitsWarper(), ())
     expected = model_output_probs(main, LogitsWarper(), ())
     assert greatest_difference(actual, expected) < EXACT
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("kind", ["intersection", "retokenize"])
+def test_candidates_of_a_pairing_are_accepted_and_rejected(kind, pair):
+    main, draft = map(table_model, PAIRS[pair])
+    accepted = set()
+
+    def run(random):
+        sampler = RandomSampler((), LogitsWarper(), random)
+        text = SequenceState(list(PROMPT), 100)
+        drafter, cache = make_drafter(kind, draft, sampler), CachedSequence(ToySession(main))
+        for round_ in speculate(cache, drafter, ConstantLength(2), sampler, text):
+            accepted.update((round_.num_from_draft > 0,) if round_.candidates else ())
+            if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
+                return
+
+    enumerate_outcomes(run)
+    assert accepted == {True, False}
 
 
 def test_plain_sampling_has_the_main_models_distribution():

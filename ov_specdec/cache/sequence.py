@@ -64,6 +64,10 @@ class CachedSequence:
         """Number of tokens that the KV cache can hold: the model's context."""
         return self._session.max_length
 
+    def room(self, tokens: Sequence[int]) -> int:
+        """How many candidates may follow `tokens`; the last of them need not be fed."""
+        return self.max_length + 1 - len(tokens)
+
     def begin(self, tokens: Sequence[int], cancelled: Event | None = None) -> None:
         """Turn to another sequence, and hold what is cached of it, by this or by sequences before.
 

@@ -26,6 +26,7 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speculation.drafters.factory import DrafterFactory, DrafterName
 from ov_specdec.speculation.schedule import follows_costs
 from ov_specdec.text.messages import Message
+from ov_specdec.text.pairing import PairingName
 
 MODEL_OPTIONS = (
     click.option("--main", metavar="DIR", help="Main model: folder or Hub name. [embedded]"),
@@ -70,6 +71,12 @@ PIPELINE_OPTIONS = (
         default="model",
         show_default=True,
         help="Where candidates come from.",
+    ),
+    click.option(
+        "--pairing",
+        type=click.Choice(get_args(PairingName)),
+        help="Draft with a model that has another tokenizer: by the tokens that both have, by its "
+        "text, or by whichever suits the two. [such a draft is refused]",
     ),
     DEVICE_OPTION,
     click.option("--draft-device", help="Device of the draft model. [that of the main model]"),

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
 
-from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.speculation.drafters.base import Drafter
 from ov_specdec.speculation.drafters.cascade import Cascade
-from ov_specdec.speculation.drafters.model import ModelDrafter
+from ov_specdec.speculation.drafters.pairing import DraftModel
 from ov_specdec.speculation.drafters.prompt_lookup import PromptLookup
 
 DrafterName = Literal["model", "prompt-lookup", "both", "none"]
@@ -27,10 +26,10 @@ NEEDED_DRAFTERS = {
 
 @dataclass(frozen=True)
 class DrafterFactory:
-    """Makes a new drafter for each generation. draft: the draft model's cache, if any."""
+    """Makes a new drafter for each generation. draft: the draft model, if any."""
 
     name: DrafterName
-    draft: CachedSequence | None = None
+    draft: DraftModel | None = None
 
     def make(self, options: GenerationOptions, sampler: Sampler) -> Drafter | None:
         """The drafter that the options ask for; None for plain decoding.
@@ -46,7 +45,7 @@ class DrafterFactory:
             limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
             drafters.append(PromptLookup(*limits))
         if self.draft is not None:
-            drafters.append(ModelDrafter(self.draft, sampler))
+            drafters.append(self.draft.make(sampler))
         return reduce(Cascade, drafters) if drafters else None
 
     def check(self, options: GenerationOptions) -> None:

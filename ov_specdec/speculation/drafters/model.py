@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from threading import Event
+from typing import Protocol
 
 import numpy as np
 
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.cache.sequence import Pass
 from ov_specdec.logits import Logits
 from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.samplers import Sampler
@@ -14,6 +15,28 @@ from ov_specdec.speculation.drafters.base import Proposal
 from ov_specdec.speculation.verification import Draft
 
 SOURCE = "model"
+
+
+class DraftCache(Protocol):
+    """A draft model's cache, as `CachedSequence` is one; it may have other ids inside."""
+
+    def begin(self, tokens: Sequence[int], cancelled: Event | None = None) -> None:
+        """Turn to another sequence."""
+        ...
+
+    def room(self, tokens: Sequence[int]) -> int:
+        """How many candidates may follow `tokens`; none where it is not above 0."""
+        ...
+
+    def advance(
+        self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
+    ) -> Pass:
+        """Have tokens and candidates cached; the logits after the last of them."""
+        ...
+
+    def clear(self) -> None:
+        """Forget everything."""
+        ...
 
 
 class ModelDrafter:
@@ -25,7 +48,7 @@ class ModelDrafter:
 
     sources: tuple[str, ...] = (SOURCE,)
 
-    def __init__(self, cache: CachedSequence, sampler: Sampler) -> None:
+    def __init__(self, cache: DraftCache, sampler: Sampler) -> None:
         self._cache = cache
         self._sampler = sampler
 
@@ -39,7 +62,7 @@ class ModelDrafter:
         history, candidates = list(tokens), list[int]()
         probs, confidences, pass_tokens = [], [], 0
         # Each pass feeds one more token, after which the cache must still have room.
-        length = min(plan.length, self._cache.max_length + 1 - len(tokens))
+        length = min(plan.length, self._cache.room(tokens))
         while len(candidates) < length:
             # After a round in which all were accepted, the first pass also feeds the last of them.
             fed = self._cache.advance(tokens, candidates, num_rows=1)
