@@ -8,8 +8,10 @@ import pytest
 from ov_specdec import OptionError, SpeculativePipeline, TokenizerMismatchError
 from ov_specdec import pipeline as pipeline_module
 from ov_specdec.cache.sequence import CachedSequence, alone
+from ov_specdec.costs import NOMINAL, FixedCurve
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.scheduling import Limits, Request, Scheduler, Turns
 from ov_specdec.speculation.draft_length import ConstantLength, Plan
 from ov_specdec.speculation.drafters.intersection import OUTSIDE, IntersectionCache
 from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
@@ -19,7 +21,7 @@ from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.pieces import PieceTokenizer
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.fakes import ScriptedModel
-from tests.running import plain, propose
+from tests.running import plain, propose, request_of
 from tests.test_pieces import save_sentencepiece
 from tests.tiny import VOCAB_SIZE, export, save_checkpoint, save_tokenizer
 
@@ -316,3 +318,92 @@ def test_kv_caches_of_a_pairing_are_kept_in_files(tiny_pair, other_draft, tmp_pa
 def test_a_pairing_that_cannot_be_is_refused(options, message):
     with pytest.raises(OptionError, match=message):
         SpeculativePipeline(**options)
+
+
+@pytest.fixture
+def suspended(monkeypatch):
+    """The runners of the caches that requests waited for when they were suspended."""
+    found, suspend = [], Request.suspend
+
+    def noted(request):
+        if isinstance(request.waits_for, CachedSequence):
+            found.append(request.waits_for.runner)
+        suspend(request)
+
+    monkeypatch.setattr(Request, "suspend", noted)
+    return found
+
+
+TEXTS = (TEXT, TEXT.replace("width", "größe"), PROSE * 2, "日本語 😀 " * 5)
+
+
+def reading_any(pieces):
+    """A model that goes on with that of several texts which begins as the sequence does."""
+    models = [reading(pieces, text) for text in TEXTS]
+
+    def next_token(tokens):
+        known = pieces.decode(tokens)
+        fitting = [
+            m for m, text in zip(models, TEXTS, strict=True) if text.encode().startswith(known)
+        ]
+        return fitting[0](tokens) if fitting else pieces.eos_token_id
+
+    return next_token
+
+
+def rounds_together(pair, name, texts, num_blocks=None):
+    """What each text's rounds drafted and added, all in the same passes; and the draft model."""
+    sizes = {"num_blocks": num_blocks, "max_length": 240}
+    main = ScriptedModel(reading_any(pair.main), vocab_size=pair.main_size, **sizes)
+    draft = ScriptedModel(reading_any(pair.draft), vocab_size=pair.draft_size, **sizes)
+    turns = Turns(Scheduler(main, draft, Limits(), FixedCurve(NOMINAL)))
+    requests = []
+    for text in texts:
+        state = SequenceState(pair.main.encode(text.encode())[:3], 200, {pair.main.eos_token_id})
+        drafter = paired_drafter(draft, pair, name)
+        speculation = Speculation(CachedSequence(main), GREEDY, state, drafter, ConstantLength(4))
+        requests.append(request_of(speculation))
+        turns.submit(requests[-1])
+    rounds = [[(r.candidates, r.tokens) for r in turns.read(request)] for request in requests]
+    return rounds, draft
+
+
+@pytest.mark.parametrize("kind", ["prose", "sentencepiece"])
+@pytest.mark.parametrize("name", PAIRINGS)
+def test_drafts_in_shared_passes_are_those_of_each_alone_suspended_or_not(
+    tokenizers, suspended, kind, name
+):
+    pair = tokenizers[kind]
+    apart = [rounds_together(pair, name, [text])[0][0] for text in TEXTS]
+    together, draft = rounds_together(pair, name, TEXTS)
+    assert together == apart
+    assert max(map(len, draft.sizes)) == len(TEXTS)
+    assert not suspended
+    together, draft = rounds_together(pair, name, TEXTS, num_blocks=60)
+    assert together == apart
+    assert draft in suspended
+
+
+TOGETHER = ["def area(width):\n    ", "print(area(3, 4))\n" * 4, "the quick brown fox", "日本"] * 2
+
+
+@pytest.mark.parametrize("name", PAIRINGS)
+def test_requests_at_once_get_what_each_gets_alone_suspended_or_not(
+    suspended, tiny_pair, other_draft, name
+):
+    pair = tiny_pair[0], other_draft[1]
+    settings = {"pairing": name, "precision": "exact", "kv": "paged"}
+    options = {"max_new_tokens": 64, "num_assistant_tokens": 3, "ignore_eos": True}
+    with SpeculativePipeline(*pair, **settings) as pipeline:
+        expected = [pipeline.generate(prompt, **options).token_ids for prompt in TOGETHER]
+        results = pipeline.generate_batch(TOGETHER, **options)
+        bytes_per_token = [model.runner.bytes_per_token for model in pipeline._models]
+    assert [result.token_ids for result in results] == expected
+    assert all(result.stats.drafted > 0 for result in results)
+
+    # Room for the context of one, 256 tokens, of which each of these needs about a half.
+    memory = 256 * sum(bytes_per_token) / 1e9
+    with SpeculativePipeline(*pair, kv_cache_size=memory, **settings) as small:
+        results = small.generate_batch(TOGETHER, **options)
+        assert [result.token_ids for result in results] == expected
+        assert small.draft.runner in suspended
