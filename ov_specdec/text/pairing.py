@@ -20,8 +20,9 @@ UsedPairing = Literal["intersection", "retokenize"]
 ENOUGH_IN_COMMON = 0.9
 """Share of the tokens of sample texts from which "auto" takes the intersection.
 
-Where all are in common both propose the same, and only the intersection can draw candidates. At two
-thirds the other was accepted 1.4 times as often per round, greedily, and as often in sampling.
+With 94 % in common, its accepted candidates per round were 0.85 of the other's greedily, and 2 to 5
+times as many in sampling; with 83 %, 0.61 greedily, which is how most texts are decoded
+(`python -m tests.pairings`).
 """
 
 NUM_EXAMPLES = 8
