@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from ov_specdec import OptionError, SpeculativePipeline, TokenizerMismatchError
 from ov_specdec import pipeline as pipeline_module
@@ -299,6 +300,9 @@ def test_kv_caches_of_a_pairing_are_kept_in_files(tiny_pair, other_draft, tmp_pa
     with SpeculativePipeline(*pair, pairing=name, precision="exact") as pipeline:
         first = pipeline.generate(PROMPT * 4, **options)
         pipeline.save_cache(tmp_path / "prompt.safetensors")
+    held = load_file(tmp_path / "prompt.draft.safetensors")["tokens"].tolist()
+    draft_text = PieceTokenizer(load_tokenizer(other_draft[1])).decode(held)
+    assert draft_text.startswith((PROMPT * 4).encode())
     with SpeculativePipeline(*pair, pairing=name, precision="exact") as pipeline:
         pipeline.load_cache(tmp_path / "prompt.safetensors")
         again = pipeline.generate(PROMPT * 4, **options)
