@@ -11,8 +11,9 @@ from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.speculation import verification
 from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
+from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup, SuffixDrafter
 from ov_specdec.speculation.engine import SequenceState, Speculation
+from ov_specdec.speculation.suffix_index import SuffixIndex
 from tests.enumeration import enumerate_outcomes
 from tests.fakes import ScriptedModel
 from tests.running import plain, scheduled
@@ -46,6 +47,10 @@ WARPERS = {
 def make_drafter(kind, draft, sampler):
     if kind == "prompt lookup":
         return PromptLookup()
+    if kind == "suffix":
+        earlier = SuffixIndex()
+        earlier.add([1, 0, 1, 0, 2, 2])
+        return SuffixDrafter([[0, 1, 0, 3]], lambda: [earlier])
     sampler = sampler if kind == "sampled" else GreedySampler(sampler.processors)
     return ModelDrafter(CachedSequence(draft), sampler)
 
@@ -100,7 +105,7 @@ def greatest_difference(a, b):
 
 @pytest.mark.parametrize("warper", WARPERS)
 @pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("kind", ["sampled", "greedy", "prompt lookup"])
+@pytest.mark.parametrize("kind", ["sampled", "greedy", "prompt lookup", "suffix"])
 @pytest.mark.parametrize(
     ("rounds_of", "length"),
     [*((Speculation.rounds, length) for length in (1, 2, 3)), (beside_another, 2)],

@@ -73,7 +73,7 @@ def test_ids_are_as_good_as_text(pipeline):
     assert by_ids.stats.prompt_tokens == len(ids)
 
 
-@pytest.mark.parametrize("drafter", ["prompt-lookup", "none"])
+@pytest.mark.parametrize("drafter", ["suffix", "prompt-lookup", "none"])
 def test_every_drafter_gives_the_same_output(pipeline, tiny_pair, drafter):
     other = SpeculativePipeline(tiny_pair[0], drafter=drafter, precision="exact")
     expected = pipeline.generate("def area(", **OPTIONS)
@@ -131,6 +131,7 @@ def test_generation_ends_with_the_context(pipeline):
         ("x", {"max_new_tokens": 0}, "max_new_tokens=0"),
         ("x", {"temprature": 1}, "unknown option 'temprature'"),
         ("x", {"prompt_lookup_num_tokens": 3}, "needs drafter='prompt-lookup'"),
+        ("x", {"reference_texts": "y"}, "needs drafter='suffix' or drafter='both'"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(pipeline, prompt, options, complaint):
@@ -334,7 +335,7 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         (
             {"drafter": "oracle"},
             OptionError,
-            "'oracle' is not one of model, prompt-lookup, both, none",
+            "'oracle' is not one of model, suffix, both, prompt-lookup, none",
         ),
         ({"kv": "ring"}, OptionError, "kv='ring'"),
         ({"precision": "f8"}, OptionError, "precision='f8'"),

@@ -34,6 +34,8 @@ TINY = 1e-9
 """Instead of probabilities of 0, by which nothing can be divided."""
 
 Numbers = NDArray[np.floating]
+Match = tuple[str, float]
+"""The source that has one, and how sure it is of it."""
 
 
 @dataclass(frozen=True)
@@ -77,15 +79,14 @@ class AdaptiveLength:
         self._common = common
         self._acceptance = Acceptance(common)
         self._min_confidence = min_confidence
-        self._lookup = sources[0]
         self._drafts = MODEL in sources
         # Plans by the match and the last size, until costs and acceptance are looked at again.
-        self._plans: dict[tuple[float | None, int], Plan] = {}
-        self._bids: dict[float | None, Bid] = {}
+        self._plans: dict[tuple[Match | None, int], Plan] = {}
+        self._bids: dict[Match | None, Bid] = {}
         self._is_settled = False
         self._num_rounds = 0
         # How often there is a match, by how sure it is, and none: averages over recent rounds.
-        self._mix: dict[float | None, float] = {None: 1.0}
+        self._mix: dict[Match | None, float] = {None: 1.0}
         self._unread = 0
         """Tokens that the draft model has yet to be fed."""
         self._probing = False
@@ -96,7 +97,7 @@ class AdaptiveLength:
 
     def plan(self, source: str, confidence: float | None = None) -> Plan:
         """The plan for the next round. confidence: that of a match; None for the draft model."""
-        match = None if source == MODEL else confidence
+        match = None if confidence is None else (source, confidence)
         if not self._is_settled:
             self._settle()
         if (match, self._size) not in self._plans:
@@ -113,8 +114,8 @@ class AdaptiveLength:
         """
         if not self._costs.is_live:
             return None
-        match = None if ask.source == MODEL else ask.confidence
-        if match is not None and self._drafts and self.plan(ask.source, match).reason == "outbid":
+        match = None if ask.confidence is None else (ask.source, ask.confidence)
+        if match is not None and self._drafts and self.plan(*match).reason == "outbid":
             return None
         if match not in self._bids:
             alive = self._offers(match)[-1].alive
@@ -142,7 +143,9 @@ class AdaptiveLength:
             return
         self._account(stats)
         self._size = stats.pass_tokens
-        match = stats.match_confidence if stats.declined is None else stats.declined[1]
+        match = None if stats.declined is None else stats.declined[:2]
+        if stats.match_confidence is not None:
+            match = stats.source, stats.match_confidence
         for kind in self._mix | {match: 0.0}:
             share = self._mix.get(kind, 0.0)
             self._mix[kind] = share + ((kind == match) - share) / HORIZON
@@ -162,7 +165,7 @@ class AdaptiveLength:
         self._draft = curve.draft
         self._start, self._step, self._again = curve.drafting(num_cached)
 
-    def _offers(self, match: float | None) -> list[Offer]:
+    def _offers(self, match: Match | None) -> list[Offer]:
         """What a match that is so sure promises, and the draft model, where there are any."""
         offers = []
         if self._drafts:
@@ -170,11 +173,11 @@ class AdaptiveLength:
             seconds = self._start + LENGTHS * self._step + alive * self._again
             offers.append(Offer(alive, np.cumsum(alive), np.where(LENGTHS > 0, seconds, 0.0)))
         if match is not None:
-            alive = self._acceptance.rate(self._lookup, match) ** LENGTHS
+            alive = self._acceptance.rate(*match) ** LENGTHS
             offers.append(Offer(alive, np.cumsum(alive), np.zeros(len(LENGTHS))))
         return offers
 
-    def _make_plan(self, match: float | None) -> Plan:
+    def _make_plan(self, match: Match | None) -> Plan:
         """The plan of the source that is asked, whose offer is the last one."""
         prices, offers = self._padded(self._prices()), self._offers(match)
         *others, gains = [o.tokens - self._rate * (o.seconds + prices) for o in offers]
