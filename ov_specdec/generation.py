@@ -176,7 +176,8 @@ class TextGenerator:
                 chunks.append(chunk)
                 yield chunk
         except Cancelled:
-            yield generation.output.cancelled()
+            chunks.append(generation.output.cancelled())
+            yield chunks[-1]
         finally:
             self._remember(generation, chunks)
 

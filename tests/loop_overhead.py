@@ -6,6 +6,7 @@ calls on tensors that are set already. Prints a table of docs/benchmarks.md.
 
 from statistics import median
 from time import perf_counter
+from unittest.mock import patch
 
 import click
 
@@ -16,41 +17,28 @@ from tests.prompts import PROMPTS
 LENGTHS = (4, 6, 8)
 
 
-class Recorder:
-    """Notes every pass of paged models: the model, its input tensors, and what they held."""
-
-    def __init__(self, monkeypatched):
-        self.passes = []
-        self._infer = monkeypatched.infer
-
-    def infer(self, model, feed):
-        held = {name: tensor.data.copy() for name, tensor in feed.items()}
-        self.passes.append((model, feed, held))
-        return self._infer(model, feed)
-
-
 def record(pipeline, prompt, options):
-    """The passes of one generation after its prefill."""
-    recorder = Recorder(PagedModel)
-    original = PagedModel.infer
-    PagedModel.infer = lambda model, feed: recorder.infer(model, feed)
-    try:
+    """The passes of one generation after its prefill: model, input tensors, what they held."""
+    passes, infer = [], PagedModel._infer
+
+    def note(model, feed):
+        held = {name: tensor.data.copy() for name, tensor in feed.tensors.items()}
+        passes.append((model, feed.tensors.copy(), held))
+        return infer(model, feed)
+
+    with patch.object(PagedModel, "_infer", note):
         pipeline.generate(prompt, **options)
-    finally:
-        PagedModel.infer = original
-    return recorder.passes[1:]
+    return passes[1:]
 
 
 def replay(passes):
     """Seconds of bare `infer()` calls over recorded passes."""
     seconds = 0.0
-    for model, feed, held in passes:
-        for name, tensor in feed.items():
-            if tensor.data.shape == held[name].shape:
-                tensor.data[...] = held[name]
-            if name in model._inputs:
-                model._request.set_tensor(name, tensor)
-        model._bound = {name: feed[name] for name in model._inputs}
+    for model, tensors, held in passes:
+        for name in model._inputs:
+            tensors[name].data[...] = held[name]
+            model._request.set_tensor(name, tensors[name])
+            model._bound[name] = tensors[name]
         start = perf_counter()
         model._request.infer(share_outputs=True)
         seconds += perf_counter() - start

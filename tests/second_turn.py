@@ -27,6 +27,9 @@ def times_to_first_token(pipeline: SpeculativePipeline, text: list[int]) -> tupl
     return kept.time_to_first_token, fresh.time_to_first_token
 
 
+@click.command()
+@click.option("--main", help="Folder of the main model. [the embedded one]")
+@click.option("--draft", help="Folder of the draft model. [the embedded one]")
 @click.option("--rounds", default=20, help="After one to warm up.")
 def run(main: str | None, draft: str | None, rounds: int) -> None:
     """Medians and quartiles over rounds."""

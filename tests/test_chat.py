@@ -270,7 +270,8 @@ def test_accepted_candidates_have_a_colour_and_the_text_stays_as_it_is():
 
 def described(finish_reason, num_generated, num_drafted=0):
     stats = GenerationStats(20)
-    round_ = RoundStats(num_drafted, num_drafted, num_generated, 0, 0, 0, 0.5, pass_tokens=5)
+    counts = num_drafted, num_drafted, num_generated
+    round_ = RoundStats(*counts, 0, 0, 0, 0.5, pass_tokens=5, cached_tokens=15)
     stats.rounds.append(round_)
     return describe(GenerationResult("", [], finish_reason, stats), max_new_tokens=8)
 

@@ -50,7 +50,7 @@ def test_a_later_turn_reads_what_was_generated(pipeline):
 @pytest.mark.parametrize("end", ["cancel", "close"])
 def test_a_stream_that_was_ended_is_remembered_as_far_as_it_came(pipeline, end):
     before = prompt_ids(pipeline, [USER])
-    options = {**SAMPLED, "seed": 5}
+    options = {**SAMPLED, "seed": 5, "num_assistant_tokens": 2}
     with pipeline.stream([USER], **options) as stream:
         chunks = [next(stream) for _ in range(8)]
         if end == "cancel":

@@ -15,7 +15,11 @@ from ov_specdec.speculation.engine import Speculation
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-MEASURING = {"watch", "stats", "Round", "StepStats"}
+MEASURING = {"watch", "stats", "Round", "StepStats"} | {
+    "prompt_logprobs",
+    "wanted",
+    "num_from_draft",
+}
 """What the engine only measures and hands on with."""
 
 OF_THE_ENGINE = {"tokens = self": Speculation.round, "self.sweep": Scheduler.step}

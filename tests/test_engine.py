@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec.cache.sequence import CachedSequence
@@ -222,6 +222,7 @@ def test_a_draft_ends_after_a_candidate_that_its_model_gives_little_probability(
     eos=st.sets(st.integers(0, 49), max_size=2),
     start=st.integers(1, 9),
 )
+@settings(deadline=None)
 def test_speculative_equals_plain_decoding(run, seed, wrong, prompt, budget, eos, start):
     main_next = mixing(seed)
     max_length = len(prompt) + budget

@@ -155,7 +155,7 @@ def test_a_stream_that_nobody_reads_any_more_runs_ahead_so_far_and_then_frees_it
     for prompt in ("QRS", "TUV", "WXY"):
         result = collect(pair.stream(prompt, **settings))
         assert result.token_ids == alone(prompt, **settings).token_ids
-    request = pair.text.turns._scheduler._waiting[0]
+    request = pair.text.turns.scheduler._waiting[0]
     assert len(request.unread) == MAX_UNREAD
     assert pair.num_used == 0
     # Its reader comes back, and nothing is lost.
