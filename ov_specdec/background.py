@@ -26,7 +26,7 @@ class Background:
 
     @property
     def kv_cache_usage(self) -> float:
-        """How much of the main model's KV cache is in use, 0 to 1; 0 where the device manages it."""
+        """The part of the main model's KV cache in use, 0 to 1; 0 where the device manages it."""
         free = self._generator.main.num_free
         return 1 - free / self._num_tokens if free is not None and self._num_tokens else 0.0
 

@@ -9,7 +9,7 @@ from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.cache.session import Runner
 from ov_specdec.chunks import Chunk, GenerationResult, Output, collect
 from ov_specdec.errors import ContextLengthError, OptionError
-from ov_specdec.options import GenerationOptions
+from ov_specdec.options import GenerationOptions, as_tuple
 from ov_specdec.sampling.from_options import Samplers, make_samplers
 from ov_specdec.scheduling import MAX_UNREAD, Cancelled, Request, Turns
 from ov_specdec.speculation.draft_length import ConstantLength, Policy
@@ -88,7 +88,8 @@ class TextGenerator:
     def stream(self, prompt: Prompt, options: GenerationOptions) -> GenerationStream:
         """Check prompt and options; the chunks then come as the stream is read."""
         generation = self._begin(prompt, options, MAX_UNREAD)
-        return GenerationStream(self._chunks(generation), generation.request.cancel)
+        cancel = partial(self.turns.cancel, generation.request)
+        return GenerationStream(self._chunks(generation), cancel)
 
     def begin(
         self,
@@ -149,7 +150,7 @@ class TextGenerator:
             keeps_cache=options.cache_prompt,
             max_unread=max_unread,
         )
-        return Generation(request, state, output, len(ids))
+        return Generation(request, options, state, output, len(ids))
 
     def _speculate(
         self, options: GenerationOptions, samplers: Samplers, state: SequenceState
@@ -157,7 +158,9 @@ class TextGenerator:
         """A generation that begins; what passes cost may be measured before."""
         # A namespace of its own: it shares nothing.
         namespace = options.cache_salt if options.cache_prompt else object()
-        drafter = self.drafters.make(options, samplers.draft, namespace)
+        texts = as_tuple(options.reference_texts)
+        references = [self.tokenizer.encode_rendered(text).ids for text in texts]
+        drafter = self.drafters.make(options, samplers.draft, namespace, references)
         policy: Policy = ConstantLength(0)
         if drafter is not None:
             policy = make_policy(options, drafter.sources, self.learned)
@@ -183,7 +186,11 @@ class TextGenerator:
         self.last_tokens = generation.state.tokens
         text = "".join(chunk.text for chunk in chunks)
         ids = [token for chunk in chunks for token in chunk.token_ids]
-        self.transcript.remember(text, ids, start=generation.num_prompt_tokens)
+        start = generation.num_prompt_tokens
+        self.transcript.remember(text, ids, start=start)
+        if generation.options.cache_prompt:
+            salt = generation.options.cache_salt
+            self.drafters.remember(salt, generation.state.tokens, start)
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The prompt's ids; `OptionError` if it is empty, too long or not to be read."""
@@ -218,6 +225,7 @@ class Generation:
     """A prompt that was checked, and what is to become of it."""
 
     request: Request[Chunk]
+    options: GenerationOptions
     state: SequenceState
     output: Output
     num_prompt_tokens: int

@@ -92,6 +92,8 @@ class GenerationOptions:
     prompt_lookup_num_tokens: most candidates per match of prompt lookup; None: no limit of its
         own.
     max_matching_ngram_size: longest n-gram that prompt lookup looks for; None takes 3.
+    reference_texts: texts that the output may quote, such as the file that it changes: the suffix
+        drafter looks for matches in them too. The model does not see them.
 
     What to tell of the output, as in vLLM:
 
@@ -104,8 +106,10 @@ class GenerationOptions:
     cache_prompt: read only what the KV caches do not hold already of the prompt, from generations
         before; False reads all of it. Passes of different sizes round differently, so
         in precisions other than "exact" a near-tie may be decided otherwise than on empty caches.
+        With False the suffix drafter does not look into earlier outputs either.
     cache_salt: what is cached is shared only with prompts that have the same salt, so that nobody
-        can tell from the time that it takes what others have asked.
+        can tell from the time that it takes what others have asked; so are the earlier outputs that
+        the suffix drafter looks into.
     apply_chat_template: put a prompt text into the model's chat template, where it has one.
     tools: functions that the model may call, as JSON schemas, or as functions with type hints and a
         docstring in Google's style.
@@ -141,6 +145,7 @@ class GenerationOptions:
     assistant_do_sample: bool = True
     prompt_lookup_num_tokens: int | None = None
     max_matching_ngram_size: int | None = None
+    reference_texts: str | Sequence[str] = ()
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     cache_prompt: bool = True
@@ -174,6 +179,11 @@ class GenerationOptions:
         if self.do_sample is None:
             return self.temperature != 0 and bool(self._given_sampling_options())
         return self.do_sample
+
+    @property
+    def is_repeatable_draw(self) -> bool:
+        """Whether tokens are drawn, and the same ones in each run."""
+        return self.samples and self.seed is not None
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -299,6 +309,8 @@ class GenerationOptions:
         for name in ("prompt_lookup_num_tokens", "max_matching_ngram_size"):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), low=1)
+        for text in as_tuple(self.reference_texts):
+            require_text("reference_texts", text)
 
     def _check_chat(self) -> None:
         require_bool("cache_prompt", self.cache_prompt)
@@ -368,6 +380,7 @@ class GenerationKwargs(TypedDict, total=False):
     assistant_do_sample: bool
     prompt_lookup_num_tokens: int | None
     max_matching_ngram_size: int | None
+    reference_texts: str | Sequence[str]
     logprobs: int | None
     prompt_logprobs: int | None
     cache_prompt: bool

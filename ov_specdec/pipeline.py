@@ -59,20 +59,21 @@ class SpeculativePipeline:
     """Generates the main model's own text, faster, with candidates from a drafter.
 
     main, draft: folders that `ov-specdec export` wrote, or names of OpenVINO models on the Hub;
-    both None take the embedded pair. drafter: "model", "prompt-lookup" (no draft model), "both"
-    (prompt lookup, and the draft model where nothing matches) or "none" (plain decoding). device,
-    draft_device: OpenVINO devices; the draft runs on the main's unless told otherwise. kv: how KV
-    caches are kept; "auto" takes "paged" where it can. precision: "exact" makes speculative output
-    equal plain output token for token. properties: OpenVINO properties for both models;
-    draft_properties: those of the draft that differ. num_threads: CPU threads of each model.
-    cache_dir: folder for compiled models, which then load faster the next time; `load_seconds`
-    says how long it took. profile: what `ov-specdec tune` measured to be the best properties:
-    "auto" takes it up where there is one and nothing of that kind is given, "none" does not, and a
-    file is that profile; `profile` then is its path. max_hidden_tokens: stale entries that a
-    stateful KV cache keeps hidden before it is trimmed; 0 trims at every rollback.
-    generation_config: whether options that a generation is not given are those that the main
-    model's generation_config.json recommends for sampling ("model"), or decoding is greedy unless
-    they say otherwise ("none").
+    both None take the embedded pair. drafter: "model"; "suffix" (what followed the longest match in
+    prompt, output, reference texts and earlier outputs; no draft model); "both" (suffix, and the
+    draft model where that promises more); "prompt-lookup" (the latest match of three tokens; no
+    draft model); or "none" (plain decoding). device, draft_device: OpenVINO devices; the draft runs
+    on the main's unless told otherwise. kv: how KV caches are kept; "auto" takes "paged" where it
+    can. precision: "exact" makes speculative output equal plain output token for token. properties:
+    OpenVINO properties for both models; draft_properties: those of the draft that differ.
+    num_threads: CPU threads of each model. cache_dir: folder for compiled models, which then load
+    faster the next time; `load_seconds` says how long it took. profile: what `ov-specdec tune`
+    measured to be the best properties: "auto" takes it up where there is one and nothing of that
+    kind is given, "none" does not, and a file is that profile; `profile` then is its path.
+    max_hidden_tokens: stale entries that a stateful KV cache keeps hidden before it is trimmed; 0
+    trims at every rollback. generation_config: whether options that a generation is not given are
+    those that the main model's generation_config.json recommends for sampling ("model"), or
+    decoding is greedy unless they say otherwise ("none").
 
     Generations that run at once, from several threads or by `generate_batch`, share passes.
     max_batch_size: most of them at a time; others wait. kv_cache_size: memory for the KV caches of
@@ -153,10 +154,9 @@ class SpeculativePipeline:
         self._costs: KeptCosts | None = self._make_costs()
         draft_runner = self.draft.runner if self.draft else None
         scheduler = Scheduler(self.main.runner, draft_runner, limits, self._costs)
-        self._turns = Turns(scheduler)
         self._generator: TextGenerator | None = TextGenerator(
             self.main.runner,
-            self._turns,
+            Turns(scheduler),
             self.tokenizer,
             vocab_size,
             context_length,
@@ -240,8 +240,8 @@ class SpeculativePipeline:
         folder. progress: told of the share that is done. seconds: measure in any case, and for so
         long. Raises `SessionError` while a generation is running.
         """
-        with self._turns.alone():
-            if self._costs is None:
+        with self._open_generator().turns.alone():
+            if self._costs is None:  # another thread may have closed the pipeline meanwhile
                 raise SessionError(CLOSED)
             return self._costs.prepare(progress, seconds)
 
@@ -270,8 +270,9 @@ class SpeculativePipeline:
         that model first reads what it has not read yet. Raises `OptionError`, and `SessionError`
         while a generation is running and on a closed pipeline.
         """
-        with self._turns.alone():
-            tokens = self._open_generator().last_tokens
+        generator = self._open_generator()
+        with generator.turns.alone():
+            tokens = generator.last_tokens
             for model, file in self._cache_files(path):
                 cache = CachedSequence(model.runner)
                 if held := tokens[: model.runner.max_length]:
@@ -287,12 +288,13 @@ class SpeculativePipeline:
         version, KV backend or other properties, and `SessionError` while a generation is running
         and on a closed pipeline.
         """
-        with self._turns.alone():
+        generator = self._open_generator()
+        with generator.turns.alone():
             for model, file in self._cache_files(path):
                 cache = CachedSequence(model.runner)
                 read_sequence(file, cache, model.fingerprint())
                 if model is self.main:
-                    self._open_generator().last_tokens = cache.tokens
+                    generator.last_tokens = cache.tokens
                 cache.leave()
 
     def _cache_files(self, path: str | Path) -> list[tuple[LoadedModel, Path]]:
@@ -308,7 +310,8 @@ class SpeculativePipeline:
 
     def close(self) -> None:
         """Free the models. Generations that are running end within one pass."""
-        self._turns.close()
+        if self._generator is not None:
+            self._generator.turns.close()
         self._generator = self._costs = None
         self._models = []
 
@@ -379,7 +382,7 @@ def _check_drafter(
     if drafter in WITH_DRAFT and main is not None and draft is None:
         raise OptionError(
             f"no draft model for main='{main}': give draft=FOLDER, or choose drafter="
-            "'prompt-lookup' or drafter='none'"
+            "'suffix' or drafter='none'"
         )
     given = (
         ("draft", draft),

@@ -1,7 +1,7 @@
 """The chunks of a made-up generation, and what the demo makes of them."""
 
+from ov_specdec.chunks import Chunk
 from ov_specdec.demo.run import Run
-from ov_specdec.generation import Chunk
 from ov_specdec.stats import GenerationStats, RoundStats
 
 CHUNKS = [

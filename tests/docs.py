@@ -36,7 +36,7 @@ ov-specdec generate "class Stack:" --temperature 0.8 --top-p 0.95 --seed 1 --sto
 Talk with a chat model; [below](#chat) is what can be typed:
 
 ```sh
-ov-specdec chat --main models/SmolLM2-135M-Instruct-int8 --drafter prompt-lookup \\
+ov-specdec chat --main models/SmolLM2-135M-Instruct-int8 --drafter suffix \\
     --system "Answer in one short sentence." --temperature 0.7
 ```
 
@@ -77,11 +77,22 @@ ov-specdec generate "Why is the sky blue?" --main models/Qwen2.5-7B-Instruct-int
 ```
 
 Without a draft model, candidates can come from the text itself, which pays where the output quotes
-the prompt:
+the prompt or repeats itself, and from a file that the output is going to resemble:
 
 ```sh
-ov-specdec generate --prompt-file report.txt --drafter prompt-lookup \\
+ov-specdec generate --prompt-file report.txt --drafter suffix \\
     --main models/Qwen2.5-7B-Instruct-int8
+ov-specdec generate "Add type hints to utils.py." --drafter suffix --reference-texts utils.py \\
+    --main models/Qwen2.5-7B-Instruct-int8
+```
+
+Or the model drafts for itself, with weights of 4 bits. `tune` says which of them pays on your
+machine:
+
+```sh
+ov-specdec export --main Qwen/Qwen2.5-7B-Instruct --weight-format int8 --draft-from-main int4
+ov-specdec tune models/Qwen2.5-7B-Instruct-int8 models/Qwen2.5-0.5B-Instruct-int8 \\
+    --other-draft models/Qwen2.5-7B-Instruct-int4
 ```
 
 Let `tune` measure once which settings suit a pair on your machine. Later runs of `generate`,

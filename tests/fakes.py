@@ -1,4 +1,4 @@
-"""A scripted model: a function from tokens to the next token."""
+"""A scripted model: a function from tokens to the next token, or to its logits."""
 
 from collections.abc import Callable, Hashable, Sequence
 
@@ -8,15 +8,15 @@ from ov_specdec.cache.blocks import BlockPool, BlockTable
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.cache.session import Logits, Span, check_room, check_rows
 
-NextToken = Callable[[Sequence[int]], int]
+NextToken = Callable[[Sequence[int]], int | Logits]
 
 
 class ScriptedModel:
     """Implements `Runner`, on real block tables. Its blocks hold the tokens that they were fed.
 
-    Row i of a span is one-hot at the scripted successor of everything up to `tokens[i]`, computed
-    from what the blocks hold: if tokens were fed in the wrong place, or a block was written to that
-    others share, the rows are wrong.
+    Row i of a span is one-hot at the scripted successor of everything up to `tokens[i]`, or what
+    the script returns in place of it, computed from what the blocks hold: if tokens were fed in the
+    wrong place, or a block was written to that others share, the rows are wrong.
     """
 
     max_sequences = None
@@ -85,13 +85,17 @@ class ScriptedModel:
                 raise RuntimeError("the device is gone")
 
     def _rows(self, span: Span, past: int) -> Logits:
-        rows = np.zeros((len(span.tokens), self._vocab_size), np.float32)
         for place, token in enumerate(span.tokens, past):
             self.memory[span.session.slot(place)] = token
         held = span.session.cache
-        for i, row in enumerate(rows):
-            row[self._next_token(held[: past + i + 1])] = 1.0
-        return rows[-span.num_rows :]
+        ends = range(len(held) - span.num_rows + 1, len(held) + 1)
+        return np.array([self._row(held[:end]) for end in ends], np.float32)
+
+    def _row(self, tokens: Sequence[int]) -> Logits:
+        following = self._next_token(tokens)
+        if isinstance(following, np.ndarray):
+            return following
+        return np.arange(self._vocab_size) == following
 
 
 class ScriptedSession:

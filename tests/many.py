@@ -21,10 +21,10 @@ CURVES = {
     "linear": {1: 1.0, 17: 3.4, 512: 77.0},
     "avx2": {1: 1.0, 2: 1.4, 3: 1.7, 5: 2.9, 9: 4.1, 17: 7.0, 512: 208.0},
 }
-"""Plain passes that a pass of the main model over so many tokens takes."""
+"""Plain passes that a pass of the main model over so many tokens takes; linear between them."""
 
 DRAFT = 0.1, 0.02
-"""Plain passes that a pass of the draft model takes, and each sequence in it more."""
+"""Plain passes that a pass of the draft model takes, and that each sequence more in it adds."""
 
 MIXTURES = {
     "0.0": [0.0],
@@ -38,147 +38,133 @@ MIXTURES = {
 """How often candidates are accepted, by sequence in turns."""
 
 LENGTHS = 0, 1, 2, 3, 4, 6, 8
-NUM_STEPS = 120
-CACHED = 256
+CONCURRENCIES = 2, 4, 8, 16, 32
+NUM_STEPS, CACHED = 120, 256
 
 
-def passes_of(curve):
-    sizes, seconds = zip(*CURVES[curve].items(), strict=True)
-    return np.interp(range(513), sizes, seconds)
+class Machine:
+    """What steps take, in plain passes."""
 
+    def __init__(self, curve):
+        sizes, seconds = zip(*CURVES[curve].items(), strict=True)
+        self._passes = np.interp(range(513), sizes, seconds)
 
-def costs_of(curve, concurrency):
-    """What measuring one sequence finds: several cost more, which passes that run have to show."""
-    row = {size: passes_of(curve)[size] for size in SIZES}
-    return LiveCurve(
-        CostCurve(
-            PassCurve({16: row}), PassCurve({16: {1: DRAFT[0], 16: DRAFT[0] + 15 * DRAFT[1]}})
+    def measured(self):
+        """The curve of one sequence: what several cost has to show when they run."""
+        main = {size: float(self._passes[size]) for size in SIZES}
+        draft = {size: DRAFT[0] + (size - 1) * DRAFT[1] for size in (1, 16)}
+        return LiveCurve(CostCurve(PassCurve({16: main}), PassCurve({16: draft})))
+
+    def step(self, lengths, noise):
+        """A step in which sequences draft so many tokens. noise: of what is measured."""
+        num_tokens = len(lengths) + sum(lengths)
+        drafting = [sum(n > depth for n in lengths) for depth in range(max(lengths))]
+        return StepStats(
+            PassStats(num_tokens, CACHED, len(lengths), 0, float(self._passes[num_tokens]) * noise),
+            tuple(PassStats(n, CACHED, n, 0, DRAFT[0] + (n - 1) * DRAFT[1]) for n in drafting),
         )
-    )
-
-
-def step_seconds(passes, lengths):
-    """What a step takes in which sequences draft so many tokens."""
-    drafting = [
-        DRAFT[0] + (sum(n > depth for n in lengths) - 1) * DRAFT[1] for depth in range(max(lengths))
-    ]
-    return float(passes[len(lengths) + sum(lengths)]), drafting
-
-
-def run(curve, mixture, concurrency, choose, seed):
-    """Tokens per plain pass. choose: the lengths of a step, told of the rounds before."""
-    generator, passes = Random(seed), passes_of(curve)
-    acceptance = [MIXTURES[mixture][i % len(MIXTURES[mixture])] for i in range(concurrency)]
-    tokens = seconds = 0.0
-    rounds = None
-    for step in range(NUM_STEPS):
-        lengths = choose(rounds)
-        main, drafting = step_seconds(passes, lengths)
-        rounds = []
-        for length, chance in zip(lengths, acceptance, strict=True):
-            accepted = next((i for i in range(length) if generator.random() >= chance), length)
-            rounds.append((length, accepted))
-            tokens += accepted + 1
-        seconds += main + sum(drafting)
-        choose.costs and choose.costs.learn(
-            StepStats(
-                PassStats(
-                    concurrency + sum(lengths),
-                    CACHED,
-                    concurrency,
-                    0,
-                    main * generator.gauss(1, 0.05),
-                ),
-                tuple(
-                    PassStats(
-                        sum(n > d for n in lengths), CACHED, sum(n > d for n in lengths), 0, s
-                    )
-                    for d, s in enumerate(drafting)
-                ),
-            )
-        )
-    return tokens / seconds
 
 
 class Constant:
-    costs = None
+    """The same length for everybody."""
 
-    def __init__(self, length, concurrency):
-        self._lengths = [length] * concurrency
+    def __init__(self, length):
+        self._length = length
 
-    def __call__(self, rounds):
-        return self._lengths
+    def lengths(self, concurrency):
+        return [self._length] * concurrency
+
+    def learn(self, step, rounds):
+        pass
 
 
 class Shared:
-    """The planner of all sequences."""
+    """The planner of all sequences. before: the same of earlier ones, in the same process."""
 
-    def __init__(self, curve, concurrency):
-        self.costs = costs_of(curve, concurrency)
-        common = Common()
+    def __init__(self, machine, concurrency, before=None):
+        self.costs = before.costs if before else machine.measured()
+        self.common = before.common if before else Common()
         self._policies = [
-            AdaptiveLength(("model",), self.costs, common) for _ in range(concurrency)
+            AdaptiveLength(("model",), self.costs, self.common) for _ in range(concurrency)
         ]
         for policy in self._policies:
             policy.update(RoundStats(0, 0, 1, 0, 1.0, 0, 1.0, CACHED, reason="prefill"))
-        self._plans = []
+        self.plans = []
 
-    def __call__(self, rounds):
-        if rounds is not None:
-            for policy, plan, (drafted, accepted) in zip(
-                self._policies, self._plans, rounds, strict=True
-            ):
-                policy.update(
-                    RoundStats(
-                        num_drafted=drafted,
-                        num_accepted=accepted,
-                        num_generated=accepted + 1,
-                        draft_seconds=0.0,
-                        verify_seconds=1.0,
-                        rollback_seconds=0.0,
-                        seconds=1.0,
-                        pass_tokens=drafted + 1,
-                        source="model" if drafted else "",
-                        planned=plan.length,
-                        reason=plan.reason,
-                        cached_tokens=CACHED,
-                        draft_pass_tokens=drafted,
-                        num_sequences=len(rounds),
-                    )
-                )
-        # Its drafts have no confidence, so that the length alone ends them.
+    def lengths(self, concurrency):
+        # These drafts have no confidence, so that the length alone ends them.
         bids = [replace(policy.bid(Ask("model")), acceptance=None) for policy in self._policies]
-        load = Load(len(bids), len(bids), CACHED)
-        self._plans = share(bids, load, self.costs)
-        return [plan.length for plan in self._plans]
+        self.plans = share(bids, Load(concurrency, concurrency, CACHED), self.costs)
+        return [plan.length for plan in self.plans]
+
+    def learn(self, step, rounds):
+        self.costs.learn(step)
+        for policy, plan, (drafted, accepted) in zip(
+            self._policies, self.plans, rounds, strict=True
+        ):
+            stats = RoundStats(
+                num_drafted=drafted,
+                num_accepted=accepted,
+                num_generated=accepted + 1,
+                draft_seconds=0.0,
+                verify_seconds=1.0,
+                rollback_seconds=0.0,
+                seconds=1.0,
+                pass_tokens=drafted + 1,
+                source="model" if drafted else "",
+                planned=plan.length,
+                reason=plan.reason,
+                cached_tokens=CACHED,
+                draft_pass_tokens=drafted,
+                num_sequences=len(rounds),
+            )
+            policy.update(stats)
+
+
+def speed(machine, mixture, concurrency, planner, seed):
+    """Tokens per plain pass."""
+    generator = Random(seed)
+    chances = [MIXTURES[mixture][i % len(MIXTURES[mixture])] for i in range(concurrency)]
+    tokens = seconds = 0.0
+    for _ in range(NUM_STEPS):
+        lengths = planner.lengths(concurrency)
+        rounds = [
+            (n, next((i for i in range(n) if generator.random() >= chance), n))
+            for n, chance in zip(lengths, chances, strict=True)
+        ]
+        step = machine.step(lengths, noise=1.0)
+        tokens += sum(accepted + 1 for _, accepted in rounds)
+        seconds += step.main.seconds + sum(drafting.seconds for drafting in step.drafts)
+        planner.learn(machine.step(lengths, noise=generator.gauss(1.0, 0.05)), rounds)
+    return tokens / seconds
+
+
+def planner_speed(machine, mixture, concurrency, seed):
+    """The planner's, once sequences of the kind have been seen."""
+    before = Shared(machine, concurrency)
+    speed(machine, mixture, concurrency, before, seed + 1000)
+    return speed(machine, mixture, concurrency, Shared(machine, concurrency, before), seed)
 
 
 def compare(curve, mixture, concurrency, seeds=5):
-    """The planner's speed over that of the best constant length; and that length."""
-    own = median(
-        run(curve, mixture, concurrency, Shared(curve, concurrency), seed) for seed in range(seeds)
-    )
+    """The planner's speed over that of the best constant length, and over plain; that length."""
+    machine = Machine(curve)
+    own = median(planner_speed(machine, mixture, concurrency, seed) for seed in range(seeds))
     speeds = {
-        n: median(
-            run(curve, mixture, concurrency, Constant(n, concurrency), seed)
-            for seed in range(seeds)
-        )
+        n: median(speed(machine, mixture, concurrency, Constant(n), seed) for seed in range(seeds))
         for n in LENGTHS
     }
     best = max(speeds, key=speeds.__getitem__)
-    return own / speeds[best], best
+    return own / speeds[best], own / speeds[0], best
 
 
 def main():
     print(" " * 12 + "".join(f"{label:>12}" for label in MIXTURES))
     for curve in CURVES:
-        for concurrency in (1, 2, 4, 8, 16, 32):
+        for concurrency in CONCURRENCIES:
             row = [compare(curve, label, concurrency) for label in MIXTURES]
-            print(
-                f"{curve:8}{concurrency:4}"
-                + "".join(f"{ratio:9.3f}@{best:<2}" for ratio, best in row),
-                flush=True,
-            )
+            cells = "".join(f"{ratio:9.3f}@{best:<2}" for ratio, _, best in row)
+            print(f"{curve:8}{concurrency:4}{cells}", flush=True)
 
 
 if __name__ == "__main__":

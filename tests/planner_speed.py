@@ -1,126 +1,197 @@
-"""The default draft length against the best constant one and plain decoding, in turns.
+"""The default draft length against the best constant one, plain decoding and openvino.genai.
 
     python -m tests.planner_speed RESULTS.jsonl --main MAIN --draft DRAFT --seconds 200
     python -m tests.planner_speed RESULTS.jsonl                 # the ratios of what was measured
 
-One process and one pair of models. Each prompt is continued by every method before the next one,
-beginning with another each time; `plain` runs twice, so that its own ratio says what noise does.
-Runs add to the results, so that a long measurement may be made in pieces, each in a fresh process.
-Figures are tokens per second after the first token; ratios are medians over paired runs, with
-bootstrap intervals of 95 %. The best constant length is chosen on the one half of the rounds and
-measured on the other, and the reverse.
+Each prompt is continued by every method before the next one, beginning with another each time;
+`plain` runs twice, so that its own ratio says what noise does. Runs add to the results: a long
+measurement may be made in pieces, each in a fresh process with the cost curve that the first kept.
+With --first-process each method of each turn has a process of its own and an empty cache folder,
+and what is measured are the first generations of such a process.
+Figures are tokens per second after the first token; ratios are medians over paired generations,
+with bootstrap intervals of 95 %. The best constant length is chosen on the one half of the turns
+and measured on the other, and the reverse; so is openvino.genai's.
 """
 
 import argparse
 import json
-import random
+import os
+import sys
 from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from random import Random
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.bench.prompts import CODE, read_prompts
+from ov_specdec.bench.genai import with_draft
+from ov_specdec.bench.own import PipelineRunner
+from ov_specdec.bench.prompts import CODE, encode_prompts, read_prompts
+from ov_specdec.bench.setup import Setup
+from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.text.tokenizer import load_tokenizer
 
-PLAIN = {"num_assistant_tokens": 0}
 RESAMPLES = 2000
+FIRST_GENERATIONS = 3
+"""Generations of a new process that are measured, each of another prompt."""
 
 
-def methods(lengths, options):
-    constant = {f"constant-{n}": {**options, "num_assistant_tokens": n} for n in lengths}
-    plain = {name: {**options, **PLAIN} for name in ("plain", "plain again")}
+def own_options(arguments):
+    """By the name of a method of this project, what it generates with."""
+    options = {"temperature": arguments.temperature} if arguments.temperature else {}
+    constant = {f"constant-{n}": {**options, "num_assistant_tokens": n} for n in arguments.lengths}
+    plain = {name: {**options, "num_assistant_tokens": 0} for name in ("plain", "plain again")}
     return {**plain, "default": options, **constant}
 
 
-def measure(arguments, file):
-    """Append a line per generation, until the time is up."""
-    pair = {"main": arguments.main, "draft": arguments.draft}
-    if arguments.drafter == "prompt-lookup":
-        del pair["draft"]
-    pipeline = SpeculativePipeline(**pair, drafter=arguments.drafter)
-    pipeline.prepare()
-    prompts = CODE if arguments.prompts is None else read_prompts(arguments.prompts)
-    options = {"max_new_tokens": arguments.tokens, "ignore_eos": True, "cache_prompt": False}
-    if arguments.temperature:
-        options["temperature"] = arguments.temperature
-    ways = methods(arguments.lengths, options)
-    names = list(ways)
-    if arguments.warm:
-        for name in names:
-            pipeline.generate("def main():\n", **{**ways[name], "max_new_tokens": 24})
-    start, turn = perf_counter(), arguments.first
-    while perf_counter() - start < arguments.seconds:
-        prompt = prompts[turn % len(prompts)]
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            stats = pipeline.generate(prompt, **ways[name]).stats
-            line = {
-                "turn": turn,
-                "method": name,
-                "tokens/s": 1.0 / stats.time_per_output_token,
-                "acceptance": stats.acceptance_rate,
-                "lengths": [(r["rounds"], r["planned"], r["reason"]) for r in stats.draft_lengths],
-            }
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-        turn += 1
+def load(arguments, names, scratch):
+    """By the name of a method, what continues a prompt with it."""
+    draft = {} if arguments.drafter == "prompt-lookup" else {"draft": arguments.draft}
+    pipeline = SpeculativePipeline(main=arguments.main, drafter=arguments.drafter, **draft)
+    runners = {name: PipelineRunner(pipeline, o) for name, o in own_options(arguments).items()}
+    setup = Setup(str(arguments.main), str(arguments.draft), scratch=scratch)
+    peers = {f"genai-{n}": n for n in arguments.genai}
+    for name in peers.keys() & set(names):
+        runners[name] = with_draft(setup, peers[name])
+    return {name: runners[name] for name in names}
 
 
-def pairs(lines, one, other):
+def measure(arguments, names, turns):
+    """Yields a line per generation."""
+    texts = CODE if arguments.prompts is None else read_prompts(arguments.prompts)
+    prompts = encode_prompts(load_tokenizer(arguments.main), texts, None)
+    with TemporaryDirectory() as scratch:
+        runners = load(arguments, names, scratch)
+        if arguments.warm:
+            for runner in runners.values():
+                runner.run(prompts[-1], 24)
+        for turn in turns:
+            place = turn % len(names)
+            for name in names[place:] + names[:place]:
+                result = runners[name].run(prompts[turn % len(prompts)], arguments.tokens)
+                yield {
+                    "turn": turn,
+                    "method": name,
+                    "tokens/s": 1.0 / result.time_per_output_token,
+                    "acceptance": result.acceptance_rate,
+                    "tokens/pass": result.tokens_per_main_pass,
+                    "main": result.main_seconds,
+                    "draft": result.draft_seconds,
+                    "seconds": result.seconds - result.first_token_seconds,
+                }
+
+
+def measure_first_processes(arguments, names, groups):
+    """The same with a new process and an empty cache folder per method, a few turns in each."""
+    for group in groups:
+        turns = range(group * FIRST_GENERATIONS, (group + 1) * FIRST_GENERATIONS)
+        place = group % len(names)
+        for name in names[place:] + names[:place]:
+            with (
+                TemporaryDirectory() as folder,
+                ProcessPoolExecutor(
+                    mp_context=get_context("spawn"),
+                    initializer=keep_caches_in,
+                    initargs=(folder,),
+                ) as process,
+            ):
+                yield from process.submit(lines_of, arguments, [name], turns).result()
+
+
+def keep_caches_in(folder):
+    """The user's cache folder, for this process alone."""
+    os.environ["XDG_CACHE_HOME"] = folder
+
+
+def lines_of(*measured):
+    """What a process can give back."""
+    return list(measure(*measured))
+
+
+def until(seconds, number):
+    """Yields numbers until the time is up."""
+    start = perf_counter()
+    while (spent := perf_counter() - start) < seconds:
+        print(f"turn {number}, {spent:.0f} of {seconds:.0f} s", file=sys.stderr)
+        yield number
+        number += 1
+
+
+def pairs(turns, one, other):
     """Ratios of speed of two methods, of generations of the same turn."""
-    return [turn[one] / turn[other] for turn in lines if one in turn and other in turn]
+    return [turn[one] / turn[other] for turn in turns if one in turn and other in turn]
+
+
+def pairs_with_best(turns, one, others):
+    """The same with the best of others, chosen on the other half of the turns."""
+    ratios, chosen = [], []
+    for half in range(2):
+        choosing, measured = turns[half::2], turns[1 - half :: 2]
+        chosen.append(max(others, key=lambda name: median(t[name] for t in choosing if name in t)))
+        ratios += pairs(measured, one, chosen[-1])
+    return ratios, chosen
 
 
 def interval(ratios):
     """The median, and a bootstrap interval of it."""
-    generator = random.Random(0)
+    generator = Random(0)
     medians = sorted(median(generator.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
-    return median(ratios), medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
+    low, high = medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
+    return f"{median(ratios):.3f} ({low:.3f} to {high:.3f}), {len(ratios)} pairs"
 
 
-def report(path):
+def read(file):
+    """By turn, the speed of each method; and the number of the next turn."""
     turns = defaultdict(dict)
-    for number, text in enumerate(path.read_text().splitlines()):
-        line = json.loads(text)
-        turn = turns[line["turn"], number // 1_000_000]
-        turn[line["method"]] = line["tokens/s"]
-    turns = list(turns.values())
-    names = list(turns[0])
-    constants = [name for name in names if name.startswith("constant")]
+    if file.exists():
+        for line in map(json.loads, file.read_text().splitlines()):
+            turns[line["turn"]][line["method"]] = line["tokens/s"]
+    return turns, max(turns, default=-1) + 1
+
+
+def report(turns):
+    names = list(dict.fromkeys(name for turn in turns for name in turn))
     for name in names:
-        ratios = pairs(turns, name, "plain")
-        print(f"{name:12} {interval(ratios)[0]:5.2f} times plain, {len(ratios)} runs")
-    rows = {"plain again / plain": pairs(turns, "plain again", "plain")}
-    rows["default / plain"] = pairs(turns, "default", "plain")
-    if constants:
-        rows["default / best constant"] = []
-        for half in range(2):
-            choosing, measured = turns[half::2], turns[1 - half :: 2]
-            best = max(constants, key=lambda name: median(t[name] for t in choosing if name in t))
-            rows["default / best constant"] += pairs(measured, "default", best)
-            print(f"best constant of half {half}: {best}")
-    for label, ratios in rows.items():
-        value, low, high = interval(ratios)
-        print(f"{label:24} {value:.2f} ({low:.2f} to {high:.2f})")
+        print(f"{name:12} / plain: {interval(pairs(turns, name, 'plain'))}")
+    for family in ("constant", "genai"):
+        family = [name for name in names if name.startswith(family)]
+        if family and len(turns) > 1:
+            ratios, chosen = pairs_with_best(turns, "default", family)
+            print(f"default / best of {' and '.join(chosen)}: {interval(ratios)}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
-    parser.add_argument("--main")
-    parser.add_argument("--draft")
+    parser.add_argument("--main", type=Path, default=embedded_folder("main"))
+    parser.add_argument("--draft", type=Path, default=embedded_folder("draft"))
     parser.add_argument("--drafter", default="model")
     parser.add_argument("--prompts", type=Path, help="file of prompts [the benchmark's code]")
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--lengths", type=int, nargs="*", default=[2, 3, 4, 6, 8, 12])
+    parser.add_argument("--genai", type=int, nargs="*", default=[], help="its draft lengths")
     parser.add_argument("--seconds", type=float, default=0.0)
-    parser.add_argument("--first", type=int, default=0, help="the turn to begin with")
     parser.add_argument("--warm", action="store_true", help="run each method once before")
+    parser.add_argument("--first-process", action="store_true")
     arguments = parser.parse_args()
+    names = [*own_options(arguments), *(f"genai-{n}" for n in arguments.genai)]
     if arguments.seconds:
+        _, first = read(arguments.results)
+        if arguments.first_process:
+            groups = until(arguments.seconds, -(-first // FIRST_GENERATIONS))
+            lines = measure_first_processes(arguments, names, groups)
+        else:
+            lines = measure(arguments, names, until(arguments.seconds, first))
         with arguments.results.open("a") as file:
-            measure(arguments, file)
-    report(arguments.results)
+            for line in lines:
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+    turns, _ = read(arguments.results)
+    report(list(turns.values()))
 
 
 if __name__ == "__main__":

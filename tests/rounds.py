@@ -1,6 +1,6 @@
-"""Made-up records of rounds."""
+"""Made-up records of rounds and steps."""
 
-from ov_specdec.stats import RoundStats
+from ov_specdec.stats import PassStats, RoundStats, StepStats
 
 
 def a_round(drafted=0, accepted=0, seconds=1.0, drafting=0.0, size=None, **more):
@@ -16,3 +16,15 @@ def a_round(drafted=0, accepted=0, seconds=1.0, drafting=0.0, size=None, **more)
         source=more.pop("source", "model"),
         **more,
     )
+
+
+def step_of(stats):
+    """The step that a round was, of a sequence that had the models to itself.
+
+    The draft model's first pass has fed what it lacked beside the candidates.
+    """
+    drafted, fed, cached = stats.num_drafted, stats.draft_pass_tokens, stats.cached_tokens
+    sizes = [fed - drafted + 1, *[1] * (drafted - 1)] if fed else []
+    seconds = stats.draft_seconds / max(len(sizes), 1)
+    drafts = (PassStats(size, cached, 1, 0, seconds) for size in sizes)
+    return StepStats(PassStats(stats.pass_tokens, cached, 1, 0, stats.verify_seconds), (*drafts,))

@@ -13,6 +13,7 @@ import click
 import numpy as np
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
+from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.sampling.from_options import make_samplers, make_warper
 from ov_specdec.speculation import engine
 from ov_specdec.speculation.draft_length import ConstantLength
@@ -60,7 +61,6 @@ def timed(clock, function, *arguments):
 
 def share_of_round(pipeline: SpeculativePipeline, options: dict) -> float:
     """Seconds of choosing tokens per second of inference, over the rounds after the prefill."""
-    main, draft = pipeline.main.cache, pipeline.draft.cache
     clock: list[float] = []
     inference = choosing = 0.0
     for seed, prompt in enumerate(PROMPTS[:8]):
@@ -68,14 +68,16 @@ def share_of_round(pipeline: SpeculativePipeline, options: dict) -> float:
         ids = pipeline.tokenizer.encode(prompt)
         samplers = make_samplers(chosen, prompt_length=len(ids), eos_token_ids=frozenset())
         state = engine.SequenceState(ids.copy(), len(ids) + 64)
+        main, draft = (CachedSequence(m.runner) for m in (pipeline.main, pipeline.draft))
         drafter = ModelDrafter(draft, TimedSampler(samplers.draft, clock))
-        rounds = engine.speculate(main, drafter, ConstantLength(4), samplers.main, state)
-        main.clear()
-        draft.clear()
+        policy = ConstantLength(4)
+        rounds = engine.Speculation(main, samplers.main, state, drafter, policy).rounds()
         with patch.object(engine, "verify", partial(timed, clock, verify)):
             next(rounds)
             clock.clear()
             stats = [round_.stats for round_ in rounds]
+        main.drop()
+        draft.drop()
         spent = sum(clock)
         choosing += spent
         inference += sum(s.draft_seconds + s.verify_seconds for s in stats) - spent

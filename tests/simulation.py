@@ -15,6 +15,7 @@ from ov_specdec.costs import SIZES, CostCurve, LiveCurve, PassCurve
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.stats import RoundStats
+from tests.rounds import step_of
 
 CURVES = {
     "flat": {1: 1.0, 17: 1.0},
@@ -162,7 +163,7 @@ def rounds_of(policy, text, machine, generator, live):
             declined=declined,
         )
         policy.update(stats)
-        live.learn(stats)
+        live.learn(step_of(stats))
         last_size, done = size, done + accepted + 1
         yield stats, drafting + passing
 

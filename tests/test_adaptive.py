@@ -9,7 +9,7 @@ from ov_specdec.costs import NOMINAL, FixedCurve, LiveCurve
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.stats import RoundStats
-from tests.rounds import a_round
+from tests.rounds import a_round, step_of
 from tests.simulation import TEXTS, Machine, Text, compare, rounds_of, steady
 
 CASES = [
@@ -35,13 +35,35 @@ def test_it_comes_near_the_best_constant_length(curve, change, text):
     assert to_best >= 0.97
 
 
+WORST = {
+    ("linear", 1.0, "0.95"): 0.94,
+    ("stepped", 1.0, "0.95"): 0.94,
+    ("linear", 0.3, "0.95"): 0.955,
+    ("flat", 1.0, "0.95"): 0.955,
+}
+"""Where texts are short for learning that long drafts pay: less than 0.97 of the best."""
+
+
+@pytest.mark.parametrize(("case", "least"), WORST.items())
+def test_the_worst_machines_and_texts_keep_what_they_reach(case, least):
+    to_best, _, _ = compare(*case)
+    assert to_best >= least
+
+
 @pytest.mark.parametrize(
     ("curve", "change", "text"),
-    [("flat", 1.0, "0.0"), ("linear", 0.0, "0.0"), ("avx2", 0.3, "0.2"), ("avx2", 1.0, "poor")],
+    [
+        ("flat", 1.0, "0.0"),
+        ("linear", 0.0, "0.0"),
+        ("linear", 1.0, "0.2"),
+        ("avx2", 0.3, "0.2"),
+        ("avx2", 1.0, "0.0"),
+        ("avx2", 1.0, "poor"),
+    ],
 )
 def test_where_nothing_pays_it_is_hardly_slower_than_plain_decoding(curve, change, text):
     _, to_plain, _ = compare(curve, change, text)
-    assert to_plain >= 0.98
+    assert to_plain >= 0.985
 
 
 def run(text, seed=0, curve="linear", change=0.3, common=None, policy=None):
@@ -63,13 +85,16 @@ def test_probes_of_a_useless_draft_take_one_hundredth_of_the_time():
     assert sum(stats.seconds for stats in rounds) <= 1.015 * len(rounds)
 
 
-def test_a_probe_that_took_longer_than_expected_is_paid_for():
-    text, common = TEXTS["0.0"], Common()
-    run(text, common=common)
-    policy = AdaptiveLength(("model",), LiveCurve(NOMINAL), common)
-    before = common.credit
-    policy.update(a_round(1, 0, 50.0, 40.0, reason="probe"))
-    assert common.credit < before
+def test_a_probe_is_paid_for_with_what_it_loses():
+    def left(accepted):
+        common = Common()
+        AdaptiveLength(("model",), FixedCurve(NOMINAL), common).update(
+            a_round(1, accepted, reason="probe")
+        )
+        return common.credit
+
+    assert left(0) < left(1)
+    assert left(0) < -NOMINAL.draft.at(1, 16)
 
 
 def test_a_probe_that_succeeds_is_followed_by_drafts():
@@ -120,7 +145,7 @@ def test_the_length_of_the_prompt_is_no_cost_of_drafting():
         policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, 100, reason="prefill"))
         live_round = a_round(4, 4, drafting=50.0, draft_pass_tokens=104)
         policy.update(live_round)
-        live.learn(live_round)
+        live.learn(step_of(live_round))
     policy = AdaptiveLength(("model",), live, common)
     policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, 100, reason="prefill"))
     assert policy.plan("model").length >= 4

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.cache.blocks import BlockPool, BlockTable
+from ov_specdec.cache.blocks import BlockPool, BlockTable, Root
 from ov_specdec.errors import CacheFullError, SessionError
 
 
@@ -48,6 +48,7 @@ def test_a_pool_larger_than_its_limit_is_refused():
 
 
 TEXT = list(range(10, 20))
+ROOT = Root()
 
 
 def left_behind(pool, text):
@@ -113,9 +114,9 @@ def test_the_least_recently_used_blocks_are_given_up_first_and_the_last_of_a_seq
     table = BlockTable(pool, block_size=4)
     table.append(4)  # the free one
     table.append(4)  # the third of the first sequence
-    assert pool.match(TEXT, 4).blocks == [0, 1]
-    assert pool.match([1, 2, 3, 4], 4).blocks == other
-    assert pool.match(TEXT, 4).partial is None
+    assert pool.match(TEXT, 4, ROOT).blocks == [0, 1]
+    assert pool.match([1, 2, 3, 4], 4, ROOT).blocks == other
+    assert pool.match(TEXT, 4, ROOT).partial is None
 
 
 def test_a_table_that_cannot_be_extended_keeps_what_it_has():
@@ -142,9 +143,42 @@ def test_a_prefix_is_adopted_without_the_copy_that_there_is_no_block_for():
 def test_what_is_forgotten_is_not_found():
     pool = BlockPool(8, 8)
     left_behind(pool, TEXT)
-    pool.forget_idle()
-    assert pool.match(TEXT, 4).blocks == []
+    pool.forget([0, 1, 2])
+    assert pool.match(TEXT, 4, ROOT).blocks == []
     assert [pool.allocate() for _ in range(8)] != []
+
+
+def test_of_what_was_dropped_only_the_blocks_that_others_use_are_found():
+    pool = BlockPool(8, 8)
+    left_behind(pool, TEXT)
+    first, second = BlockTable(pool, block_size=4), BlockTable(pool, block_size=4)
+    first.adopt(TEXT[:4])
+    second.adopt(TEXT[:8])
+    second.drop()
+    first.clear()
+    assert pool.num_used == 0
+    assert pool.match(TEXT, 4, ROOT).blocks == [0]
+
+
+def test_a_table_is_kept_to_the_blocks_of_its_namespace():
+    pool = BlockPool(8, 8)
+    own, same, other = (BlockTable(pool, 4, namespace) for namespace in ("a", "a", "b"))
+    own.append(10)
+    own.leave(TEXT)
+    assert other.adopt(TEXT) is None
+    assert other.length == 0
+    same.adopt(TEXT)
+    assert same.length == 10
+
+
+def test_blocks_that_were_kept_after_a_rollback_are_given_back_before_others_are_adopted():
+    pool = BlockPool(8, 8)
+    left_behind(pool, TEXT)
+    table = BlockTable(pool, block_size=4)
+    table.append(5)
+    table.rollback(0)
+    table.adopt(TEXT[:4])
+    assert pool.num_used == 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), max_size=60))
@@ -189,14 +223,18 @@ class Memory:
 
 
 @given(
-    st.integers(3, 12), st.lists(st.tuples(st.integers(0, 2), TEXTS, st.booleans()), max_size=40)
+    st.integers(3, 12),
+    st.lists(
+        st.tuples(st.integers(0, 2), TEXTS, st.sampled_from(["leave", "clear", "drop"])),
+        max_size=40,
+    ),
 )
 def test_whatever_is_shared_each_sequence_reads_its_own_tokens(max_blocks, steps):
     pool = BlockPool(1, max_blocks)
     memory, tables, texts = Memory(pool), [BlockTable(pool, 4) for _ in range(3)], [[], [], []]
-    for which, text, leaves in steps:
+    for which, text, end in steps:
         table = tables[which]
-        table.leave(texts[which]) if leaves else table.clear()
+        table.leave(texts[which]) if end == "leave" else getattr(table, end)()
         texts[which] = []
         if copied := table.adopt(text):
             memory.copy(*copied)

@@ -9,6 +9,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from rich.console import Console
 
+from ov_specdec.chunks import Chunk, GenerationResult
 from ov_specdec.cli.app import app
 from ov_specdec.cli.chat.answer import describe, in_colours
 from ov_specdec.cli.chat.commands import COMMANDS, Chat, respond
@@ -18,7 +19,6 @@ from ov_specdec.cli.chat.loop import converse
 from ov_specdec.cli.chat.settings import Settings
 from ov_specdec.cli.options import GENERATION_NAMES
 from ov_specdec.errors import OptionError
-from ov_specdec.generation import Chunk, GenerationResult
 from ov_specdec.options import GenerationOptions
 from ov_specdec.stats import GenerationStats, RoundStats
 

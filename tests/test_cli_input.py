@@ -23,7 +23,7 @@ BAD_INPUT = {
     "no IR": (["generate", "x", "--main", ".", "--drafter", "none"], "holds no openvino_model.xml"),
     "no draft": (
         ["generate", "x", "--main", "."],
-        "no draft model for --main .: give --draft FOLDER, or choose --drafter prompt-lookup or",
+        "no draft model for --main .: give --draft FOLDER, or choose --drafter suffix or",
     ),
     "needless draft": (
         ["generate", "x", "--draft", "folder", "--drafter", "none"],
@@ -46,7 +46,7 @@ BAD_INPUT = {
     ),
     "needless n-gram": (
         ["generate", "x", "--max-matching-ngram-size", "4"],
-        "--max-matching-ngram-size 4 needs --drafter prompt-lookup or",
+        "--max-matching-ngram-size 4 needs --drafter prompt-lookup, not model",
     ),
     "system message without a template": (
         ["generate", "x", "--system", "Be brief."],
@@ -58,6 +58,30 @@ BAD_INPUT = {
     ),
     "no JSON": (["generate", "x", "--chat-template-kwargs", "{"], "'{' is not valid JSON"),
     "no object": (["generate", "x", "--chat-template-kwargs", "3"], "'3' must be a JSON object"),
+    "no reference text": (
+        ["generate", "x", "--drafter", "suffix", "--reference-texts", "nowhere"],
+        "'nowhere' cannot be read as text",
+    ),
+    "needless reference text": (
+        ["generate", "x", "--reference-texts", str(ROOT / "LICENSE")],
+        "needs --drafter suffix or --drafter both, not model",
+    ),
+    "no model to make a draft of": (
+        ["export", "--draft-from-main", "int4"],
+        "--draft-from-main int4 needs the model: give --main NAME",
+    ),
+    "two drafts": (
+        ["export", "--main", "x", "--draft", "y", "--draft-from-main", "int4"],
+        "--draft y contradicts --draft-from-main int4",
+    ),
+    "a draft that is the main model": (
+        ["export", "--main", "x", "--weight-format", "int4", "--draft-from-main", "int4"],
+        "--draft-from-main int4 would be the main model itself",
+    ),
+    "a profile for no pair": (
+        ["tune", str(ROOT / "models" / "main"), "--output", "profile.json"],
+        "--output profile.json has no use without DRAFT",
+    ),
     "no tools": (["generate", "x", "--tools", "nowhere"], "'nowhere' cannot be read as JSON"),
     "no list of tools": (
         ["generate", "x", "--tools", str(ROOT / "models" / "draft" / "config.json")],

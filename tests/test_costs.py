@@ -7,12 +7,17 @@ from random import Random
 
 import pytest
 
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.costs import SIZES, CostCurve, KeptCosts, LiveCurve, PassCurve
 from ov_specdec.costs.kept import read_curve, write_curve
 from ov_specdec.costs.measure import SWEEPS, measure
-from tests.fakes import ScriptedSession, counting
-from tests.rounds import a_round
+from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.speculation.draft_length import ConstantLength
+from ov_specdec.speculation.drafters import ModelDrafter
+from ov_specdec.speculation.engine import SequenceState, Speculation
+from tests.fakes import ScriptedModel, counting, held_by
+from tests.rounds import a_round, step_of
+from tests.running import scheduled
 
 CURVE = CostCurve(
     PassCurve({16: {1: 1.0, 4: 2.5, 8: 2.0}, 256: {1: 1.2, 4: 3.0, 8: 4.0}}, 0.5),
@@ -29,8 +34,11 @@ def test_passes_are_interpolated_over_tokens_and_over_cached_ones():
 
 
 def test_beyond_what_was_measured_passes_do_not_get_cheaper():
-    assert CURVE.main.at(16, 16) == 2.0
-    assert CURVE.main.at(16, 256) == pytest.approx(6.0)
+    falling = PassCurve({16: {1: 2.0, 8: 1.0}})
+    assert falling.at(16, 16) == 1.0
+    # On average a token more costs (2 - 1) / 7, and (4 - 1.2) / 7.
+    assert CURVE.main.at(16, 16) == pytest.approx(2.0 + 8 / 7)
+    assert CURVE.main.at(16, 256) == pytest.approx(4.0 + 8 * 0.4)
     assert CURVE.main.at(1, 496) == pytest.approx(1.4)
 
 
@@ -39,13 +47,13 @@ def test_drafting_costs_once_a_round_per_candidate_and_after_a_full_draft():
     assert CostCurve(CURVE.main).drafting(16) == (0.0, 0.0, 0.0)
 
 
-def cached(max_length=2000):
-    return CachedSequence(ScriptedSession(counting, max_length=max_length))
+def model(max_length=2000):
+    return ScriptedModel(counting, max_length=max_length)
 
 
 def test_all_sizes_are_measured_where_there_is_time():
     shares = []
-    curve = measure(cached(), cached(), 2.0, sweeps=2, progress=shares.append)
+    curve = measure(model(), model(), 2.0, sweeps=2, progress=shares.append)
     assert set(curve.main.seconds) == {16, 256}
     assert all(set(row) == set(SIZES) for row in curve.main.seconds.values())
     assert set(curve.draft.seconds[16]) == {1, 2, 16}
@@ -53,22 +61,28 @@ def test_all_sizes_are_measured_where_there_is_time():
 
 
 def test_without_time_the_most_important_sizes_are_measured():
-    curve = measure(cached(), cached(), 0.0)
-    assert set(curve.main.seconds[16]) == {16, 1, 4, 8}
+    curve = measure(model(), model(), 0.0)
+    assert set(curve.main.seconds[16]) == {1, 8, 4}
     assert 256 not in curve.main.seconds
-    assert set(measure(cached(), None, 0.0).main.seconds[16]) >= {16, 1, 4, 8}
+    assert set(measure(model(), None, 0.0).main.seconds[16]) >= {1, 8, 4}
 
 
 def test_a_short_context_is_not_exceeded():
-    assert set(measure(cached(max_length=100), None, 1.0, sweeps=1).main.seconds) == {16}
+    assert set(measure(model(max_length=100), None, 1.0, sweeps=1).main.seconds) == {16}
 
 
 def test_measuring_leaves_the_caches_as_they_were():
-    main, draft = cached(), cached()
-    main.advance([5, 6, 7])
+    main, draft = model(), model()
+    running, left = CachedSequence(main), CachedSequence(main)
+    alone(running.advance([5, 6, 7]))
+    alone(left.advance([0] * 9))  # with such tokens, passes are timed
+    left.leave()
+    used = main.pool.num_used
     measure(main, draft, 0.1, sweeps=1)
-    assert main.tokens == [5, 6]  # the last token of a sequence is always fed again
-    assert draft.tokens == []
+    assert held_by(running) == [5, 6, 7]
+    assert (main.pool.num_used, draft.pool.num_used) == (used, 0)
+    assert alone(CachedSequence(main).advance([0] * 40)).num_cached == 9
+    assert alone(CachedSequence(draft).advance([0] * 40)).num_cached == 0
 
 
 def test_a_curve_is_read_as_it_was_written(tmp_path):
@@ -95,7 +109,7 @@ def test_a_file_that_cannot_be_used_is_none(tmp_path, spoil):
     write_curve(path, CURVE)
     path.write_text(spoil(path.read_text()))
     assert read_curve(path) is None
-    costs = KeptCosts(cached(), cached(), path, 0.0)
+    costs = KeptCosts(model(), model(), path, 0.0)
     assert costs.curve.main.at(1, 16) > 0
     assert read_curve(path) == costs.curve  # measured, and kept instead
 
@@ -103,34 +117,54 @@ def test_a_file_that_cannot_be_used_is_none(tmp_path, spoil):
 def test_a_kept_curve_is_not_measured_again(tmp_path):
     path = tmp_path / "curve.json"
     write_curve(path, CURVE)
-    session = ScriptedSession(counting)
-    assert KeptCosts(CachedSequence(session), cached(), path, 1.0).curve == CURVE
-    assert session.passes == []
+    main = model()
+    assert KeptCosts(main, model(), path, 1.0).curve == CURVE
+    assert main.passes == []
 
 
 def test_a_curve_of_few_passes_is_measured_further_by_later_processes(tmp_path):
     path = tmp_path / "curve.json"
     slow = PassCurve({16: dict.fromkeys(SIZES, 9.0), 4096: {1: 7.0}}, 0.5)
     write_curve(path, CostCurve(slow, CURVE.draft, sweeps=1))
-    later = KeptCosts(cached(), cached(), path, 5.0)
+    later = KeptCosts(model(), model(), path, 5.0)
     assert later.curve.main.at(1, 16) < 1.0  # the shorter time of both
-    assert later.curve.main.at(1, 4096) == 7.0  # which only the first process has seen
+    known = later.curve.main  # 4,096 only the first process has seen, at its own pace
+    assert known.at(1, 4096) / known.at(1, 16) == pytest.approx(7.0 / 9.0)
     assert later.curve.sweeps == SWEEPS
     assert read_curve(path) == later.curve
-    session = ScriptedSession(counting)
-    assert KeptCosts(CachedSequence(session), cached(), path, 5.0).curve == later.curve
-    assert session.passes == []
+    main = model()
+    assert KeptCosts(main, model(), path, 5.0).curve == later.curve
+    assert main.passes == []
 
 
-def test_a_measurement_without_time_for_all_sizes_is_no_sweep():
-    assert measure(cached(), cached(), 0.0).sweeps == 0
-    assert measure(cached(), cached(), 5.0, sweeps=2).sweeps == 2
+def test_a_measurement_on_a_busy_machine_is_brought_to_the_pace_of_a_quiet_one():
+    busy = PassCurve({16: {1: 2.0, 4: 5.0, 8: 10.0}})
+    quiet = PassCurve({16: {1: 1.0, 2: 1.5, 4: 3.0}})
+    for one, other in ((busy, quiet), (quiet, busy)):
+        assert one.least(other).seconds == {16: {1: 1.0, 2: 1.5, 4: 2.5, 8: 5.0}}
+
+
+def test_later_processes_measure_first_what_the_earlier_had_no_time_for(tmp_path):
+    path, sizes = tmp_path / "curve.json", []
+    for _ in range(SWEEPS):
+        curve = KeptCosts(model(), model(), path, 0.0).curve
+        sizes.append(set(curve.main.seconds[16]))
+    assert sizes[:3] == [{1, 8, 4}, {1, 8, 4, 2, 3}, {1, 8, 4, 2, 3, 16, 6}]
+    assert sizes[-1] == set(SIZES)
+    main = model()
+    assert KeptCosts(main, model(), path, 0.0).curve == curve
+    assert main.passes == []  # not for ever
+
+
+def test_sweeps_are_counted():
+    assert measure(model(), model(), 0.0).sweeps == 1
+    assert measure(model(), model(), 5.0, sweeps=2).sweeps == 2
 
 
 def test_a_folder_that_cannot_be_written_to_is_a_warning(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
-    costs = KeptCosts(cached(), None, blocked / "curve.json", 0.0)
+    costs = KeptCosts(model(), None, blocked / "curve.json", 0.0)
     with pytest.warns(RuntimeWarning, match="cannot be kept in .* XDG_CACHE_HOME"):
         assert costs.curve.main.at(1, 16) > 0
 
@@ -161,7 +195,7 @@ def rounds(size, seconds, number=3, **more):
 def taught(rounds):
     live = LiveCurve(CURVE)
     for stats in rounds:
-        live.learn(stats)
+        live.learn(step_of(stats))
     return live
 
 
@@ -175,7 +209,6 @@ def test_what_takes_longer_as_a_whole_is_the_pace():
     live = taught((rounds(1, 3.0) + rounds(4, 7.5)) * 40)
     assert live.curve.main.seconds[16] == pytest.approx(CURVE.main.seconds[16])
     assert not live.is_changed
-    assert live.pace == pytest.approx(3.0)
 
 
 def test_a_change_of_pace_that_comes_with_a_change_of_size_is_none_of_the_size():
@@ -196,10 +229,36 @@ def test_outliers_and_changes_of_pace_leave_costs_positive_and_near():
     assert row[4] / row[1] == pytest.approx(2.5, rel=0.15)  # what both have gained is the pace
 
 
-def test_a_prefill_and_a_change_of_size_teach_nothing():
-    prefills = rounds(1, 9.0, 40, reason="prefill")
+def test_a_change_of_size_teaches_nothing():
     changes = [a_round(), a_round(3, 0, 50.0)] * 40
-    assert taught(prefills + changes).curve == CURVE
+    assert taught(changes).curve == CURVE
+
+
+class Noted:
+    """Notes the steps that it is told of. Implements `Costs`."""
+
+    curve, is_live = CURVE, True
+
+    def __init__(self):
+        self.steps = []
+
+    def learn(self, step):
+        self.steps.append(step)
+
+
+def test_steps_that_read_a_prompt_teach_nothing():
+    costs, greedy = Noted(), GreedySampler()
+    main, draft = model(), model()
+    drafter = ModelDrafter(CachedSequence(draft), greedy)
+    text = SequenceState([1] * 100, 115)
+    loop = Speculation(CachedSequence(main), greedy, text, drafter, ConstantLength(3))
+    rounds = list(scheduled(loop, costs=costs))
+    assert main.passes[0] == 100
+    assert draft.passes[0] == 101
+    # The first round reads the prompt, and the second one the draft model's.
+    assert [step.main.num_tokens for step in costs.steps] == main.passes[2:] == [4, 4, 2]
+    assert [sum(done.num_tokens for done in step.drafts) for step in costs.steps] == [4, 4, 2]
+    assert len(rounds) == 5
 
 
 def test_the_draft_reading_the_prompt_is_no_drafting():
@@ -212,10 +271,10 @@ def test_the_draft_reading_the_prompt_is_no_drafting():
 def test_what_was_corrected_is_kept(tmp_path):
     path = tmp_path / "curve.json"
     write_curve(path, CURVE)
-    costs = KeptCosts(cached(), cached(), path, 1.0)
+    costs = KeptCosts(model(), model(), path, 1.0)
     costs.prepare()
     for stats in (rounds(1, 1.0) + rounds(4, 5.0)) * 40:
-        costs.learn(stats)
+        costs.learn(step_of(stats))
     assert read_curve(path) == CURVE
     costs.keep()
     assert read_curve(path) == costs.curve != CURVE

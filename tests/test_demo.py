@@ -9,6 +9,7 @@ from threading import Thread
 import pytest
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.chunks import Chunk
 from ov_specdec.demo import charts
 from ov_specdec.demo.cancellation import Cancellation, Cancellations
 from ov_specdec.demo.comparison import Comparison, compare
@@ -20,7 +21,6 @@ from ov_specdec.demo.settings import Settings
 from ov_specdec.demo.sweep import NUM_STEPS, REPEATS, TEMPERATURES, sweep
 from ov_specdec.demo.turns import Turns
 from ov_specdec.errors import OptionError, SessionError, SpecdecError
-from ov_specdec.generation import Chunk
 from ov_specdec.stats import GenerationStats, RoundStats
 from tests.chats import ANSWER, SYSTEM, USER
 from tests.chunks import CANCELLED, CHUNKS, followed, spell
@@ -339,12 +339,12 @@ def test_models_are_loaded_once_per_choice(models):
 
 def test_a_pair_is_gone_before_the_next_one_is_loaded(models, monkeypatch):
     held = models.get(Choice("model", "CPU", "CPU"))
-    sessions = [weakref.ref(held.main.session), weakref.ref(held.draft.session)]
+    runners = [weakref.ref(held.main.runner), weakref.ref(held.draft.runner)]
     del held
     gone = []
 
     def load(*arguments, **options):
-        gone.append([session() is None for session in sessions])
+        gone.append([runner() is None for runner in runners])
         return SpeculativePipeline(*arguments, **options)
 
     monkeypatch.setattr("ov_specdec.demo.models.SpeculativePipeline", load)

@@ -2,10 +2,10 @@
 
 from html import unescape
 
+from ov_specdec.chunks import Chunk
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison
 from ov_specdec.demo.conversation import Turn
-from ov_specdec.generation import Chunk
 from ov_specdec.stats import GenerationStats, RoundStats
 from tests.chunks import CANCELLED, CHUNKS, followed
 

@@ -4,27 +4,29 @@ import ast
 import inspect
 import os
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
-from ov_specdec.speculation import engine
+from ov_specdec.scheduling import Scheduler
+from ov_specdec.speculation.engine import Speculation
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-MEASURING = {"watch", "stats", "Round"}
+MEASURING = {"watch", "stats", "Round", "StepStats"}
 """What the engine only measures and hands on with."""
 
-OF_THE_ENGINE = ("while ", "draft = ")
-"""How blocks begin that show the engine, and are looked at below."""
+OF_THE_ENGINE = {"tokens = self": Speculation.round, "self.sweep": Scheduler.step}
+"""How blocks begin that show the engine, and are looked at below; what they show."""
 
 
 def examples(document):
     """The Python blocks of a document, below as many empty lines as there are lines above."""
     text = document.read_text(encoding="utf-8")
     for match in BLOCK.finditer(text):
-        if not match.group(1).startswith(OF_THE_ENGINE):
+        if not match.group(1).startswith((*OF_THE_ENGINE,)):
             yield "\n" * text[: match.start(1)].count("\n") + match.group(1)
 
 
@@ -59,21 +61,18 @@ def test_the_readme_runs(capsys):
     assert re.search(r"\d+% accepted, \d+ tokens/s", printed)
 
 
-def statements(source, kind):
-    """The statements in the body of the first node of a kind; docstrings left out."""
-    body = next(n for n in ast.walk(ast.parse(source)) if isinstance(n, kind)).body
-    return [ast.unparse(n) for n in body if not isinstance(getattr(n, "value", None), ast.Constant)]
+def statements(body):
+    """The statements of a body, without docstrings, counters, and what only measures."""
+    plain = [n for n in body if not isinstance(getattr(n, "value", None), ast.Constant)]
+    names = [{n.id for n in ast.walk(node) if isinstance(n, ast.Name)} for node in plain]
+    return [ast.unparse(n) for n, used in zip(plain, names, strict=True) if not used & MEASURING]
 
 
-def measures(statement):
-    """Whether a statement only measures."""
-    names = {n.id for n in ast.walk(ast.parse(statement)) if isinstance(n, ast.Name)}
-    return bool(names & MEASURING)
-
-
-def test_the_loop_of_the_readme_is_that_of_the_engine():
+@pytest.mark.parametrize("beginning", OF_THE_ENGINE)
+def test_the_loop_of_the_readme_is_that_of_the_engine(beginning):
     blocks = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    loop, run = (block for block in blocks if block.startswith(OF_THE_ENGINE))
-    assert statements(loop, ast.While) == statements(inspect.getsource(engine.speculate), ast.While)
-    full = statements(inspect.getsource(engine._run), ast.FunctionDef)
-    assert statements(run, ast.Module) == [part for part in full if not measures(part)]
+    [shown] = (ast.parse(block) for block in blocks if block.startswith(beginning))
+    source = textwrap.dedent(inspect.getsource(OF_THE_ENGINE[beginning]))
+    [function] = ast.parse(source).body
+    assert statements(shown.body) == statements(function.body)
+    assert len(shown.body) > 5

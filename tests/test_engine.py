@@ -1,4 +1,4 @@
-"""The two loops, on scripted sessions: forced rejections everywhere, exact ends, cache contents."""
+"""The loop, on scripted models: forced rejections everywhere, exact ends, cache contents."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,9 @@ from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.speculation.draft_length import ConstantLength, HeuristicLength, Plan
 from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
-from ov_specdec.speculation.engine import Round, SequenceState, decode, speculate
-from tests.fakes import ScriptedSession, counting, mixing, wrong_at
+from ov_specdec.speculation.engine import Round, SequenceState, Speculation
+from tests import running
+from tests.fakes import ScriptedModel, counting, held_by, mixing, wrong_at
 
 GREEDY = GreedySampler()
 PROMPT = [3, 1, 4]
@@ -27,6 +28,9 @@ class Filling:
     def plan(self, source, confidence=None):
         return Plan(self.length, "filling")
 
+    def bid(self, ask):
+        pass
+
     def pass_size(self, num_tokens):
         return max(num_tokens, self.size)
 
@@ -36,30 +40,41 @@ class Filling:
 
 def plain(next_token, prompt=PROMPT, max_length=40, eos=()):
     text = SequenceState(list(prompt), max_length, frozenset(eos))
-    rounds = list(decode(CachedSequence(ScriptedSession(next_token)), GREEDY, text))
-    return text, rounds
+    return text, running.plain(ScriptedModel(next_token), text)
+
+
+def drafting(draft_next, **settings):
+    """A drafter, and its model."""
+    model = ScriptedModel(draft_next, **settings)
+    return ModelDrafter(CachedSequence(model), GREEDY), model
+
+
+def speculation(main, drafter, policy, text):
+    return Speculation(CachedSequence(main), GREEDY, text, drafter, policy)
 
 
 def speculative(main_next, draft_next, length, prompt=PROMPT, max_length=40, eos=()):
     """Run the loop, checking before each round what it begins with in both caches."""
-    main, draft = ScriptedSession(main_next), ScriptedSession(draft_next)
+    main = ScriptedModel(main_next)
+    drafter, draft = drafting(draft_next)
     text = SequenceState(list(prompt), max_length, frozenset(eos))
     rounds: list[Round] = []
-    drafter = ModelDrafter(CachedSequence(draft), GREEDY)
-    for round_ in speculate(CachedSequence(main), drafter, ConstantLength(length), GREEDY, text):
+    loop = speculation(main, drafter, ConstantLength(length), text)
+    for round_ in loop.rounds():
         known = len(text.tokens) - 1
-        assert main.cache[:known] == text.tokens[:-1]
-        assert draft.cache[:known] == text.tokens[: min(known, draft.length)]
+        cached, drafted = (held_by(cache) for cache in running.caches_of(loop))
+        assert cached[:known] == text.tokens[:-1]
+        assert drafted[:known] == text.tokens[: min(known, len(drafted))]
         rounds.append(round_)
     return text, rounds, main, draft
 
 
 def test_plain_decoding_feeds_the_prompt_once_and_then_token_by_token():
-    session = ScriptedSession(counting)
+    model = ScriptedModel(counting)
     text = SequenceState([5, 6], 6)
-    rounds = list(decode(CachedSequence(session), GREEDY, text))
+    rounds = running.plain(model, text)
     assert text.tokens == [5, 6, 7, 8, 9, 10]
-    assert session.passes == [2, 1, 1, 1]
+    assert model.passes == [2, 1, 1, 1]
     assert [round_.tokens for round_ in rounds] == [[7], [8], [9], [10]]
     assert text.finish_reason == "length"
 
@@ -138,7 +153,7 @@ def test_the_token_budget_is_kept_exactly(budget, length):
     assert len(text.tokens) == 3 + budget
     assert text.finish_reason == "length"
     assert sum(round_.stats.num_generated for round_ in rounds) == budget
-    assert main.length <= 3 + budget, "candidates beyond the budget were verified"
+    assert sum(main.passes) <= 2 + budget, "candidates beyond the budget were verified"
 
 
 def test_an_end_of_sequence_as_last_token_of_the_budget_is_a_stop():
@@ -155,17 +170,10 @@ def test_rounds_record_what_happened():
 
 
 def test_a_draft_with_a_short_context_stops_drafting_at_its_end():
-    draft = ScriptedSession(counting, max_length=6)
+    drafter, _ = drafting(counting, max_length=6)
     text = SequenceState([1, 2, 3], 20)
-    rounds = list(
-        speculate(
-            CachedSequence(ScriptedSession(counting)),
-            ModelDrafter(CachedSequence(draft), GREEDY),
-            ConstantLength(4),
-            GREEDY,
-            text,
-        )
-    )
+    loop = speculation(ScriptedModel(counting), drafter, ConstantLength(4), text)
+    rounds = list(loop.rounds())
     assert text.tokens == list(range(1, 21))
     assert len(rounds[1].candidates) == 3  # the cache of 6 scores the token after it, no further
     assert all(round_.candidates == [] for round_ in rounds[2:])
@@ -173,33 +181,39 @@ def test_a_draft_with_a_short_context_stops_drafting_at_its_end():
 
 def test_a_pass_is_filled_up_as_the_policy_wants_and_leaves_no_trace():
     expected, _ = plain(mixing(1))
-    main, text = ScriptedSession(mixing(1)), SequenceState(list(PROMPT), 40)
-    drafter = ModelDrafter(CachedSequence(ScriptedSession(wrong_at(mixing(1), {6, 9}))), GREEDY)
-    for round_ in speculate(CachedSequence(main), drafter, Filling(2, 5), GREEDY, text):
+    main, text = ScriptedModel(mixing(1)), SequenceState(list(PROMPT), 40)
+    drafter, _ = drafting(wrong_at(mixing(1), {6, 9}))
+    loop = speculation(main, drafter, Filling(2, 5), text)
+    for round_ in running.scheduled(loop):
         known = len(text.tokens) - 1
-        assert main.cache[:known] == text.tokens[:-1]
+        if text.finish_reason is None:
+            assert held_by(loop.main)[:known] == text.tokens[:-1]
         assert round_.stats.pass_tokens == main.passes[-1]
     assert text == expected
     assert set(main.passes) == {len(PROMPT), 5}
 
 
 def test_a_pass_is_not_filled_up_beyond_the_context():
-    main, text = ScriptedSession(counting, max_length=12), SequenceState([5, 6], 12)
-    drafter = ModelDrafter(CachedSequence(ScriptedSession(counting)), GREEDY)
-    list(speculate(CachedSequence(main), drafter, Filling(1, 8), GREEDY, text))
+    main, text = ScriptedModel(counting, max_length=12), SequenceState([5, 6], 12)
+    drafter, _ = drafting(counting)
+    list(running.scheduled(speculation(main, drafter, Filling(1, 8), text)))
     assert text.tokens == list(range(5, 17))
+    assert max(main.passes) == 8
 
 
 def test_a_draft_ends_after_a_candidate_that_its_model_gives_little_probability():
-    session = ScriptedSession(counting)  # one-hot logits: e / (e + 49) = 5 % each
-    drafter = ModelDrafter(CachedSequence(session), GREEDY)
-    proposal = drafter.propose([1, 2], lambda source: Plan(6, "constant", min_confidence=0.06))
-    assert proposal.draft.tokens == [3]
-    assert proposal.confidences == pytest.approx((0.0525,), abs=1e-3)
-    proposal = drafter.propose([1, 2], lambda source: Plan(6, "constant", min_confidence=0.05))
-    assert proposal.draft.tokens == [3, 4, 5, 6, 7, 8]
+    drafter, _ = drafting(counting)  # one-hot logits: e / (e + 49) = 5 % each
+
+    def proposed(min_confidence):
+        plan = Plan(6, "constant", min_confidence=min_confidence)
+        return running.propose(drafter, [1, 2], lambda ask: plan)
+
+    assert proposed(0.06).draft.tokens == [3]
+    assert proposed(0.06).confidences == pytest.approx((0.0525,), abs=1e-3)
+    assert proposed(0.05).draft.tokens == [3, 4, 5, 6, 7, 8]
 
 
+@pytest.mark.parametrize("run", [Speculation.rounds, running.scheduled])
 @given(
     seed=st.integers(0, 10_000),
     wrong=st.sets(st.integers(0, 60), max_size=40),
@@ -208,12 +222,12 @@ def test_a_draft_ends_after_a_candidate_that_its_model_gives_little_probability(
     eos=st.sets(st.integers(0, 49), max_size=2),
     start=st.integers(1, 9),
 )
-def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, start):
+def test_speculative_equals_plain_decoding(run, seed, wrong, prompt, budget, eos, start):
     main_next = mixing(seed)
     max_length = len(prompt) + budget
     expected, _ = plain(main_next, prompt, max_length, eos)
     for make_drafter in (
-        lambda: ModelDrafter(CachedSequence(ScriptedSession(wrong_at(main_next, wrong))), GREEDY),
+        lambda: drafting(wrong_at(main_next, wrong))[0],
         lambda: PromptLookup(),
     ):
         for policy in (
@@ -223,6 +237,5 @@ def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, sta
             Filling(start, start + 3),
         ):
             text = SequenceState(list(prompt), max_length, frozenset(eos))
-            main = CachedSequence(ScriptedSession(main_next))
-            list(speculate(main, make_drafter(), policy, GREEDY, text))
+            list(run(speculation(ScriptedModel(main_next), make_drafter(), policy, text)))
             assert text == expected

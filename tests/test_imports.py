@@ -28,7 +28,14 @@ LAYERS = (
     {"expansion", "tuning", "bench", "demo", "server", "batch_file"},
     {"cli"},
 )
-MAY_IMPORT_OPENVINO = ("cache/stateful.py", "cache/paged.py", "loading/", "bench/", "expansion/")
+MAY_IMPORT_OPENVINO = (
+    "cache/batch.py",
+    "cache/stateful.py",
+    "cache/paged.py",
+    "loading/",
+    "bench/",
+    "expansion/",
+)
 HEAVY = (
     *("torch", "optimum", "gradio", "pandas", "matplotlib"),
     *("openvino_genai", "openvino_tokenizers", "fastapi", "prometheus_client", "uvicorn"),

@@ -27,6 +27,8 @@ from ov_specdec.speculation.schedule import LearnedStats, follows_costs, make_po
         ),
         ({"prompt_lookup_num_tokens": 0}, "prompt_lookup_num_tokens=0"),
         ({"max_matching_ngram_size": 0}, "max_matching_ngram_size=0"),
+        ({"reference_texts": 7}, "reference_texts=7 must be a text"),
+        ({"reference_texts": ["a", 7]}, "reference_texts=7 must be a text"),
         ({"eos_token_id": -1}, "eos_token_id=-1"),
         ({"eos_token_id": [1, "x"]}, "eos_token_id='x'"),
         ({"stop_strings": ""}, "none empty"),

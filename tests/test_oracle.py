@@ -7,8 +7,9 @@ from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
-from ov_specdec.speculation.engine import SequenceState, speculate
-from tests.toy import ToySession
+from ov_specdec.speculation.engine import SequenceState, Speculation
+from tests.fakes import ScriptedModel
+from tests.running import scheduled
 
 GREEDY = GreedySampler()
 VOCAB_SIZE = 12
@@ -47,17 +48,19 @@ def oracle(main: ToyModel, draft: ToyModel, prompt: list[int], gamma: int, total
     return text, accepted
 
 
+@pytest.mark.parametrize("run", [Speculation.rounds, scheduled])
 @pytest.mark.parametrize("noise", [0.0, 0.3, 1.0, 10.0])
 @pytest.mark.parametrize("gamma", [1, 2, 4, 7])
-def test_engine_follows_the_papers_algorithm(gamma, noise):
+def test_engine_follows_the_papers_algorithm(gamma, noise, run):
     rates = []
     for seed in range(10):
         main, draft = ToyModel(seed, 0.0), ToyModel(seed, noise)
         expected, accepted = oracle(main, draft, [1, 2, 3], gamma, 60)
         text = SequenceState([1, 2, 3], 60)
-        drafter = ModelDrafter(CachedSequence(ToySession(draft)), GREEDY)
-        cache = CachedSequence(ToySession(main))
-        rounds = list(speculate(cache, drafter, ConstantLength(gamma), GREEDY, text))
+        drafter = ModelDrafter(CachedSequence(ScriptedModel(draft)), GREEDY)
+        cache = CachedSequence(ScriptedModel(main))
+        loop = Speculation(cache, GREEDY, text, drafter, ConstantLength(gamma))
+        rounds = list(run(loop))
         assert text.tokens == expected
         assert [round_.stats.num_accepted for round_ in rounds[1:]] == accepted
         rates.append(sum(accepted) / sum(len(round_.candidates) for round_ in rounds))

@@ -11,10 +11,13 @@ from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.speculation import verification
 from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
-from ov_specdec.speculation.engine import SequenceState, decode, speculate
+from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup, SuffixDrafter
+from ov_specdec.speculation.engine import SequenceState, Speculation
+from ov_specdec.speculation.suffix_index import SuffixIndex
 from tests.enumeration import enumerate_outcomes
-from tests.toy import ToySession, table_model
+from tests.fakes import ScriptedModel
+from tests.running import plain, scheduled
+from tests.toy import table_model
 
 OUTPUT_LENGTH = 3
 EXACT = 1e-9
@@ -44,19 +47,37 @@ WARPERS = {
 def make_drafter(kind, draft, sampler):
     if kind == "prompt lookup":
         return PromptLookup()
-    greedy = GreedySampler(sampler.processors)
-    return ModelDrafter(CachedSequence(ToySession(draft)), sampler if kind == "sampled" else greedy)
+    if kind == "suffix":
+        earlier = SuffixIndex()
+        earlier.add([1, 0, 1, 0, 2, 2])
+        return SuffixDrafter([[0, 1, 0, 3]], lambda: [earlier])
+    sampler = sampler if kind == "sampled" else GreedySampler(sampler.processors)
+    return ModelDrafter(CachedSequence(draft), sampler)
 
 
-def speculative_output_probs(main, draft, kind, length, warper, processors):
+def beside_another(speculation):
+    """The rounds of a sequence in whose passes another one takes part, with drafts of its own."""
+    main, caches = speculation.main.runner, speculation.drafter.caches
+    greedy, other = GreedySampler(), SequenceState([0, 1], 100)
+    drafter = make_drafter("greedy", caches[0].runner, greedy) if caches else PromptLookup()
+    beside = Speculation(CachedSequence(main), greedy, other, drafter, ConstantLength(2))
+    for round_ in scheduled(speculation, beside):
+        assert len(main.sizes[-1]) == 2
+        yield round_
+
+
+def speculative_output_probs(
+    main, draft, kind, length, warper, processors, rounds_of=Speculation.rounds
+):
     """The probability of each first OUTPUT_LENGTH tokens, over all that chance can do."""
 
     def run(random):
         sampler = RandomSampler(processors, warper, random)
         text = SequenceState(list(PROMPT), 100)
-        drafter = make_drafter(kind, draft, sampler)
-        cache = CachedSequence(ToySession(main))
-        for _ in speculate(cache, drafter, ConstantLength(length), sampler, text):
+        drafter = make_drafter(kind, ScriptedModel(draft), sampler)
+        cache = CachedSequence(ScriptedModel(main))
+        speculation = Speculation(cache, sampler, text, drafter, ConstantLength(length))
+        for _ in rounds_of(speculation):
             output = text.tokens[len(PROMPT) :]
             if len(output) >= OUTPUT_LENGTH:
                 return tuple(output[:OUTPUT_LENGTH])
@@ -84,11 +105,16 @@ def greatest_difference(a, b):
 
 @pytest.mark.parametrize("warper", WARPERS)
 @pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("kind", ["sampled", "greedy", "prompt lookup"])
-@pytest.mark.parametrize("length", [1, 2, 3])
-def test_speculative_sampling_has_the_main_models_distribution(length, kind, pair, warper):
+@pytest.mark.parametrize("kind", ["sampled", "greedy", "prompt lookup", "suffix"])
+@pytest.mark.parametrize(
+    ("rounds_of", "length"),
+    [*((Speculation.rounds, length) for length in (1, 2, 3)), (beside_another, 2)],
+)
+def test_speculative_sampling_has_the_main_models_distribution(
+    rounds_of, length, kind, pair, warper
+):
     main, draft = map(table_model, PAIRS[pair])
-    actual = speculative_output_probs(main, draft, kind, length, *WARPERS[warper])
+    actual = speculative_output_probs(main, draft, kind, length, *WARPERS[warper], rounds_of)
     expected = model_output_probs(main, *WARPERS[warper])
     assert sum(actual.values()) == pytest.approx(1.0, abs=EXACT)
     assert greatest_difference(actual, expected) < EXACT
@@ -100,7 +126,7 @@ def test_plain_sampling_has_the_main_models_distribution():
     def run(random):
         text = SequenceState(list(PROMPT), len(PROMPT) + OUTPUT_LENGTH)
         sampler = RandomSampler((), LogitsWarper(), random)
-        list(decode(CachedSequence(ToySession(main)), sampler, text))
+        plain(ScriptedModel(main), text, sampler)
         return tuple(text.tokens[len(PROMPT) :])
 
     assert (
@@ -118,8 +144,9 @@ def test_plain_sampling_has_the_main_models_distribution():
     ],
     ids=["ratio inverted", "any possible token", "draft forgotten"],
 )
-def test_a_broken_acceptance_rule_is_noticed(monkeypatch, broken):
+@pytest.mark.parametrize("rounds_of", [Speculation.rounds, beside_another])
+def test_a_broken_acceptance_rule_is_noticed(monkeypatch, broken, rounds_of):
     monkeypatch.setattr(verification, "acceptance_probability", broken)
     main, draft = map(table_model, PAIRS["4 tokens"])
-    actual = speculative_output_probs(main, draft, "sampled", 2, LogitsWarper(), ())
+    actual = speculative_output_probs(main, draft, "sampled", 2, LogitsWarper(), (), rounds_of)
     assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) > 1e-3

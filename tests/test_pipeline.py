@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 
 import numpy as np
 import pytest
@@ -71,7 +73,7 @@ def test_ids_are_as_good_as_text(pipeline):
     assert by_ids.stats.prompt_tokens == len(ids)
 
 
-@pytest.mark.parametrize("drafter", ["prompt-lookup", "none"])
+@pytest.mark.parametrize("drafter", ["suffix", "prompt-lookup", "none"])
 def test_every_drafter_gives_the_same_output(pipeline, tiny_pair, drafter):
     other = SpeculativePipeline(tiny_pair[0], drafter=drafter, precision="exact")
     expected = pipeline.generate("def area(", **OPTIONS)
@@ -129,6 +131,7 @@ def test_generation_ends_with_the_context(pipeline):
         ("x", {"max_new_tokens": 0}, "max_new_tokens=0"),
         ("x", {"temprature": 1}, "unknown option 'temprature'"),
         ("x", {"prompt_lookup_num_tokens": 3}, "needs drafter='prompt-lookup'"),
+        ("x", {"reference_texts": "y"}, "needs drafter='suffix' or drafter='both'"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(pipeline, prompt, options, complaint):
@@ -142,7 +145,7 @@ def test_a_pipeline_is_freed_with_its_last_reference(tiny_pair):
     try:
         pipeline = SpeculativePipeline(*tiny_pair)
         pipeline.generate("def", max_new_tokens=8)
-        parts = [pipeline, pipeline.main.session, pipeline.draft.session]
+        parts = [pipeline, pipeline.main.runner, pipeline.draft.runner]
         watched = [weakref.ref(part) for part in parts]
         del pipeline, parts
         assert [reference() for reference in watched] == [None] * 3
@@ -172,10 +175,10 @@ def test_a_closed_pipeline_frees_its_models_and_says_that_it_is_closed(tiny_pair
     with SpeculativePipeline(*tiny_pair) as pipeline:
         running = pipeline.stream("def", **OPTIONS)
         next(running)
-        session = weakref.ref(pipeline.main.session)
+        runner = weakref.ref(pipeline.main.runner)
     assert [chunk.finish_reason for chunk in running] == ["cancelled"]
     del running
-    assert session() is None
+    assert runner() is None
     file = tmp_path / "prompt.safetensors"
     for use in (
         lambda: pipeline.generate("def"),
@@ -228,13 +231,80 @@ def test_ids_may_be_numpys(pipeline):
     assert pipeline.generate(list(np.array(ids)), **OPTIONS).token_ids == expected
 
 
-def test_a_second_generation_at_the_same_time_is_refused(pipeline):
-    first = pipeline.stream("def area(", **OPTIONS)
-    next(first)
-    with pytest.raises(SessionError, match="another generation is running"):
-        pipeline.generate("x")
-    first.close()
-    assert pipeline.generate("x", max_new_tokens=2).token_ids
+def test_streams_that_are_read_in_turns_give_what_each_gives_alone(pipeline):
+    prompts = ["def area(", "width * height"]
+    expected = [pipeline.generate(prompt, **OPTIONS).token_ids for prompt in prompts]
+    streams = [pipeline.stream(prompt, **OPTIONS) for prompt in prompts]
+    chunks = [[], []]
+    for both in zip_longest(*streams):
+        for own, chunk in zip(chunks, both, strict=True):
+            own += [] if chunk is None else chunk.token_ids
+    assert chunks == expected
+
+
+def test_generations_of_several_threads_give_what_each_gives_alone(pipeline):
+    prompts = ["def area(", "width * height", "print", "return"]
+    expected = [pipeline.generate(prompt, **OPTIONS) for prompt in prompts]
+    with ThreadPoolExecutor(len(prompts)) as pool:
+        results = list(pool.map(lambda prompt: pipeline.generate(prompt, **OPTIONS), prompts))
+    assert [r.text for r in results] == [r.text for r in expected]
+    assert pipeline.main.runner.pool.num_used == pipeline.draft.runner.pool.num_used == 0
+
+
+def test_models_are_not_used_otherwise_while_a_generation_runs(pipeline, tmp_path):
+    file = tmp_path / "prompt.safetensors"
+    stream = pipeline.stream("def area(", **OPTIONS)
+    next(stream)
+    for use in (
+        lambda: pipeline.save_cache(file),
+        lambda: pipeline.load_cache(file),
+        lambda: pipeline.prepare(seconds=0.0),
+    ):
+        with pytest.raises(SessionError, match=r"a generation is running .*: read or close it"):
+            use()
+    stream.close()
+    pipeline.save_cache(file)
+    pipeline.load_cache(file)
+
+
+def test_a_batch_gives_what_each_prompt_gives_alone(pipeline):
+    prompts = ["def area(", [5, 6, 7], "width"]
+    own = [{}, {"temperature": 0.8, "seed": 1}, {"max_new_tokens": 3}]
+    results = pipeline.generate_batch(prompts, own, ignore_eos=True, max_new_tokens=20)
+    for prompt, options, result in zip(prompts, own, results, strict=True):
+        alone = pipeline.generate(
+            prompt, **{"ignore_eos": True, "max_new_tokens": 20, **options}, cache_prompt=False
+        )
+        assert (result.token_ids, result.text) == (alone.token_ids, alone.text)
+    assert [len(result.token_ids) for result in results] == [20, 20, 3]
+    assert pipeline.generate_batch([]) == []
+
+
+@pytest.mark.parametrize(
+    ("prompts", "options", "complaint"),
+    [
+        ("def area(", None, "prompts='def area.' must be a list of prompts"),
+        ({"a", "b"}, None, "must be a list of prompts"),
+        (["a", "b"], [{}], "1 options were given for 2 prompts"),
+        (["a", ""], None, "the prompt is empty"),
+        (["a", "b"], [{}, {"temprature": 1}], "unknown option 'temprature'"),
+    ],
+)
+def test_a_batch_that_cannot_be_run_is_refused_as_a_whole(pipeline, prompts, options, complaint):
+    with pytest.raises(OptionError, match=complaint):
+        pipeline.generate_batch(prompts, options)
+
+
+def test_a_small_cache_is_enough_for_many_and_too_small_for_one_that_cannot_fit(tiny_pair):
+    with SpeculativePipeline(*tiny_pair, precision="exact", kv="paged") as large:
+        needed = 128 * (large.main.runner.bytes_per_token + large.draft.runner.bytes_per_token)
+        prompts = [[5 + n, 6, 7] * 20 for n in range(4)]
+        expected = [large.generate(prompt, **OPTIONS).token_ids for prompt in prompts]
+    with SpeculativePipeline(
+        *tiny_pair, precision="exact", kv="paged", kv_cache_size=5 * needed / 1e9
+    ) as small:
+        results = small.generate_batch(prompts, **OPTIONS)
+        assert [result.token_ids for result in results] == expected
 
 
 def test_an_abandoned_generation_leaves_no_trace(pipeline):
@@ -265,12 +335,16 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         (
             {"drafter": "oracle"},
             OptionError,
-            "'oracle' is not one of model, prompt-lookup, both, none",
+            "'oracle' is not one of model, suffix, both, prompt-lookup, none",
         ),
         ({"kv": "ring"}, OptionError, "kv='ring'"),
         ({"precision": "f8"}, OptionError, "precision='f8'"),
         ({"max_hidden_tokens": -1}, OptionError, "max_hidden_tokens=-1"),
         ({"max_hidden_tokens": 4, "kv": "paged"}, OptionError, "max_hidden_tokens=4 has no effect"),
+        ({"max_batch_size": 0}, OptionError, "max_batch_size=0"),
+        ({"kv_cache_size": -1}, OptionError, "kv_cache_size=-1"),
+        ({"kv_cache_size": 1, "kv": "stateful"}, OptionError, "kv_cache_size=1 has no effect"),
+        ({"max_prefill_tokens_per_step": 0}, OptionError, "max_prefill_tokens_per_step=0"),
         ({"main": 3}, OptionError, "main=3 must be a folder"),
         ({"device": None}, OptionError, "device=None must be a text"),
         ({"device": ["CPU"]}, OptionError, r"device=\['CPU'\] must be a text"),

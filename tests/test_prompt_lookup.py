@@ -1,14 +1,13 @@
-from threading import Event
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.speculation.draft_length import Plan
+from ov_specdec.speculation.draft_length import Ask, Plan
 from ov_specdec.speculation.drafters import Declined, PromptLookup
+from tests import running
 
 
 def propose(drafter, tokens, limit):
-    return drafter.propose(tokens, lambda source, confidence: Plan(limit, "constant"))
+    return running.propose(drafter, tokens, lambda ask: Plan(limit, "constant"))
 
 
 def search(tokens, limit, max_size):
@@ -51,13 +50,6 @@ def test_respects_its_own_limits():
     assert propose(PromptLookup(1), [1, 2, 9, 5, 2, 8, 1, 2], 1).draft.tokens == [8]
 
 
-def test_forgets_the_last_text():
-    drafter = PromptLookup()
-    propose(drafter, [1, 2, 3], 5)
-    drafter.begin([9, 1], Event())
-    assert propose(drafter, [9, 1], 5).draft.tokens == []
-
-
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=40),
     st.lists(st.integers(1, 5), min_size=1, max_size=8),
@@ -85,11 +77,19 @@ def test_is_the_more_confident_the_longer_the_match():
 def test_tells_the_policy_how_confident_it_is_before_it_drafts():
     asked = []
 
-    def planner(source, confidence):
-        asked.append((source, confidence))
+    def plan(ask):
+        asked.append(ask)
         return Plan(0, "loses")
 
-    proposal = PromptLookup().propose([1, 2, 1], planner)
+    proposal = running.propose(PromptLookup(), [1, 2, 1], plan)
     assert (proposal.draft.tokens, proposal.plan.reason) == ([], "loses")
     assert proposal.declined == Declined("prompt-lookup", 1 / 2, 2)
-    assert asked == [("prompt-lookup", 1 / 2)]
+    assert asked == [Ask("prompt-lookup", 1 / 2)]
+
+
+def test_has_no_model_and_asks_only_where_it_has_an_idea():
+    def plan(ask):
+        raise AssertionError
+
+    assert PromptLookup().caches == ()
+    assert running.propose(PromptLookup(), [1, 2, 3], plan).draft.tokens == []

@@ -37,8 +37,8 @@ class Flaky:
 
 
 def make_flaky(model):
-    """Put a `Flaky` request into a loaded model's session."""
-    owner = model.session.model if model.kv == "paged" else model.session
+    """Put a `Flaky` request into a loaded model's runner."""
+    owner = model.runner
     owner._request = Flaky(owner._request)
     return owner._request
 

@@ -15,7 +15,7 @@ from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.speculation import verification
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
-from ov_specdec.speculation.engine import SequenceState, speculate
+from ov_specdec.speculation.engine import SequenceState, Speculation
 
 NUM_SAMPLES = 3000
 NEW_TOKENS = 3
@@ -103,41 +103,40 @@ class MissingRowError(Exception):
     """A row of logits is missing."""
 
 
-class RowsSession:
-    """A session whose logits come from `Rows`; `MissingRowError` where there are none yet."""
+class RowsModel:
+    """A model and its only sequence, whose logits come from `Rows`; `MissingRowError` without."""
+
+    max_length = 2048
 
     def __init__(self, rows, prompt_length):
         self._rows = rows
         self._prompt_length = prompt_length
         self._text = []
-        self.max_length = 2048
 
     @property
     def length(self):
         return len(self._text)
 
-    def forward(self, tokens, num_rows=None):
-        self._text = [*self._text, *tokens]
-        ends = range(len(self._text) - (num_rows or len(tokens)) + 1, len(self._text) + 1)
+    def open(self, namespace=None):
+        return self
+
+    def run(self, spans):
+        [span] = spans
+        self._text = [*self._text, *span.tokens]
+        ends = range(len(self._text) - span.num_rows + 1, len(self._text) + 1)
         rows = [self._rows.after(tuple(self._text[self._prompt_length : end])) for end in ends]
         if any(row is None for row in rows):
             raise MissingRowError
-        return np.array(rows)
+        return [np.array(rows)]
 
     def rollback(self, length):
         self._text = self._text[:length]
-
-    def reset(self):
-        self._text = []
 
     def adopt(self, tokens):
         return 0
 
     def settle(self, tokens, length):
         pass
-
-    def leave(self, tokens):
-        self.reset()
 
 
 @pytest.fixture(scope="module")
@@ -155,10 +154,11 @@ def sample(pair, options, seed):
     chosen = GenerationOptions(**options, seed=seed)
     samplers = make_samplers(chosen, prompt_length=len(prompt), eos_token_ids=frozenset())
     state = SequenceState(list(prompt), len(prompt) + NEW_TOKENS)
-    drafter = ModelDrafter(CachedSequence(RowsSession(draft, len(prompt))), samplers.draft)
-    cache = CachedSequence(RowsSession(main, len(prompt)))
+    caches = [CachedSequence(RowsModel(rows, len(prompt))) for rows in (main, draft)]
+    drafter = ModelDrafter(caches[1], samplers.draft)
+    speculation = Speculation(caches[0], samplers.main, state, drafter, ConstantLength(2))
     with suppress(MissingRowError):
-        list(speculate(cache, drafter, ConstantLength(2), samplers.main, state))
+        list(speculation.rounds())
         return state.tokens, samplers.main
     return None
 

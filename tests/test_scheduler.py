@@ -1,93 +1,336 @@
 """Requests that run together: each gets what it gets alone, in any order, with any memory."""
 
+from threading import Thread
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.costs import NOMINAL, FixedCurve
+from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.scheduling import Limits, Request, Scheduler, Turns
+from ov_specdec.scheduling import Cancelled, Limits, Request, Scheduler, Turns
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
 from ov_specdec.speculation.engine import SequenceState, Speculation
 from tests.fakes import ScriptedModel, mixing, wrong_at
 
+SCRIPT = mixing(1)
 
-class Bench:
-    """A scheduler over scripted models, and what its requests give alone."""
 
-    def __init__(
-        self, *, num_blocks=None, draft_blocks=None, max_batch_size=16, chunk=8, places=()
-    ):
-        script = mixing(1)
-        self.script = script
-        self.main = ScriptedModel(script, num_blocks=num_blocks)
-        self.draft = ScriptedModel(wrong_at(script, set(places)), num_blocks=draft_blocks)
+class Failing:
+    """A logits processor that raises after some calls."""
+
+    def __init__(self, calls):
+        self._calls = calls
+
+    def __call__(self, tokens, logits):
+        self._calls -= 1
+        if self._calls < 0:
+            raise ValueError("this processor is broken")
+        return logits
+
+
+class Service:
+    """A scheduler over scripted models. wrong: places at which the draft model is wrong."""
+
+    def __init__(self, *, num_blocks=None, max_batch_size=16, chunk=8, wrong=()):
+        self.main = ScriptedModel(SCRIPT, num_blocks=num_blocks)
+        self.draft = ScriptedModel(wrong_at(SCRIPT, set(wrong)), num_blocks=num_blocks)
         limits = Limits(max_batch_size, chunk)
         self.scheduler = Scheduler(self.main, self.draft, limits, FixedCurve(NOMINAL))
         self.turns = Turns(self.scheduler)
 
-    def request(self, prompt, num_new, length=3, *, drafter="model", sampler=None, **settings):
+    def request(self, prompt, num_new=5, length=3, *, drafter="model", processors=(), **more):
         state = SequenceState(list(prompt), len(prompt) + num_new)
 
         def start():
-            sources = {
+            drafters = {
                 "model": lambda: ModelDrafter(CachedSequence(self.draft), GreedySampler()),
                 "lookup": PromptLookup,
                 "none": lambda: None,
             }
-            return Speculation(
-                CachedSequence(self.main),
-                sampler or GreedySampler(),
-                state,
-                sources[drafter](),
-                ConstantLength(length),
-            )
+            main, sampler = CachedSequence(self.main), GreedySampler(processors)
+            return Speculation(main, sampler, state, drafters[drafter](), ConstantLength(length))
 
-        return Request(start, lambda round_: round_.tokens, len(prompt), **settings)
+        return Request(start, lambda round_: round_.tokens, len(prompt), **more)
 
-    def alone(self, prompt, num_new):
-        text = list(prompt)
-        for _ in range(num_new):
-            text.append(self.script(text))
-        return text[len(prompt) :]
+    def submit(self, *requests):
+        for request in requests:
+            self.scheduler.submit(request)
 
     def run(self, requests):
+        """What each request publishes, read one after the other."""
         for request in requests:
             self.turns.submit(request)
         return [list(self.turns.read(request)) for request in requests]
 
+    def finish(self, *, at_most=2000):
+        """Step until nothing is left to do."""
+        for _ in range(at_most):
+            if self.scheduler.is_idle and not self.scheduler.num_waiting:
+                return
+            self.scheduler.step()
+        pytest.fail("requests starve")
+
+    def check_nothing_is_held(self):
+        assert self.scheduler.is_idle
+        assert self.main.pool.num_used == self.draft.pool.num_used == 0
+
+
+def alone(prompt, num_new=5):
+    text = list(prompt)
+    for _ in range(num_new):
+        text.append(SCRIPT(text))
+    return text[len(prompt) :]
+
 
 PROMPTS = st.lists(st.integers(0, 3), min_size=1, max_size=40)
-JOBS = st.lists(
-    st.tuples(
-        PROMPTS,
-        st.integers(1, 12),
-        st.integers(0, 5),
-        st.sampled_from(["model", "lookup", "none"]),
-    ),
-    min_size=1,
-    max_size=8,
+JOBS = st.tuples(
+    PROMPTS,
+    st.integers(1, 12),
+    st.integers(0, 5),
+    st.sampled_from(["model", "lookup", "none"]),
 )
+POOLS = st.integers(15, 60)
+"""Blocks of four tokens: 14 hold the longest of these requests."""
 
 
 @given(
-    JOBS, st.integers(1, 5), st.integers(15, 60), st.integers(1, 20), st.sets(st.integers(0, 60))
+    st.lists(JOBS, min_size=1, max_size=8),
+    st.integers(1, 5),
+    POOLS,
+    st.integers(1, 20),
+    st.sets(st.integers(0, 60)),
 )
-@settings(max_examples=200)
-def test_every_request_gets_what_it_gets_alone(jobs, batch, num_blocks, chunk, places):
-    bench = Bench(
-        num_blocks=num_blocks,
-        draft_blocks=num_blocks,
-        max_batch_size=batch,
-        chunk=chunk,
-        places=places,
-    )
+@settings(max_examples=150)
+def test_every_request_gets_what_it_gets_alone(jobs, batch, num_blocks, chunk, wrong):
+    service = Service(num_blocks=num_blocks, max_batch_size=batch, chunk=chunk, wrong=wrong)
     requests = [
-        bench.request(prompt, num_new, length, drafter=drafter, max_unread=None)
+        service.request(prompt, num_new, length, drafter=drafter, max_unread=None)
         for prompt, num_new, length, drafter in jobs
     ]
-    expected = [bench.alone(prompt, num_new) for prompt, num_new, _, _ in jobs]
-    assert bench.run(requests) == expected
-    assert bench.scheduler.is_idle
-    assert bench.main.pool.num_used == bench.draft.pool.num_used == 0
+    assert service.run(requests) == [alone(prompt, num_new) for prompt, num_new, *_ in jobs]
+    service.check_nothing_is_held()
+
+
+EVENTS = st.one_of(
+    st.tuples(st.just("submit"), JOBS),
+    st.tuples(st.just("broken"), st.tuples(JOBS, st.integers(0, 5))),
+    st.tuples(st.just("step"), st.integers(1, 5)),
+    st.tuples(st.just("cancel"), st.integers(0, 10)),
+    st.tuples(st.just("read"), st.integers(0, 10)),
+    st.tuples(st.just("fail"), st.integers(0, 3)),
+)
+
+
+@given(st.lists(EVENTS, max_size=40), st.integers(1, 4), POOLS, st.integers(1, 20))
+@settings(max_examples=150)
+def test_arrivals_cancellations_and_errors_change_nothing_for_others(
+    events, batch, num_blocks, chunk
+):
+    service = Service(num_blocks=num_blocks, max_batch_size=batch, chunk=chunk, wrong={3, 9, 20})
+    jobs, got = [], []
+    for event, value in events:
+        if event in ("submit", "broken"):
+            (prompt, num_new, length, drafter), calls = (
+                value if event == "broken" else (value, 1000)
+            )
+            request = service.request(
+                prompt, num_new, length, drafter=drafter, processors=[Failing(calls)], max_unread=3
+            )
+            service.submit(request)
+            jobs.append((request, alone(prompt, num_new)))
+            got.append([])
+        elif event == "step":
+            for _ in range(value):
+                service.scheduler.step()
+        elif event == "fail":
+            service.main.fails_in = value
+        elif value < len(jobs):
+            request = jobs[value][0]
+            if event == "cancel":
+                request.cancel()
+            while event == "read" and request.unread:
+                got[value].append(request.unread.popleft())
+    service.main.fails_in = None
+    for _ in range(2000):
+        for (request, _), tokens in zip(jobs, got, strict=True):
+            while request.unread:
+                tokens.append(request.unread.popleft())
+        if all(request.has_ended for request, _ in jobs):
+            break
+        service.scheduler.step()
+    for (request, expected), tokens in zip(jobs, got, strict=True):
+        assert request.has_ended
+        assert tokens == expected[: len(tokens)]
+        assert tokens == expected or isinstance(
+            request.error, Cancelled | ValueError | RuntimeError
+        )
+    service.scheduler.sweep()
+    service.check_nothing_is_held()
+
+
+def test_one_pass_holds_all_that_decode_and_a_chunk_of_those_that_read():
+    service = Service(chunk=6)
+    short = [service.request([i], 30, drafter="none") for i in range(3)]
+    service.submit(*short)
+    service.scheduler.step()
+    service.submit(service.request(list(range(40)), drafter="none"))
+    service.main.sizes.clear()
+    service.scheduler.step()
+    service.scheduler.step()
+    assert service.main.sizes == [[1, 1, 1, 6], [1, 1, 1, 6]]
+
+
+def test_a_draft_pass_holds_all_sequences_that_still_draft():
+    service = Service()
+    requests = [service.request([i, 7], 30, length) for i, length in enumerate((1, 3, 2))]
+    service.submit(*requests)
+    service.scheduler.step()  # reads the prompts
+    service.draft.sizes.clear()
+    service.main.sizes.clear()
+    service.scheduler.step()
+    # The first passes read what the draft model has not seen, the later ones one candidate each.
+    assert service.draft.sizes == [[3, 3, 3], [1, 1], [1]]
+    assert service.main.sizes == [[2, 4, 3]]
+
+
+def test_a_prompt_that_is_alone_is_read_at_once():
+    service = Service(chunk=6)
+    service.submit(service.request([1] * 100, drafter="none"))
+    service.scheduler.step()
+    assert service.main.sizes == [[100]]
+
+
+def test_the_newest_request_gives_way_and_the_oldest_never_does():
+    service = Service(num_blocks=12)
+    requests = [service.request([i] * 12, 20, drafter="none") for i in range(3)]
+    service.submit(*requests)
+    ended = []
+    for _ in range(200):
+        service.scheduler.step()
+        ended += [r for r in requests if r.has_ended and r not in ended]
+    assert ended == requests
+    assert [list(r.unread) for r in requests] == [alone([i] * 12, 20) for i in range(3)]
+
+
+def test_nobody_overtakes_a_request_that_waits_for_room():
+    service = Service(num_blocks=40)
+    first = service.request([1] * 60, 20, drafter="none")
+    large = service.request([2] * 100, 20, drafter="none")
+    small = service.request([3], 1, drafter="none")
+    service.submit(first, large, small)
+    for _ in range(3):
+        service.scheduler.step()
+    assert not small.has_ended
+    service.finish()
+    assert small.has_ended
+    assert large.has_ended
+
+
+def test_a_request_that_does_not_fit_alone_ends_with_the_error():
+    service = Service(num_blocks=8)
+    request = service.request([1] * 40)
+    with pytest.raises(CacheFullError):
+        service.run([request])
+    service.check_nothing_is_held()
+
+
+def test_cancelling_frees_memory_within_one_step():
+    service = Service()
+    request = service.request([1] * 20, 100)
+    service.submit(request)
+    service.scheduler.step()
+    assert service.main.pool.num_used > 0
+    request.cancel()
+    service.scheduler.step()
+    service.check_nothing_is_held()
+    assert isinstance(request.error, Cancelled)
+
+
+def test_a_request_that_nobody_reads_waits_without_memory_and_goes_on_when_it_is_read():
+    service = Service()
+    unread = service.request([1] * 8, 30, max_unread=4, drafter="none")
+    other = service.request([2] * 8, 60, drafter="none", max_unread=None)
+    service.submit(unread, other)
+    for _ in range(10):
+        service.scheduler.step()
+    assert len(unread.unread) == 4
+    assert not unread.caches[0].length
+    assert list(service.turns.read(unread)) == alone([1] * 8, 30)
+    service.finish()
+    assert list(other.unread) == alone([2] * 8, 60)
+
+
+def test_a_prefix_that_requests_share_is_read_once():
+    service = Service()
+    system = list(range(40))
+    service.run([service.request([*system, 1], drafter="none")])
+    service.main.sizes.clear()
+    service.run([service.request([*system, 2], drafter="none")])
+    assert service.main.sizes[0] == [1]
+
+
+def test_after_an_error_in_a_pass_its_requests_end_and_later_ones_run():
+    service = Service()
+    requests = [service.request([i, 2], 20, drafter="none") for i in range(2)]
+    service.submit(*requests)
+    service.scheduler.step()
+    service.main.fails_in = 0
+    service.scheduler.step()
+    assert [str(request.error) for request in requests] == ["the device is gone"] * 2
+    assert service.run([service.request([1, 2])]) == [alone([1, 2])]
+    service.check_nothing_is_held()
+
+
+def test_threads_take_turns():
+    service = Service(chunk=4)
+    prompts = [[i, i + 1] * 5 for i in range(8)]
+    results = {}
+
+    def read(i):
+        results[i] = list(service.turns.read(service.request(prompts[i], 40)))
+
+    threads = [Thread(target=read, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == {i: alone(prompts[i], 40) for i in range(8)}
+    service.check_nothing_is_held()
+
+
+def test_a_reader_that_stops_ends_its_request():
+    service = Service()
+    other = service.request([2] * 8, 60, drafter="none")
+    reading = service.turns.read(service.request([1] * 8, 60))
+    others = service.turns.read(other)
+    next(reading), next(others)
+    reading.close()
+    assert service.main.pool.num_used == -(-other.caches[0].length // 4)
+    assert list(others) == alone([2] * 8, 60)[1:]
+
+
+def test_the_models_are_lent_only_while_nothing_runs():
+    service = Service()
+    reading = service.turns.read(service.request([1] * 8, 60))
+    next(reading)
+    with pytest.raises(SessionError, match="generation is running"), service.turns.alone():
+        pass
+    reading.close()
+    with service.turns.alone():
+        pass
+
+
+def test_closing_ends_what_runs_and_what_comes():
+    service = Service()
+    reading = service.turns.read(service.request([1] * 8, 60))
+    next(reading)
+    service.turns.close()
+    service.check_nothing_is_held()
+    with pytest.raises(Cancelled):
+        list(reading)
+    with pytest.raises(Cancelled):
+        service.run([service.request([1, 2])])

@@ -1,6 +1,4 @@
-"""A cache that knows its tokens: what it reads again, what it keeps, what errors leave."""
-
-from threading import Event
+"""A sequence that knows what its KV cache holds: what is read again, kept, shared; errors."""
 
 import numpy as np
 import pytest
@@ -8,50 +6,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec import SessionError
-from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, Cancelled
-from tests.fakes import ScriptedSession, counting, mixing
+from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, alone
+from ov_specdec.cache.session import Span
+from tests.fakes import ScriptedModel, counting, held_by, mixing
 
 TEXT = [3, 1, 4, 1, 5, 9, 2, 6]
 
 
-class Failing(ScriptedSession):
-    """A session whose passes fail on demand, and then hold what they held, or nothing."""
+class Forgetful(ScriptedModel):
+    """A model whose sequences hold nothing after a pass that failed."""
 
-    def __init__(self, next_token, forgets):
-        super().__init__(next_token)
-        self._forgets = forgets
-        self.fails_in: int | None = None
-
-    def forward(self, tokens, num_rows=None):
-        if self.fails_in is not None:
-            self.fails_in -= 1
-            if self.fails_in < 0:
-                self.fails_in = None
-                if self._forgets:
-                    self.reset()
-                raise RuntimeError("the device is gone")
-        return super().forward(tokens, num_rows)
+    def run(self, spans):
+        try:
+            return super().run(spans)
+        except RuntimeError:
+            for span in spans:
+                span.session.drop()
+            raise
 
 
 def started(text=TEXT):
-    session = ScriptedSession(mixing(1), max_length=5000)
-    cache = CachedSequence(session)
-    cache.begin(text)
-    cache.advance(text)
-    return cache, session
+    model = ScriptedModel(mixing(1), max_length=5000)
+    cache = CachedSequence(model)
+    alone(cache.advance(text))
+    return cache, model
 
 
-def test_it_empties_the_session_that_it_takes_over():
-    session = ScriptedSession(counting)
-    session.forward([1, 2])
-    assert CachedSequence(session).tokens == session.cache == []
+def test_a_new_sequence_holds_nothing_and_takes_no_block():
+    cache, model = started()
+    used = model.pool.num_used
+    other = CachedSequence(model)
+    assert other.tokens == held_by(other) == []
+    assert model.pool.num_used == used
+    assert held_by(cache) == TEXT
 
 
 def test_what_was_added_is_fed():
-    cache, session = started()
-    done = cache.advance([*TEXT, 7, 7])
-    assert (session.passes, done.num_tokens) == ([8, 2], 2)
-    assert cache.tokens == session.cache == [*TEXT, 7, 7]
+    cache, model = started()
+    done = alone(cache.advance([*TEXT, 7, 7]))
+    assert (model.passes, done.num_tokens, done.num_cached) == ([8, 2], 2, 8)
+    assert cache.tokens == held_by(cache) == [*TEXT, 7, 7]
 
 
 class Compared(list):
@@ -65,50 +59,107 @@ class Compared(list):
 def test_only_what_was_added_is_compared():
     cache, _ = started()
     longer = Compared([*TEXT, 7, 7])
-    cache.advance(longer, [8])
+    alone(cache.advance(longer, [8]))
     assert longer.read_from == len(TEXT)
 
 
 def test_tokens_that_an_interrupt_left_uncounted_are_rolled_back():
-    cache, session = started()
-    session.forward([7])  # the interrupt came before its return was seen
-    assert cache.advance([*TEXT, 8]).num_tokens == 1
-    assert session.cache == [*TEXT, 8]
+    cache, model = started()
+    model.run([Span(cache._session, [7], 1)])  # the interrupt came before its return was seen
+    assert alone(cache.advance([*TEXT, 8])).num_tokens == 1
+    assert held_by(cache) == [*TEXT, 8]
 
 
 def test_there_is_a_row_for_each_candidate_and_one_after_them():
     cache, _ = started()
-    rows = cache.advance([*TEXT, 7], [8, 9]).logits
+    rows = alone(cache.advance([*TEXT, 7], [8, 9])).logits
     expected = [mixing(1)([*TEXT, 7]), mixing(1)([*TEXT, 7, 8]), mixing(1)([*TEXT, 7, 8, 9])]
     assert rows.argmax(axis=1).tolist() == expected
-    np.testing.assert_array_equal(cache.advance([*TEXT, 7], [8, 9], num_rows=1).logits, rows[-1:])
+    last = alone(cache.advance([*TEXT, 7], [8, 9], num_rows=1)).logits
+    np.testing.assert_array_equal(last, rows[-1:])
 
 
 def test_accepted_candidates_are_not_fed_again_and_rejected_ones_are_rolled_back():
-    cache, session = started()
-    cache.advance([*TEXT, 7], [8, 9, 10])
-    done = cache.advance([*TEXT, 7, 8, 0])  # 8 accepted, 9 replaced by 0
-    assert (done.num_tokens, session.rollbacks) == (1, [len(TEXT) + 2])
-    assert session.cache == [*TEXT, 7, 8, 0]
+    cache, model = started()
+    alone(cache.advance([*TEXT, 7], [8, 9, 10]))
+    done = alone(cache.advance([*TEXT, 7, 8, 0]))  # 8 accepted, 9 replaced by 0
+    assert (done.num_tokens, model.rollbacks) == (1, [len(TEXT) + 2])
+    assert held_by(cache) == [*TEXT, 7, 8, 0]
 
 
-def test_another_sequence_keeps_what_both_begin_with():
-    cache, session = started()
-    other = [*TEXT[:5], 0, 0, 0, 0]
-    cache.begin(other)
-    assert cache.tokens == session.cache == TEXT[:5]
-    assert cache.advance(other).num_tokens == 4
-    assert session.cache == other
+def test_another_sequence_holds_what_both_begin_with():
+    cache, model = started()
+    cache.leave()
+    other, text = CachedSequence(model), [*TEXT[:5], 0, 0, 0, 0]
+    done = alone(other.advance(text))
+    assert (done.num_tokens, done.num_cached) == (4, 5)
+    assert other.tokens == held_by(other) == text
+    assert cache.tokens == held_by(cache) == []
+
+
+def test_sequences_that_run_share_whole_blocks_of_what_both_begin_with():
+    cache, model = started()
+    other = CachedSequence(model)
+    assert alone(other.advance([*TEXT[:7], 0, 0])).num_cached == 4
+    alone(other.advance([*TEXT[:7], 0, 0, 5]))
+    assert held_by(cache) == TEXT
+
+
+def test_a_cache_that_was_given_up_is_taken_up_again():
+    cache, model = started()
+    cache.leave()
+    assert model.pool.num_used == 0
+    done = alone(cache.advance([*TEXT, 7], [8]))
+    assert (done.num_cached, done.num_tokens) == (8, 2)
+    assert held_by(cache) == [*TEXT, 7, 8]
+
+
+def test_a_cache_that_is_taken_up_again_lacks_the_newest_token_even_if_others_have_it():
+    model = ScriptedModel(mixing(1))
+    cache, text = CachedSequence(model), TEXT[:6]
+    alone(cache.advance(text, [2], num_rows=1))
+    cache.leave()
+    other = CachedSequence(model)
+    alone(other.advance([*TEXT, 5]))
+    other.leave()
+    text += TEXT[6:]  # ends with a block
+    cache.adopt()
+    assert alone(cache.advance(text, num_rows=1)).num_tokens == 1
+
+
+def test_candidates_are_not_left_to_others():
+    cache, model = started()
+    alone(cache.advance([*TEXT, 7], [8, 9, 10]))
+    cache.leave()
+    assert alone(CachedSequence(model).advance([*TEXT, 7, 8, 9, 10, 11])).num_cached == 9
+
+
+@pytest.mark.parametrize("namespace", ["another", None])
+def test_a_sequence_of_another_namespace_shares_nothing(namespace):
+    model = ScriptedModel(mixing(1))
+    first, second = CachedSequence(model, "one"), CachedSequence(model, namespace)
+    alone(first.advance(TEXT))
+    first.leave()
+    assert alone(second.advance(TEXT)).num_cached == 0
+    assert alone(CachedSequence(model, "one").advance(TEXT)).num_cached == 7
+
+
+def test_what_was_dropped_is_not_found():
+    cache, model = started()
+    cache.drop()
+    assert cache.tokens == held_by(cache) == []
+    assert alone(CachedSequence(model).advance(TEXT)).num_cached == 0
 
 
 def test_the_last_token_is_fed_again_where_it_is_cached_already():
-    cache, session = started()
+    cache, model = started()
     for text in (TEXT, TEXT[:4]):
-        cache.begin(text)
-        done = cache.advance(text)
+        cache.leave()
+        cache = CachedSequence(model)
+        done = alone(cache.advance(text))
         assert done.num_tokens == 1
         assert done.logits[0].argmax() == mixing(1)(text)
-    assert session.passes == [8, 1, 1]
+    assert model.passes == [8, 1, 1]
 
 
 def test_only_what_is_new_is_compared():
@@ -125,84 +176,83 @@ def test_only_what_is_new_is_compared():
     cache, _ = started(text)
     Counted.compared = 0
     for i in range(20):
-        cache.advance(text, [Counted(1), Counted(2)])
+        alone(cache.advance(text, [Counted(1), Counted(2)]))
         text += [Counted(1), Counted(i)]
     assert Counted.compared <= 20 * 5
 
 
 def test_a_long_prompt_is_read_in_chunks_and_the_last_one_holds_all_rows():
-    session = ScriptedSession(counting, max_length=5000)
-    cache = CachedSequence(session)
-    assert len(cache.advance([1] * (2 * PREFILL_CHUNK + 5), [1] * 4).logits) == 5
-    assert session.passes == [PREFILL_CHUNK, PREFILL_CHUNK, 9]
-    cache.clear()
-    session.passes.clear()
-    assert len(cache.advance([1] * (PREFILL_CHUNK - 1), [1, 1]).logits) == 3
-    assert session.passes == [PREFILL_CHUNK - 2, 3]
+    model = ScriptedModel(counting, max_length=5000)
+    cache = CachedSequence(model)
+    assert len(alone(cache.advance([1] * (2 * PREFILL_CHUNK + 5), [1] * 4)).logits) == 5
+    assert model.passes == [PREFILL_CHUNK, PREFILL_CHUNK, 9]
+    cache.drop()
+    model.sizes.clear()
+    assert len(alone(cache.advance([1] * (PREFILL_CHUNK - 1), [1, 1])).logits) == 3
+    assert model.passes == [PREFILL_CHUNK - 2, 3]
 
 
 def test_rows_beyond_the_sequence_are_refused():
     cache, _ = started()
     for num_rows in (0, len(TEXT) + 1):
         with pytest.raises(SessionError, match=f"{num_rows} rows of logits were asked for, of 8"):
-            cache.advance(TEXT, num_rows=num_rows)
+            alone(cache.advance(TEXT, num_rows=num_rows))
 
 
-def test_a_cancelled_sequence_gets_no_pass_and_keeps_what_it_has():
-    cache, session = started()
-    cancelled = Event()
-    cache.begin([*TEXT, 1], cancelled)
-    cancelled.set()
-    with pytest.raises(Cancelled):
-        cache.advance([*TEXT, 1])
-    assert cache.tokens == session.cache == TEXT
-    cache.begin([*TEXT, 2])
-    assert cache.advance([*TEXT, 2]).num_tokens == 1
+def test_who_stops_waiting_for_a_pass_keeps_what_the_cache_has():
+    cache, model = started()
+    steps = cache.advance([*TEXT, 1])
+    assert next(steps) is cache
+    steps.close()
+    assert cache.tokens == held_by(cache) == TEXT
+    assert alone(cache.advance([*TEXT, 2])).num_tokens == 1
+    assert model.passes == [8, 1]
 
 
-@pytest.mark.parametrize("forgets", [False, True])
-def test_after_an_error_what_the_session_still_holds_is_known(forgets):
-    session = Failing(mixing(1), forgets)
-    cache = CachedSequence(session)
-    cache.advance(TEXT)
-    session.fails_in = 0
+@pytest.mark.parametrize("kind", [ScriptedModel, Forgetful])
+def test_after_an_error_what_the_session_still_holds_is_known(kind):
+    model = kind(mixing(1))
+    cache = CachedSequence(model)
+    alone(cache.advance(TEXT))
+    model.fails_in = 0
     with pytest.raises(RuntimeError, match="device"):
-        cache.advance([*TEXT, 7], [8])
-    assert cache.tokens == session.cache == ([] if forgets else TEXT)
-    done = cache.advance([*TEXT, 7], [9])
-    assert done.num_tokens == (10 if forgets else 2)
-    assert session.cache == [*TEXT, 7, 9]
+        alone(cache.advance([*TEXT, 7], [8]))
+    assert held_by(cache) == ([] if kind is Forgetful else TEXT)
+    done = alone(cache.advance([*TEXT, 7], [9]))
+    assert done.num_tokens == (10 if kind is Forgetful else 2)
+    assert cache.tokens == held_by(cache) == [*TEXT, 7, 9]
 
 
-EDITS = st.one_of(
-    st.tuples(st.just("add"), st.lists(st.integers(0, 3), min_size=1, max_size=5)),
-    st.tuples(st.just("candidates"), st.lists(st.integers(0, 3), min_size=1, max_size=5)),
-    st.tuples(st.just("turn to"), st.lists(st.integers(0, 3), min_size=1, max_size=12)),
-    st.tuples(st.just("fail"), st.integers(0, 1)),
+TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=12)
+EDITS = st.tuples(
+    st.sampled_from(["add", "candidates", "turn to", "leave", "drop", "fail"]), TOKENS
 )
 
 
-@given(st.lists(EDITS, max_size=30), st.booleans())
-def test_any_history_of_a_cache_gives_the_logits_of_a_fresh_one(edits, forgets):
-    session = Failing(mixing(1), forgets)
-    cache = CachedSequence(session)
-    text, candidates = [1], []
-    for kind, value in edits:
-        candidates = []
-        if kind == "fail":
-            session.fails_in = value
-        elif kind == "candidates":
-            candidates = value
-        elif kind == "add":
+@given(st.lists(EDITS, max_size=30), st.sampled_from([ScriptedModel, Forgetful]))
+def test_any_history_of_a_cache_gives_the_logits_of_a_fresh_one(edits, kind):
+    model = kind(mixing(1))
+    cache, text = CachedSequence(model), [1]
+    for edit, value in edits:
+        candidates = value[:5] if edit == "candidates" else []
+        if edit == "fail":
+            model.fails_in = len(value) % 2
+        elif edit == "leave":
+            cache.leave()
+        elif edit == "drop":
+            cache.drop()
+        elif edit == "add":
             text = [*text, *value]
-        else:
-            text = value
-            cache.begin(text)
+        elif edit == "turn to":
+            cache.leave()
+            cache, text = CachedSequence(model), value
         try:
-            logits = cache.advance(text, candidates).logits
+            logits = alone(cache.advance(text, candidates)).logits
         except RuntimeError:
-            logits = cache.advance(text, candidates).logits
+            logits = alone(cache.advance(text, candidates)).logits
         places = range(len(text), len(text) + len(candidates) + 1)
         whole = [*text, *candidates]
         assert logits.argmax(axis=1).tolist() == [mixing(1)(whole[:place]) for place in places]
-        assert cache.tokens == session.cache == whole
+        assert cache.tokens == held_by(cache) == whole
+    cache.leave()
+    assert model.pool.num_used == 0

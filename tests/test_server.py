@@ -387,7 +387,9 @@ def test_metrics_count_what_was_answered(server):
     names = ("prompt_tokens_total", "generation_tokens_total", "spec_decode_num_drafts_total")
     before = [server.metric(name) for name in names]
     usage = server.complete("def area(", max_tokens=9, num_assistant_tokens=3)["usage"]
-    prompt, generated, drafts = (server.metric(name) - b for name, b in zip(names, before, strict=True))
+    prompt, generated, drafts = (
+        server.metric(name) - b for name, b in zip(names, before, strict=True)
+    )
     assert (prompt, generated) == (usage["prompt_tokens"], usage["completion_tokens"])
     assert drafts > 0
     text = httpx.get(f"{server.url}/metrics").text

@@ -5,8 +5,8 @@ import openvino as ov
 import pytest
 
 from ov_specdec import SessionError
-from ov_specdec.cache.paged import INITIAL_TOKENS, PagedModel, PagedSession
-from ov_specdec.cache.sequence import PREFILL_CHUNK
+from ov_specdec.cache.paged import INITIAL_TOKENS, PagedModel
+from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, alone
 from ov_specdec.cache.session import Session, Span
 from ov_specdec.errors import CacheFullError
 from ov_specdec.loading.compile import RuntimeConfig, load_model
@@ -20,39 +20,47 @@ CLOSE = {"rtol": 0, "atol": 1e-4}
 
 
 @pytest.fixture(scope="module", params=["paged", "stateful", "stateful, trimmed at once"])
-def session(request, tiny_pair):
+def model(request, tiny_pair):
     kv = request.param.partition(",")[0]
     config = RuntimeConfig(
         kv=kv, precision="exact", max_hidden_tokens=0 if "," in request.param else None
     )
-    return load_model(open_source(tiny_pair[0]), config, vocab_size=VOCAB_SIZE).session
+    return load_model(open_source(tiny_pair[0]), config, vocab_size=VOCAB_SIZE).runner
 
 
-@pytest.fixture(autouse=True)
-def empty(session):
-    session.reset()
+@pytest.fixture
+def session(model):
+    session = model.open()
+    yield session
+    session.drop()
 
 
 def tokens(n, seed=0):
     return np.random.default_rng(seed).integers(0, VOCAB_SIZE, n).tolist()
 
 
+def forward(session: Session, text, num_rows=None) -> np.ndarray:
+    """Append a text; the logits of its last tokens, or of all."""
+    rows = len(text) if num_rows is None else num_rows
+    return session.runner.run([Span(session, text, rows)])[0]
+
+
 def fresh(session: Session, text) -> np.ndarray:
     """Logits of every token of a text, on an empty cache."""
-    session.reset()
-    return session.forward(text).copy()
+    session.drop()
+    return forward(session, text).copy()
 
 
 def test_logits_have_a_row_per_token_and_a_column_per_token_of_the_vocabulary(session):
-    assert session.forward(tokens(5)).shape == (5, VOCAB_SIZE)
+    assert forward(session, tokens(5)).shape == (5, VOCAB_SIZE)
     assert session.length == 5
 
 
 def test_one_at_a_time_is_all_at_once(session):
     text = tokens(70)
     at_once = fresh(session, text)
-    session.reset()
-    singly = np.concatenate([session.forward([token]).copy() for token in text])
+    session.drop()
+    singly = np.concatenate([forward(session, [token]).copy() for token in text])
     np.testing.assert_allclose(singly, at_once, **CLOSE)
 
 
@@ -61,21 +69,21 @@ def test_one_at_a_time_is_all_at_once(session):
 def test_after_rollback_it_is_as_if_never_appended(session, back_to):
     prompt, dropped, later = tokens(40, 1), tokens(40, 2), tokens(30, 3)
     expected = fresh(session, [*(prompt + dropped)[:back_to], *later])[back_to:]
-    session.reset()
-    session.forward(prompt)
-    session.forward(dropped)
+    session.drop()
+    forward(session, prompt)
+    forward(session, dropped)
     session.rollback(back_to)
     assert session.length == back_to
-    np.testing.assert_allclose(session.forward(later), expected, **CLOSE)
+    np.testing.assert_allclose(forward(session, later), expected, **CLOSE)
 
 
 def test_rollback_to_the_same_length_changes_nothing(session):
     text = tokens(20)
     expected = fresh(session, text)
-    session.reset()
-    session.forward(text[:10])
+    session.drop()
+    forward(session, text[:10])
     session.rollback(10)
-    np.testing.assert_allclose(session.forward(text[10:]), expected[10:], **CLOSE)
+    np.testing.assert_allclose(forward(session, text[10:]), expected[10:], **CLOSE)
 
 
 def test_rollback_to_nothing_is_a_reset(session):
@@ -83,52 +91,52 @@ def test_rollback_to_nothing_is_a_reset(session):
     expected = fresh(session, text)
     session.rollback(0)
     assert session.length == 0
-    np.testing.assert_allclose(session.forward(text), expected, **CLOSE)
+    np.testing.assert_allclose(forward(session, text), expected, **CLOSE)
 
 
 def test_two_hundred_random_rounds_leave_no_trace(session):
     generator = np.random.default_rng(7)
     text = tokens(10)
-    session.forward(text)
+    forward(session, text)
     for _ in range(200):
         new = generator.integers(0, VOCAB_SIZE, generator.integers(1, 9)).tolist()
         if len(text) + len(new) > 200:
             text = text[: int(generator.integers(1, 60))]
             session.rollback(len(text))
-        session.forward(new)
+        forward(session, new)
         text = (text + new)[: len(text) + int(generator.integers(0, len(new) + 1))]
         session.rollback(len(text))
     probe = tokens(8, 9)
-    actual = session.forward(probe).copy()
+    actual = forward(session, probe).copy()
     np.testing.assert_allclose(actual, fresh(session, text + probe)[-8:], **CLOSE)
 
 
 @pytest.mark.parametrize("length", [-1, 11])
 def test_rollback_outside_the_cache_is_refused(session, length):
-    session.forward(tokens(10))
+    forward(session, tokens(10))
     with pytest.raises(SessionError, match=f"cannot roll back to {length}.* 10 tokens"):
         session.rollback(length)
     assert session.length == 10
 
 
 def test_a_pass_beyond_the_context_is_refused_and_changes_nothing(session):
-    session.forward(tokens(250))
+    forward(session, tokens(250))
     with pytest.raises(SessionError, match="holds 250 of 256 tokens: no room for 7"):
-        session.forward(tokens(7))
-    assert session.forward(tokens(6)).shape == (6, VOCAB_SIZE)
+        forward(session, tokens(7))
+    assert forward(session, tokens(6)).shape == (6, VOCAB_SIZE)
 
 
 def test_a_pass_over_nothing_is_refused(session):
     with pytest.raises(SessionError, match="at least one token"):
-        session.forward([])
+        forward(session, [])
 
 
 @pytest.mark.parametrize("num_rows", [1, 3, 40])
 def test_rows_are_those_of_the_last_tokens(session, num_rows):
     text = tokens(40)
     expected = fresh(session, text)
-    session.reset()
-    rows = session.forward(text, num_rows)
+    session.drop()
+    rows = forward(session, text, num_rows)
     assert rows.shape == (num_rows, VOCAB_SIZE)
     np.testing.assert_allclose(rows, expected[-num_rows:], **CLOSE)
 
@@ -136,7 +144,7 @@ def test_rows_are_those_of_the_last_tokens(session, num_rows):
 @pytest.mark.parametrize("num_rows", [0, 6])
 def test_a_pass_cannot_give_other_rows(session, num_rows):
     with pytest.raises(SessionError, match=f"over 5 tokens cannot give {num_rows} rows"):
-        session.forward(tokens(5), num_rows)
+        forward(session, tokens(5), num_rows)
 
 
 @pytest.fixture(scope="module")
@@ -152,55 +160,59 @@ def test_the_block_pool_grows_under_a_long_text_and_prompts_are_read_in_chunks(e
         source = open_source(embedded_draft)
         config = RuntimeConfig(kv=kv, precision="exact")
         model = load_model(source, config, vocab_size=VOCAB_SIZE)
-        model.cache.advance(text[: INITIAL_TOKENS + 7], tokens(PREFILL_CHUNK, 1), num_rows=1)
-        rows[kv] = model.cache.advance(text[:-9], text[-9:]).logits.copy()
-        assert model.session.length == len(text)
+        cache = CachedSequence(model.runner)
+        long = alone(cache.advance(text[: INITIAL_TOKENS + 7], tokens(PREFILL_CHUNK, 1), 1))
+        assert long.num_tokens == INITIAL_TOKENS + 7 + PREFILL_CHUNK
+        rows[kv] = alone(cache.advance(text[:-9], text[-9:])).logits.copy()
+        assert cache.length == len(text)
     np.testing.assert_allclose(rows["paged"], rows["stateful"], rtol=0, atol=1e-3)
 
 
-def paged_model(folder, max_sequences):
-    """A compiled paged model, for sequences of as many tokens as the tiny models' context."""
+def paged_model(folder, max_sequences=1):
+    """A compiled paged model, and room for so many sequences of the tiny models' context."""
     source = open_source(folder)
     to_paged(source.model)
     select_rows(source.model, axis=0)
     properties = dict(PRECISION_PROPERTIES["exact"])
     compiled = ov.Core().compile_model(source.model, "CPU", properties)
-    return PagedModel(compiled, max_length=256, vocab_size=VOCAB_SIZE, max_sequences=max_sequences)
+    model = PagedModel(compiled, max_length=256, vocab_size=VOCAB_SIZE)
+    model.limit(256 * max_sequences)
+    return model
 
 
 def test_sequences_share_the_blocks_of_one_model(tiny_pair):
     model = paged_model(tiny_pair[0], max_sequences=3)
     texts = [tokens(256, seed) for seed in range(3)]
-    expected = [fresh(PagedSession(paged_model(tiny_pair[0], 1)), text) for text in texts]
-    sessions = [PagedSession(model) for _ in texts]
+    expected = [fresh(paged_model(tiny_pair[0], 1).open(), text) for text in texts]
+    sessions = [model.open() for _ in texts]
     for start in range(0, 256, 64):  # in turns, while the pool grows under all of them
         for session, text, rows in zip(sessions, texts, expected, strict=True):
-            actual = session.forward(text[start : start + 64])
+            actual = forward(session, text[start : start + 64])
             np.testing.assert_allclose(actual, rows[start : start + 64], **CLOSE)
 
 
 def test_more_sequences_than_there_may_be_blocks_for_are_refused_and_do_no_harm(tiny_pair):
     model = paged_model(tiny_pair[0], max_sequences=1)
-    first, second = PagedSession(model), PagedSession(model)
+    first, second = model.open(), model.open()
     text = tokens(256)
     expected = fresh(first, text)
     first.rollback(200)
     with pytest.raises(SessionError, match="blocks of the KV cache are in use"):
-        second.forward(text[:40])
-    np.testing.assert_allclose(first.forward(text[200:]), expected[200:], **CLOSE)
-    first.reset()
-    np.testing.assert_allclose(second.forward(text), expected, **CLOSE)
+        forward(second, text[:40])
+    np.testing.assert_allclose(forward(first, text[200:]), expected[200:], **CLOSE)
+    first.drop()
+    np.testing.assert_allclose(forward(second, text), expected, **CLOSE)
 
 
 def test_one_pass_gives_several_sequences_their_own_logits(tiny_pair):
     model = paged_model(tiny_pair[0], max_sequences=3)
     texts = [tokens(size, seed) for seed, size in enumerate((50, 7, 90))]
-    expected = [fresh(PagedSession(paged_model(tiny_pair[0], 1)), text) for text in texts]
-    sessions = [PagedSession(model) for _ in texts]
+    expected = [fresh(paged_model(tiny_pair[0], 1).open(), text) for text in texts]
+    sessions = [model.open() for _ in texts]
     held = [0, 0, 0]
     for sizes, num_rows in (
-        ((40, 3, 60), (1, 2, 0)),  # two prompts, and a part of one
-        ((1, 1, 29), (1, 1, 0)),
+        ((40, 3, 60), (1, 2, 1)),  # two prompts, and a part of one
+        ((1, 1, 29), (1, 1, 1)),
         ((8, 3, 1), (8, 3, 1)),
         ((1, 0, 0), (1, 0, 0)),
     ):
@@ -222,12 +234,12 @@ def test_one_pass_gives_several_sequences_their_own_logits(tiny_pair):
 
 def test_a_pass_that_cannot_be_run_leaves_all_of_its_sequences_as_they_were(tiny_pair):
     model = paged_model(tiny_pair[0], max_sequences=1)
-    first, second = PagedSession(model), PagedSession(model)
-    first.forward(tokens(100))
+    first, second = model.open(), model.open()
+    forward(first, tokens(100))
     with pytest.raises(CacheFullError, match="blocks of the KV cache are in use"):
         model.run([Span(first, tokens(20), 1), Span(second, tokens(200), 1)])
     assert (first.length, second.length) == (100, 0)
-    other = PagedSession(paged_model(tiny_pair[0], 1))
+    other = paged_model(tiny_pair[0], 1).open()
     with pytest.raises(SessionError, match="another model"):
         model.run([Span(first, [1], 1), Span(other, [1], 1)])
     assert first.length == 100
@@ -236,13 +248,13 @@ def test_a_pass_that_cannot_be_run_leaves_all_of_its_sequences_as_they_were(tiny
 def test_what_a_sequence_has_left_is_read_by_the_next_one(tiny_pair):
     model = paged_model(tiny_pair[0], max_sequences=2)
     text, other = tokens(100), [*tokens(80), *tokens(20, 5)]
-    expected = fresh(PagedSession(model), other)
-    first, second = PagedSession(model), PagedSession(model)
-    first.forward(text)
+    expected = fresh(model.open(), other)
+    first, second = model.open(), model.open()
+    forward(first, text)
     first.leave(text)
     assert second.adopt(other) == 80
-    np.testing.assert_allclose(second.forward(other[80:]), expected[80:], **CLOSE)
-    third = PagedSession(model)
+    np.testing.assert_allclose(forward(second, other[80:]), expected[80:], **CLOSE)
+    third = model.open()
     assert third.adopt(text) == 100  # what the second one wrote it has written to a copy
-    actual = third.forward([3]).copy()
-    np.testing.assert_allclose(actual, fresh(PagedSession(model), [*text, 3])[-1:], **CLOSE)
+    actual = forward(third, [3]).copy()
+    np.testing.assert_allclose(actual, fresh(model.open(), [*text, 3])[-1:], **CLOSE)

@@ -7,11 +7,12 @@ import sys
 import pytest
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.errors import DeviceError
 from ov_specdec.tuning.passes import PassCosts, measure_passes
 from ov_specdec.tuning.search import Refused, search
 from ov_specdec.tuning.tuner import Expectation, expect
-from tests.fakes import ScriptedSession, counting
+from tests.fakes import ScriptedModel, counting
 
 
 def costs(one, each=0.0):
@@ -82,12 +83,12 @@ def test_a_device_that_refuses_its_defaults_is_an_error():
 
 def test_the_best_length_balances_candidates_and_their_cost():
     # Every candidate is accepted: the longest draft that was measured is best.
-    assert expect(costs(1.0), 0.0, [1.0] * 15).draft_length == 15
-    assert expect(costs(1.0), 0.1, [0.0] * 15) == Expectation(1.0, 0, 1.0)
-    # Lengths 1 and 2 by hand: 1.8 / 1.2 and 2.44 / 1.4 against 1 of plain decoding.
-    two = expect(costs(1.0), 0.2, [0.8, 0.8, *[0.0] * 13])
+    assert expect(costs(1.0), 0.0, 1.0).draft_length == 15
+    assert expect(costs(1.0), 0.1, 0.0) == Expectation(1.0, 0, 1.0)
+    # Lengths 1, 2 and 3 by hand: 1.6 / 1.2, 1.96 / 1.4 and 2.176 / 1.6 against 1 of plain decoding.
+    two = expect(costs(1.0), 0.2, 0.6)
     assert two.draft_length == 2
-    assert two.ratio == pytest.approx(2.44 / 1.4)
+    assert two.ratio == pytest.approx(1.96 / 1.4)
 
 
 def test_passes_are_interpolated():
@@ -95,10 +96,12 @@ def test_passes_are_interpolated():
     assert measured.at(3) == pytest.approx(2.5)
 
 
-def test_measuring_leaves_the_cache_as_the_prefill_left_it():
-    session = ScriptedSession(counting, max_length=40)
-    measured = measure_passes(session, 3)
-    assert session.cache == [3] * 24
+def test_measuring_gives_the_memory_back():
+    model = ScriptedModel(counting, max_length=40)
+    measured = measure_passes(model, 3)
+    assert max(model.passes) == 24
+    assert model.pool.num_used == 0
+    assert alone(CachedSequence(model).advance([3] * 24)).num_cached == 0
     assert list(measured.seconds) == [1, 2, 4, 8, 16]
     assert all(seconds > 0 for seconds in measured.seconds.values())
 

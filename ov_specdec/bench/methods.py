@@ -45,8 +45,9 @@ SINGLE = {
     "heuristic": _own(
         "draft model, heuristic length", "model", num_assistant_tokens_schedule="heuristic"
     ),
+    "suffix": _own("suffix matches, adaptive length", "suffix"),
+    "both": _own("suffix matches, else the draft model; adaptive length", "both"),
     "prompt-lookup": _own("prompt lookup, adaptive length", "prompt-lookup"),
-    "both": _own("prompt lookup, else the draft model; adaptive length", "both"),
     "stateful-plain": _own("plain decoding, stateful KV cache", "none", kv="stateful"),
     "stateful-adaptive": _own(
         "draft model, adaptive length, stateful KV cache", "model", kv="stateful"
@@ -59,6 +60,7 @@ SINGLE = {
 }
 WITH_LENGTH = {
     "constant": _own("draft model, constant length", "model"),
+    "suffix-constant": _own("suffix matches, constant length", "suffix"),
     "lookup-constant": _own("prompt lookup, constant length", "prompt-lookup"),
     "stateful-constant": _own(
         "draft model, constant length, stateful KV cache", "model", kv="stateful"
@@ -87,8 +89,9 @@ OWN = (
     "adaptive",
     "heuristic",
     "constant-4",
-    "prompt-lookup",
+    "suffix",
     "both",
+    "prompt-lookup",
     "stateful-plain",
     "stateful-adaptive",
     "stateful-constant-4",

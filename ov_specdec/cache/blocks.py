@@ -212,10 +212,11 @@ class BlockTable:
         self.length = length
 
     def adopt(self, tokens: Sequence[int]) -> tuple[int, int] | None:
-        """Begin with the blocks that hold the same tokens; the table is empty.
+        """Begin with the blocks that hold the same tokens; the table holds none.
 
         Returns a block and a copy of it that the caller has to make, where one fits in part.
         """
+        self.clear()  # of blocks that it has kept after a rollback to nothing
         prefix = self._pool.match(tokens, self._block_size, self._root)
         for block in prefix.blocks:
             self._pool.share(block)

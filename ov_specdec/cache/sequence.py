@@ -137,8 +137,12 @@ class CachedSequence:
             self._logits = logits[: self._num_rows]
 
     def adopt(self) -> None:
-        """Hold what other sequences share of what is wanted; nothing is cached before."""
-        shared = len(self._sequence) + len(self._candidates) - self._num_rows
+        """Hold what other sequences share of what is wanted; nothing is cached before.
+
+        The last token is fed again in any case, since the next row that is wanted may be its own.
+        """
+        total = len(self._sequence) + len(self._candidates)
+        shared = min(total - self._num_rows, len(self._sequence) - 1)
         num_adopted = self._session.adopt(self._sequence[: max(shared, 0)])
         self._cached = list(self._sequence[:num_adopted])
         self._settled = num_adopted

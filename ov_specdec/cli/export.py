@@ -7,12 +7,14 @@ import click
 
 from ov_specdec.cli.options import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.errors import OptionError
 from ov_specdec.loading.export import WEIGHT_FORMATS, export_model
 from ov_specdec.loading.int4 import Int4Options
 from ov_specdec.loading.source import check_pair, open_source
 
 DEFAULT_MAIN = "meta-llama/Llama-2-7b-chat-hf"
 DEFAULT_DRAFT = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
+OWN_DRAFT_FORMATS = ("int8", "int4")
 
 
 @click.command()
@@ -35,6 +37,11 @@ DEFAULT_DRAFT = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
     help="int4: part of the layers in int4, the others in int8. [Optimum decides]",
 )
 @click.option("--sym", is_flag=True, help="int4: no zero points. [Optimum decides]")
+@click.option(
+    "--draft-from-main",
+    type=click.Choice(OWN_DRAFT_FORMATS),
+    help="Export the main model once more with these weights, as a draft for itself.",
+)
 @OUTPUT_OPTION
 @click.option(
     "--trust-remote-code", is_flag=True, help="Run code that a model brings along. Read it first."
@@ -46,31 +53,55 @@ def export(
     group_size: int | None,
     ratio: float | None,
     sym: bool,
+    draft_from_main: str | None,
     output: Path,
     trust_remote_code: bool,
 ) -> None:
     """Export a main and a draft model; with only one of --main and --draft, just that one.
 
-    What has been exported before is skipped. A pair's tokenizers are compared at the end.
+    What has been exported before is skipped. A pair's tokenizers are compared at the end. Whether
+    a model pays as a draft for itself, `ov-specdec tune` says.
     """
     int4 = Int4Options(group_size, ratio, sym)
-    if main is None and draft is None:
+    if main is None and draft is None and draft_from_main is None:
         main, draft = DEFAULT_MAIN, DEFAULT_DRAFT
+    chosen = [(main, weight_format), (draft, weight_format)]
+    if draft_from_main is not None:
+        _check_own_draft(main, draft, weight_format, draft_from_main)
+        chosen[1] = main, draft_from_main
+    wants_int4 = any(format_ == "int4" for _, format_ in chosen)
     folders = []
-    for name in (main, draft):
+    for name, format_ in chosen:
         if name is None:
             continue
-        with console.status(f"Exporting {name} as {weight_format}"):
+        with console.status(f"Exporting {name} as {format_}"):
             exported = export_model(
                 name,
                 output,
-                weight_format,
-                int4,
+                format_,
+                int4 if format_ == "int4" or not wants_int4 else None,
                 trust_remote_code=trust_remote_code,
                 on_note=functools.partial(click.echo, err=True),
             )
         click.echo(f"{exported.folder}{'' if exported.is_new else ' (was there already)'}")
         folders.append(exported.folder)
-    if len(folders) == len((main, draft)):
+    if len(folders) == len(chosen):
         check_pair(*map(open_source, folders)).require()
         click.echo(f"try: ov-specdec generate PROMPT --main {folders[0]} --draft {folders[1]}")
+
+
+def _check_own_draft(
+    main: str | None, draft: str | None, weight_format: str, draft_format: str
+) -> None:
+    if main is None:
+        raise OptionError(f"--draft-from-main {draft_format} needs the model: give --main NAME")
+    if draft is not None:
+        raise OptionError(
+            f"--draft '{draft}' contradicts --draft-from-main {draft_format}: leave out one of the "
+            "two"
+        )
+    if weight_format == draft_format:
+        raise OptionError(
+            f"--draft-from-main {draft_format} would be the main model itself: choose another "
+            "--weight-format for that"
+        )

@@ -52,6 +52,14 @@ def _object(text: str) -> dict[str, Any]:
     return content
 
 
+def _text(file: str) -> str:
+    """The text in a file."""
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"'{file}' cannot be read as text: {error}") from error
+
+
 def _schemas(file: str) -> list[Any]:
     """The list in a JSON file."""
     try:
@@ -161,6 +169,14 @@ GENERATION_OPTIONS = (
     ),
     _number("prompt_lookup_num_tokens", int, "Most candidates per match of prompt-lookup."),
     _number("max_matching_ngram_size", int, "Longest n-gram that prompt-lookup looks for. [3]"),
+    click.option(
+        "--reference-texts",
+        type=_text,
+        multiple=True,
+        metavar="FILE",
+        help="Text that the output may quote, in which suffix looks too; may be given several "
+        "times.",
+    ),
     click.option(
         "--chat-template-kwargs",
         type=_object,

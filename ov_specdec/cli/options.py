@@ -70,7 +70,8 @@ PIPELINE_OPTIONS = (
         type=click.Choice(get_args(DrafterName)),
         default="model",
         show_default=True,
-        help="Where candidates come from.",
+        help="Where candidates come from: a draft model; the longest match in the text, in "
+        "reference texts and earlier outputs (suffix); both; the latest match of three tokens.",
     ),
     DEVICE_OPTION,
     click.option("--draft-device", help="Device of the draft model. [that of the main model]"),

@@ -1,11 +1,13 @@
-"""`ov-specdec tune`: the settings that suit a pair of models on this machine."""
+"""`ov-specdec tune`: the settings that suit a pair of models on this machine, and what pays."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
+from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.checks import require_number
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.costs import SIZES as COST_SIZES
@@ -13,8 +15,10 @@ from ov_specdec.costs import CostCurve
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import default_path
+from ov_specdec.loading.source import check_pair, open_source
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.tuning import Refused, Trial, Tuner, Tuning, break_even
+from ov_specdec.tuning import Candidate, Gain, Refused, Trial, Tuner, Tuning, break_even
+from ov_specdec.tuning.candidates import PROMPTS, measure_gain
 from ov_specdec.tuning.passes import SIZES
 
 CURVE_SECONDS = 10.0
@@ -31,21 +35,65 @@ HEADER = ("model", "settings", *(f"{size}" for size in SIZES), "prefill")
 @click.option(
     "--seconds", type=float, default=100.0, show_default=True, help="Time for the search."
 )
+@click.option(
+    "--other-draft",
+    "other_drafts",
+    multiple=True,
+    metavar="DIR",
+    help="Another draft model for the last table, such as the main's own weights as int4; may be "
+    "given several times.",
+)
+@click.option(
+    "--prompt-file",
+    type=click.Path(path_type=Path),
+    metavar="F",
+    help="Prompts for the last table, one per line. [code, a question, a function to rewrite]",
+)
 @click.option("--output", metavar="FILE", help="Where the profile goes. [the user's cache]")
-@click.option("--json", "as_json", is_flag=True, help="Print the profile instead of the table.")
+@click.option("--json", "as_json", is_flag=True, help="Print the profile instead of the tables.")
 def tune(
     main: str | None,
     draft: str | None,
     device: str,
     seconds: float,
+    other_drafts: Sequence[str],
+    prompt_file: Path | None,
     output: str | None,
     as_json: bool,
 ) -> None:
     """Measure MAIN and DRAFT, or the embedded pair; say what pays, and write a profile.
 
-    Later runs with the same models on this machine take the profile up by themselves.
+    Later runs with the same models on this machine take the profile up by themselves. The last
+    table compares drafters with plain decoding: the draft model, suffix matches, both, and other
+    drafts. With MAIN alone there is no pair to write a profile for, and only that table.
     """
     require_number("seconds", seconds, above=0.0)
+    prompts = PROMPTS if prompt_file is None else read_prompts(prompt_file)
+    main_folder = embedded_folder("main") if main is None else locate(main)
+    drafts = [locate(name) for name in other_drafts]
+    for other in drafts:  # before a search that takes minutes
+        check_pair(open_source(main_folder), open_source(other)).require()
+    report: dict[str, Any] = {}
+    if main is None or draft is not None:
+        draft_folder = embedded_folder("draft") if draft is None else locate(draft)
+        drafts.insert(0, draft_folder)
+        report = _tune_pair(main_folder, draft_folder, device, seconds, output, as_json)
+    elif output is not None:
+        raise OptionError(f"--output '{output}' has no use without DRAFT: a profile is for a pair")
+    gains = _measure_candidates(main_folder, drafts, device, prompts, seconds)
+    if as_json:
+        print_json({**report, "candidates": [_gain_as_dict(gain) for gain in gains]})
+        return
+    for row in gain_table(gains):
+        click.echo(f"| {' | '.join(row)} |")
+    click.echo("(greedy, with the default draft length, against plain decoding in turns)\n")
+    click.echo(recommend(gains))
+
+
+def _tune_pair(
+    main: Path, draft: Path, device: str, seconds: float, output: str | None, as_json: bool
+) -> dict[str, Any]:
+    """Search, write the profile and print what was found; returns it for JSON."""
     rows: list[tuple[str, ...]] = []
     with console.status("Measuring") as status:
 
@@ -53,32 +101,91 @@ def tune(
             rows.append(describe_trial(role, trial))
             status.update(f"Measuring the {role} model: {rows[-1][1]}")
 
-        folders = (
-            embedded_folder("main") if main is None else locate(main),
-            embedded_folder("draft") if draft is None else locate(draft),
-        )
-        tuning = Tuner(*folders, device, seconds=seconds, note=note).run()
+        tuning = Tuner(main, draft, device, seconds=seconds, note=note).run()
     path = default_path(tuning.profile.pair) if output is None else Path(output)
     if path is None:
         raise OptionError("there is no home folder for the profile: give --output FILE")
     tuning.profile.write(path)
     with (
         console.status("Measuring what passes cost with the chosen settings"),
-        SpeculativePipeline(*folders, device=device, profile=path) as pipeline,
+        SpeculativePipeline(main, draft, device=device, profile=path) as pipeline,
     ):
         curve = pipeline.prepare(seconds=CURVE_SECONDS)
-    if as_json:
-        print_json({**tuning.profile.as_dict(), "costs": asdict(curve)})
-        return
-    for row in (HEADER, ("---",) * len(HEADER), *rows):
-        click.echo(f"| {' | '.join(row)} |")
-    click.echo("(milliseconds of a pass over so many tokens)\n")
-    for row in curve_table(curve):
-        click.echo(f"| {' | '.join(row)} |")
-    click.echo("(the same with the chosen settings, in turns; kept for later runs)\n")
-    for line in [*conclude(tuning), explain(curve)]:
-        click.echo(line)
-    click.echo(f"profile       {path}")
+    if not as_json:
+        for row in (HEADER, ("---",) * len(HEADER), *rows):
+            click.echo(f"| {' | '.join(row)} |")
+        click.echo("(milliseconds of a pass over so many tokens)\n")
+        for row in curve_table(curve):
+            click.echo(f"| {' | '.join(row)} |")
+        click.echo("(the same with the chosen settings, in turns; kept for later runs)\n")
+        for line in [*conclude(tuning), explain(curve)]:
+            click.echo(line)
+        click.echo(f"profile       {path}\n")
+    return {**tuning.profile.as_dict(), "costs": asdict(curve)}
+
+
+def _measure_candidates(
+    main: Path, drafts: Sequence[Path], device: str, prompts: Sequence[str], seconds: float
+) -> list[Gain]:
+    """Suffix matches, each draft model, and the first of them together with suffix matches."""
+    candidates = [Candidate("suffix"), *(Candidate("model", draft) for draft in drafts)]
+    candidates += [Candidate("both", draft) for draft in drafts[:1]]
+    with console.status("Measuring drafters") as status:
+        gains = []
+        for candidate in candidates:
+            status.update(f"Measuring {describe_candidate(candidate)}")
+            share = seconds / len(candidates)
+            gains.append(measure_gain(main, candidate, device, prompts, seconds=share))
+    return gains
+
+
+def gain_table(gains: Sequence[Gain]) -> list[tuple[str, ...]]:
+    """A row for each candidate."""
+    header = ("drafter", "tokens/s", "plain", "ratio", "range", "tokens per pass", "pays")
+    rows = [header, ("---",) * len(header)]
+    rows += [
+        (
+            describe_candidate(gain.candidate),
+            f"{gain.speed:.1f}",
+            f"{gain.plain_speed:.1f}",
+            f"{gain.ratio:.2f}",
+            f"{min(gain.ratios):.2f} to {max(gain.ratios):.2f}",
+            f"{gain.tokens_per_pass:.2f}",
+            "yes" if gain.pays else "no",
+        )
+        for gain in gains
+    ]
+    return rows
+
+
+def recommend(gains: Sequence[Gain]) -> str:
+    """The candidate to take, in a line."""
+    best = max(gains, key=lambda gain: gain.ratio)
+    if not best.pays:
+        return (
+            "to take       --drafter none: nothing is faster than plain decoding on these prompts"
+        )
+    draft = "" if best.candidate.draft is None else f" --draft {best.candidate.draft}"
+    return f"to take       --drafter {best.candidate.drafter}{draft}"
+
+
+def describe_candidate(candidate: Candidate) -> str:
+    """A drafter and the name of its draft model's folder."""
+    return " ".join([candidate.drafter, *([candidate.draft.name] if candidate.draft else [])])
+
+
+def _gain_as_dict(gain: Gain) -> dict[str, Any]:
+    draft = gain.candidate.draft
+    return {
+        "drafter": gain.candidate.drafter,
+        "draft": None if draft is None else str(draft),
+        "tokens_per_second": gain.speed,
+        "plain_tokens_per_second": gain.plain_speed,
+        "ratio": gain.ratio,
+        "ratios": list(gain.ratios),
+        "tokens_per_main_pass": gain.tokens_per_pass,
+        "pays": gain.pays,
+    }
 
 
 def curve_table(curve: CostCurve) -> list[tuple[str, ...]]:
@@ -125,7 +232,7 @@ def conclude(tuning: Tuning) -> list[str]:
         f"speculation   {pays}, with {tuned.draft_length} candidates per round at best",
         f"to expect     {tuned.speed:.1f} tokens/s, {tuned.plain_speed:.1f} in plain decoding "
         f"(OpenVINO's defaults: {default.speed:.1f} and {default.plain_speed:.1f})",
-        f"acceptance    {tuning.acceptance[0]:.0%} of first candidates, on sample prompts",
+        f"acceptance    {tuning.acceptance:.0%} of candidates, on sample prompts",
         f"other tokens  {tuning.changed['tuned']:.1%} of greedy choices are not those of exact "
         f"precision (defaults: {tuning.changed['default']:.1%})",
     ]

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, Literal
 
 from ov_specdec.costs.curve import CostCurve, PassCurve, nearest_row, nearest_size
-from ov_specdec.stats import RoundStats, StepStats
+from ov_specdec.stats import StepStats
 
 Cell = tuple[Literal["main", "draft"], int, int]
 """The model, tokens in the pass, and the row of the curve."""
@@ -20,9 +20,6 @@ AT_THE_TIME = 4
 
 STRENGTH = 0.5
 """The part of a correction, as an exponent, that is believed at once."""
-
-MOST_SPENT = 4.0
-"""How many times as long as expected a round is believed to take: probes took 3 to 7 times."""
 
 WORTH_KEEPING = 0.03
 """How much a correction has to change for the curve to be written again."""
@@ -47,15 +44,6 @@ class LiveCurve:
         self._last: deque[tuple[Cell, float]] = deque(maxlen=AT_THE_TIME)
         self._compared: dict[Cell, list[float]] = defaultdict(list)
         self._last_size = 0
-
-    @property
-    def pace(self) -> float:
-        """How many times as long as in the curve passes take at present."""
-        return median(ratio for _, ratio in self._last) if self._last else 1.0
-
-    def spent(self, stats: RoundStats, expected: float) -> float:
-        """What a round took at the curve's pace: passes that are rare take longer than others."""
-        return min(max(stats.seconds / self.pace, expected), MOST_SPENT * expected)
 
     def learn(self, step: StepStats) -> None:
         """Take note of a step that read no prompt. Changes of size are like no other."""
@@ -100,10 +88,6 @@ class FixedCurve:
 
     curve: CostCurve
     is_live = False
-
-    def spent(self, stats: RoundStats, expected: float) -> float:  # noqa: ARG002
-        """What was expected."""
-        return expected
 
     def learn(self, step: StepStats) -> None:
         """Nothing to learn."""

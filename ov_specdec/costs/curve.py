@@ -24,7 +24,8 @@ ROWS = (16, 256, 1024, 4096, 16384, 65536)
 From 32 to 200 cached tokens passes of a small model grow by less than they vary.
 """
 BORDERS = tuple(math.isqrt(low * high) for low, high in pairwise(ROWS))
-"""Where a row is as many times too short as the next one is too long."""
+SIZE_BORDERS = tuple(math.sqrt(low * high) for low, high in pairwise((*SIZES, *LARGER)))
+"""Where a row, or a size, is as many times too small as the next one is too large."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,22 @@ class PassCurve:
         row[num_tokens] = factor * self.at(num_tokens, place)
         return replace(self, seconds={**self.seconds, place: row})
 
-    def _cells(self) -> Iterator[tuple[int, int, float]]:
+    def _cells(self, pace: float) -> Iterator[tuple[int, int, float]]:
+        """All measurements, scaled so that a pass over one token takes `pace` seconds."""
+        scale = pace / self.at(1, ROWS[0])
         for cached, row in self.seconds.items():
             for size, seconds in row.items():
-                yield cached, size, seconds
+                yield cached, size, scale * seconds
 
     def least(self, other: "PassCurve") -> "PassCurve":
-        """Of two measurements each the shorter time: whatever disturbs a pass lengthens it."""
+        """Of two measurements each the shorter time: whatever disturbs a pass lengthens it.
+
+        What disturbed all passes of one of them is taken out before: sizes that only that one has
+        would else look expensive beside the others.
+        """
+        pace = min(self.at(1, ROWS[0]), other.at(1, ROWS[0]))
         rows: dict[int, dict[int, float]] = {}
-        for cached, size, seconds in (*self._cells(), *other._cells()):
+        for cached, size, seconds in (*self._cells(pace), *other._cells(pace)):
             row = rows.setdefault(cached, {})
             row[size] = min(seconds, row.get(size, seconds))
         return PassCurve(rows, other.change or self.change, other.start or self.start)
@@ -84,7 +92,8 @@ class CostCurve:
     """What a round is made of: passes of the main model, and of the draft model where there is one.
 
     A lookup in the text is no part of it: it takes some ten microseconds, and has been made before
-    the planner is asked how many of its tokens to take. sweeps: how often all sizes were timed.
+    the planner is asked how many of its tokens to take. sweeps: how often all sizes were timed, or
+    as many of them as there was time for.
     """
 
     main: PassCurve
@@ -109,7 +118,7 @@ class CostCurve:
 
 def nearest_size(num_tokens: int) -> int:
     """The size that tells most about passes over so many tokens."""
-    return min((*SIZES, *LARGER), key=lambda size: abs(math.log(size / num_tokens)))
+    return (*SIZES, *LARGER)[bisect_left(SIZE_BORDERS, num_tokens)]
 
 
 def nearest_row(num_cached: int) -> int:

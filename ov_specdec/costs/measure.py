@@ -1,7 +1,7 @@
 """Measures what passes cost, in turns and in a given time."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from statistics import median
 from time import perf_counter
@@ -13,14 +13,16 @@ from ov_specdec.costs.curve import ROWS, SIZES, CostCurve, PassCurve
 SWEEPS = 5
 """Sweeps over all sizes: of five, one at least is hardly ever disturbed."""
 
-FIRST_SWEEP = (16, 1, 4, 1, 4, 8, 2, 12, 6, 3)
+FIRST_SWEEP = (1, 8, 4, 2, 3, 1, 4, 16, 6, 12)
 """The sizes whose absence would cost most come first; two of them twice, to see a change of size.
 
-A first pass of a size is longer than any other, so that it shows no change.
+Where there is no time for all, passes are long, and a line through one token and eight tells more
+of those between and beyond than a single pass over 16 that takes half of the time. A first pass of
+a size is longer than any other, so that it shows no change.
 """
 
-LEAST = 9
-"""Turns without which a curve would be none, whatever they take: the draft's, and 16, 1, 4, 8."""
+LEAST = 6
+"""Turns without which a curve would be none, whatever they take: the draft's, and 1, 8, 4."""
 
 DRAFT_SIZES = (16, 2, 1)
 """Passes of a draft model: reading, one that also feeds the last accepted candidate, and a step."""
@@ -33,7 +35,7 @@ class PassTimes:
     """The passes of one model that were timed, over a sequence of its own."""
 
     def __init__(self, model: Runner) -> None:
-        self._cache = CachedSequence(model, namespace=self)
+        self._cache = CachedSequence(model, namespace=object())
         self._tokens = [FILLER]
         # By cached tokens and size: the first of some passes, and the last.
         self._times: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(dict)
@@ -101,14 +103,15 @@ def measure(
     seconds: float,
     *,
     sweeps: int = SWEEPS,
+    known: Collection[int] = (),
     progress: Callable[[float], None] | None = None,
 ) -> CostCurve:
-    """The cost curve of a main and a draft model, in about `seconds`; at least four sizes.
+    """The cost curve of a main and a draft model, in about `seconds`; at least three sizes.
 
-    What is not measured is interpolated. progress: told of the share of the time that has passed,
-    0 to 1.
+    What is not measured is interpolated. known: sizes that an earlier measurement had time for;
+    the others come first. progress: told of the share of the time that has passed, 0 to 1.
     """
-    begin, complete = perf_counter(), 0
+    begin, complete = perf_counter(), 1
     models = [PassTimes(model) for model in (main, draft) if model is not None]
     for row in ROWS[:2]:
         if row != ROWS[0]:
@@ -117,8 +120,8 @@ def measure(
                 break
         for model in models:
             model.read(row)
-        for done, (sweep, turn) in enumerate(_turns(models, sweeps)):
-            complete = sweep if row == ROWS[0] else complete
+        for done, (sweep, turn) in enumerate(_turns(models, sweeps, known)):
+            complete = max(sweep, 1) if row == ROWS[0] else complete
             spent = perf_counter() - begin
             if spent > seconds and (done >= LEAST or row != ROWS[0]):
                 break
@@ -133,17 +136,21 @@ def measure(
     return CostCurve(curves[0], curves[1] if len(curves) > 1 else None, complete)
 
 
-def _turns(models: Sequence[PassTimes], sweeps: int) -> Iterator[tuple[int, Turn]]:
+def _turns(
+    models: Sequence[PassTimes], sweeps: int, known: Collection[int]
+) -> Iterator[tuple[int, Turn]]:
     """All sizes of all models in turns, so that a change of the machine's pace meets them all.
 
     Each with the number of the sweep that it belongs to, from 0.
     """
     main, *drafts = models
+    # One token always comes first, to tell the machine's pace.
+    first = FIRST_SWEEP[:1] + tuple(sorted(FIRST_SWEEP[1:], key=lambda size: size in known))
     for sweep in range(sweeps):
         for draft in drafts:
             if sweep > 0:
                 yield sweep, draft.start
             for size in DRAFT_SIZES:
                 yield sweep, partial(draft.time, size)
-        for size in FIRST_SWEEP if sweep == 0 else SIZES:
+        for size in first if sweep == 0 else SIZES:
             yield sweep, partial(main.time, size)

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from ov_specdec.cache.session import Runner
 from ov_specdec.costs.correction import LiveCurve
-from ov_specdec.costs.curve import CostCurve
+from ov_specdec.costs.curve import ROWS, CostCurve
 from ov_specdec.costs.kept import read_curve, write_curve
 from ov_specdec.costs.measure import SWEEPS, measure
-from ov_specdec.stats import RoundStats, StepStats
+from ov_specdec.stats import StepStats
 
 Progress = Callable[[float], None]
 """Told of the share of a measurement that is done, from 0 to 1."""
@@ -27,10 +27,6 @@ class Costs(Protocol):
     @property
     def is_live(self) -> bool:
         """Whether passes that run change it."""
-        ...
-
-    def spent(self, stats: RoundStats, expected: float) -> float:
-        """Seconds of the curve that a round took, of which so many were expected."""
         ...
 
     def learn(self, step: StepStats) -> None:
@@ -76,10 +72,6 @@ class KeptCosts:
             self._measure(progress, seconds, sweeps=ceil(SWEEPS * seconds / self._seconds))
         return self._prepared(progress).curve
 
-    def spent(self, stats: RoundStats, expected: float) -> float:
-        """See `LiveCurve`."""
-        return self._prepared().spent(stats, expected)
-
     def learn(self, step: StepStats) -> None:
         """Correct the curve by a step, once there is one."""
         if self._live is not None:
@@ -109,7 +101,8 @@ class KeptCosts:
         sweeps: int,
         kept: CostCurve | None = None,
     ) -> LiveCurve:
-        curve = measure(*self._models, seconds, sweeps=sweeps, progress=progress)
+        known = () if kept is None else kept.main.seconds.get(ROWS[0], ())
+        curve = measure(*self._models, seconds, sweeps=sweeps, known=known, progress=progress)
         if kept is not None:
             curve = kept.least(curve)
         self._live = LiveCurve(curve)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ov_specdec.baseline import plain_options
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.speculation.drafters.factory import DrafterName
+from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
 
 WARM_UP: dict[str, Any] = {"max_new_tokens": 24, "ignore_eos": True}
 WARM_UP_PROMPT = "import json\n\n\ndef load(path):\n"
@@ -14,7 +14,7 @@ WARM_UP_PROMPT = "import json\n\n\ndef load(path):\n"
 
 @dataclass(frozen=True)
 class Choice:
-    """A drafter, and the devices of both models; prompt lookup alone has no use for the second."""
+    """A drafter, and the devices of both models; without a draft model the second has no use."""
 
     drafter: DrafterName
     device: str
@@ -75,7 +75,7 @@ class LoadedModels:
             self._pipeline = None
 
     def _load(self, choice: Choice) -> SpeculativePipeline:
-        drafts = choice.drafter != "prompt-lookup"
+        drafts = choice.drafter in WITH_DRAFT
         # The draft runs on the main's device by default; to name it would keep profiles away.
         differs = drafts and choice.draft_device != choice.device
         return SpeculativePipeline(

@@ -136,7 +136,12 @@ def _settings(devices: Sequence[str]) -> list[gr.components.Component]:
     """The controls of `Form` from the second on, in its order."""
     with gr.Column(scale=4):
         with gr.Row():
-            names = {"draft model": "model", "prompt lookup": "prompt-lookup", "both": "both"}
+            names = {
+                "draft model": "model",
+                "suffix matches": "suffix",
+                "both": "both",
+                "prompt lookup": "prompt-lookup",
+            }
             drafter = gr.Dropdown(list(names.items()), value="model", label="Drafter")
             lengths = ["auto", *range(1, int(LENGTHS[-1]) + 1)]
             length = gr.Dropdown(lengths, value="auto", label="Draft length")

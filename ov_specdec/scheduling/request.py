@@ -65,6 +65,17 @@ class Request(Generic[T]):
         return self.max_unread is not None and len(self.unread) >= self.max_unread
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether it is not to run on, for now or for good."""
+        return self.has_ended or self.is_cancelled or self.is_far_ahead
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it waits for nothing: between rounds, or after a pass that was interrupted."""
+        cache = self.waits_for
+        return cache is None or (isinstance(cache, CachedSequence) and not cache.num_pending)
+
+    @property
     def speculating(self) -> Speculation:
         """Its speculation, once it is admitted."""
         if self.speculation is None:

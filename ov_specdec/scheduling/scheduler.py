@@ -7,7 +7,7 @@ Agrawal et al. (Sarathi-Serve, arXiv 2403.02310).
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, run
 from ov_specdec.cache.session import Runner
@@ -91,6 +91,7 @@ class Scheduler:
 
     def submit(self, request: Request[Any]) -> None:
         """Have a request run as soon as there is room."""
+        request.is_submitted = True
         self._waiting.append(request)
 
     def cancel_all(self) -> None:
@@ -107,19 +108,22 @@ class Scheduler:
     def step(self) -> None:
         """One round of drafting and verifying, for all that run."""
         self.sweep()
-        self._admit()
+        if self._waiting:
+            self._admit()
         for request in self._running:
-            if request.waits_for is None:
+            if request.is_ready:
                 request.resume()
         self._answer()
         drafts = self._run_drafts()
-        main = self._run_main()
+        main = self._run_pass(self._main)
         self.sweep()
         if main is not None and not any(done.num_read for done in (*drafts, main)):
             self._costs.learn(StepStats(main, tuple(drafts)))
 
     def sweep(self) -> None:
-        """Let go of requests that have ended, and of those that were cancelled."""
+        """Let go of requests that have ended, were cancelled, or have to wait for their readers."""
+        if not any(request.is_leaving for request in (*self._running, *self._waiting)):
+            return
         for request in (*self._running, *self._waiting):
             if request.is_cancelled and not request.has_ended:
                 request.end(Cancelled())
@@ -139,7 +143,8 @@ class Scheduler:
                 return
             self._waiting.remove(request)
             request.admit()
-            self._running.append(request)
+            if not request.has_ended:
+                self._running.append(request)
 
     @property
     def _models(self) -> list[Runner]:
@@ -185,15 +190,11 @@ class Scheduler:
     def _run_drafts(self) -> list[PassStats]:
         """One pass of the draft model after the other, until nobody waits for one."""
         passes: list[PassStats] = []
-        left = DRAFT_PREFILL * self._prefill_budget()
-        while self._draft is not None and (done := self._run_pass(self._draft, left)):
-            left -= done.num_read
+        num_read = 0
+        while self._draft is not None and (done := self._run_pass(self._draft, num_read)):
+            num_read += done.num_read
             passes.append(done)
         return passes
-
-    def _run_main(self) -> PassStats | None:
-        """One pass of the main model, over all that wait for it."""
-        return self._run_pass(self._main, self._prefill_budget())
 
     def _prefill_budget(self) -> int:
         """Tokens of prompts that a pass may read: few where somebody would have to wait for it."""
@@ -202,10 +203,13 @@ class Scheduler:
             return PREFILL_CHUNK
         return self._limits.max_prefill_tokens_per_step
 
-    def _run_pass(self, model: Runner, prefill_budget: int) -> PassStats | None:
-        """One pass of a model over all that wait for it; None where nobody does."""
+    def _run_pass(self, model: Runner, num_read: int = 0) -> PassStats | None:
+        """One pass of a model over all that wait for it; None where nobody does.
+
+        num_read: tokens of prompts that it has read in this step.
+        """
         watch = Stopwatch()
-        while shares := self._share(model, prefill_budget):
+        while shares := self._share(model, num_read):
             caches = [share.cache for share in shares]
             num_cached = sum(cache.length for cache in caches)
             padding = self._padding(shares) if model is self._main else 0
@@ -222,32 +226,34 @@ class Scheduler:
             for share in shares:
                 share.request.resume()
             sizes = [len(span.tokens) for span in spans]
-            num_read = sum(
-                size for size, share in zip(sizes, shares, strict=True) if share.is_reading
-            )
-            return PassStats(sum(sizes), num_cached, len(sizes), num_read, watch.total())
+            read = sum(n for n, share in zip(sizes, shares, strict=True) if share.is_reading)
+            return PassStats(sum(sizes), num_cached, len(sizes), read, watch.total())
         return None
 
-    def _share(self, model: Runner, prefill_budget: int) -> list["Share"]:
-        """Who takes part in the next pass of a model."""
+    def _share(self, model: Runner, num_read: int) -> list["Share"]:
+        """Who takes part in the next pass of a model: all that wait for it, if there is room."""
         shares = []
         for request in self._running:
             cache = request.waits_for
             if not isinstance(cache, CachedSequence) or cache.runner is not model:
                 continue
-            is_reading = _is_reading(cache)
-            limit = min(prefill_budget, cache.num_pending) if is_reading else cache.num_pending
+            if request.is_cancelled:
+                continue
+            limit, is_reading = cache.num_pending, _is_reading(cache)
+            if is_reading:
+                budget = self._prefill_budget() * (DRAFT_PREFILL if model is self._draft else 1)
+                limit = min(limit, budget - num_read)
+                num_read += max(limit, 0)
             if limit > 0:
                 shares.append(Share(request, cache, limit, is_reading))
-                prefill_budget -= limit * is_reading
         return shares
 
     def _padding(self, shares: Sequence["Share"]) -> int:
         """Tokens to fill the pass up with."""
-        if len(shares) > 1 or shares[0].is_reading:
+        speculation, num_tokens = shares[0].request.speculating, shares[0].cache.num_pending
+        if len(shares) > 1 or shares[0].is_reading or speculation.num_rounds == 0:
             return 0
-        num_tokens = shares[0].cache.num_pending
-        return shares[0].request.speculating.policy.pass_size(num_tokens) - num_tokens
+        return speculation.policy.pass_size(num_tokens) - num_tokens
 
     def _preempt(self, error: CacheFullError) -> None:
         """Have the newest request give its memory back and wait; the error is for one alone."""
@@ -264,8 +270,7 @@ class Scheduler:
         self._waiting.appendleft(request)
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(NamedTuple):
     """A request's part in a pass: at most `limit` of the tokens that its cache lacks."""
 
     request: Request[Any]

@@ -52,8 +52,13 @@ class Turns:
                     break
         finally:
             self.cancel(request)
-        if request.error is not None:
-            raise request.error
+        # Its traceback holds the request, which is not to hold it: together they hold the models.
+        error, request.error = request.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error
 
     def cancel(self, request: Request[T]) -> None:
         """End a request, within one pass where a step is running, else at once."""

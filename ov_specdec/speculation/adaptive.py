@@ -7,28 +7,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.costs import SIZES, Costs
-from ov_specdec.speculation.acceptance import Acceptance, Common
+from ov_specdec.speculation.acceptance import MODEL, Acceptance, Common
 from ov_specdec.speculation.draft_length import Ask, Bid, Plan
 from ov_specdec.stats import RoundStats
-
-MODEL = "model"
 
 LENGTHS = np.arange(SIZES[-1])
 """Numbers of candidates to choose from: with the token before them they fit the largest size."""
 
-IS_SIZE = np.isin(LENGTHS + 1, SIZES)
-LATER = LENGTHS[:, None] < LENGTHS
-"""Pairs of lengths of which the second is larger."""
-
 HORIZON = 64
-"""Rounds that a new home size has to earn the change to it: by recorded drafts as good as 32 and
-128, and 16 changes too often."""
+"""Rounds that a new home size has to earn the change to it, and over which kinds of matches are
+counted. On recorded drafts (`tests/recorded_drafts.py`) 16 to 128 are as good."""
 
 SPENT_ON_PROBES = 0.01
 """Part of the time for trying again what does not pay: less than what noise hides."""
 
+PROBE_FACTOR = 4.0
+"""How many times as long as the curve says probes take, whose passes are of rare sizes: 3 to 7."""
+
 KEEP_PLANS = 4
-"""Rounds between two plannings, which take 0.2 ms: a candidate moves acceptance by 3 % at most."""
+"""Rounds between two plannings, which take 0.2 ms; on recorded drafts as good as 2 and 8."""
 
 SAME_CONTEXT = 64
 """Cached tokens that a text may grow by until passes are looked up again: they change by 1 %."""
@@ -37,6 +34,8 @@ TINY = 1e-9
 """Instead of probabilities of 0, by which nothing can be divided."""
 
 Numbers = NDArray[np.floating]
+Match = tuple[str, float]
+"""The source that has one, and how sure it is of it."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +54,9 @@ class Offer:
 class AdaptiveLength:
     """Drafts as much as yields most tokens per second. Implements `Policy`.
 
-    If the first i candidates are accepted with probability s(i), a round with n of them adds
-    1 + s(1) + ... + s(n) tokens (Leviathan et al., arXiv 2211.17192, section 3.1, where s(i) is a
-    power of one acceptance rate). Of all n the one is taken with the greatest
+    If candidates are accepted with probability p, a round with n of them adds 1 + p + ... + p^n
+    tokens (Leviathan et al., arXiv 2211.17192, section 3.1). Of all n the one is taken with the
+    greatest
 
         tokens(n) - rate * seconds(n),
 
@@ -80,15 +79,14 @@ class AdaptiveLength:
         self._common = common
         self._acceptance = Acceptance(common)
         self._min_confidence = min_confidence
-        self._lookup = sources[0]
         self._drafts = MODEL in sources
         # Plans by the match and the last size, until costs and acceptance are looked at again.
-        self._plans: dict[tuple[float | None, int], Plan] = {}
-        self._bids: dict[float | None, Bid] = {}
+        self._plans: dict[tuple[Match | None, int], Plan] = {}
+        self._bids: dict[Match | None, Bid] = {}
         self._is_settled = False
-        self._age = 0
+        self._num_rounds = 0
         # How often there is a match, by how sure it is, and none: averages over recent rounds.
-        self._mix: dict[float | None, float] = {None: 1.0}
+        self._mix: dict[Match | None, float] = {None: 1.0}
         self._unread = 0
         """Tokens that the draft model has yet to be fed."""
         self._probing = False
@@ -99,7 +97,7 @@ class AdaptiveLength:
 
     def plan(self, source: str, confidence: float | None = None) -> Plan:
         """The plan for the next round. confidence: that of a match; None for the draft model."""
-        match = None if source == MODEL else confidence
+        match = None if confidence is None else (source, confidence)
         if not self._is_settled:
             self._settle()
         if (match, self._size) not in self._plans:
@@ -116,22 +114,25 @@ class AdaptiveLength:
         """
         if not self._costs.is_live:
             return None
-        match = None if ask.source == MODEL else ask.confidence
-        if match is not None and self._drafts and self.plan(ask.source, match).reason == "outbid":
+        match = None if ask.confidence is None else (ask.source, ask.confidence)
+        if match is not None and self._drafts and self.plan(*match).reason == "outbid":
             return None
         if match not in self._bids:
-            alive = self._offer(match).alive
-            model = match is None
-            calibrated = self._acceptance.calibrated if model else None
-            may_probe = model and self._may_probe()
-            self._bids[match] = Bid(alive, model, may_probe, self._min_confidence, calibrated)
+            alive = self._offers(match)[-1].alive
+            if match is None:
+                may_probe = self._acceptance.is_new(MODEL) or self._may_probe()
+                calibrated = self._acceptance.calibrated
+                self._bids[match] = Bid(alive, True, may_probe, self._min_confidence, calibrated)
+            else:
+                self._bids[match] = Bid(alive, takes_passes=False)
         return self._bids[match]
 
     def pass_size(self, num_tokens: int) -> int:
         """The size that costs least, with the change to it and from it to the home size."""
         if num_tokens > SIZES[-1]:
             return num_tokens
-        return min((num_tokens, *(s for s in SIZES if s > num_tokens)), key=self._price)
+        prices = self._prices()
+        return min((num_tokens, *(s for s in SIZES if s > num_tokens)), key=lambda s: prices[s - 1])
 
     def update(self, stats: RoundStats) -> None:
         """Learn acceptance from a round, and plan anew from time to time."""
@@ -140,15 +141,17 @@ class AdaptiveLength:
             self._look_up_costs(self._unread)
             self._is_settled = False
             return
-        self._book(stats)
+        self._account(stats)
         self._size = stats.pass_tokens
-        match = stats.match_confidence if stats.declined is None else stats.declined[1]
+        match = None if stats.declined is None else stats.declined[:2]
+        if stats.match_confidence is not None:
+            match = stats.source, stats.match_confidence
         for kind in self._mix | {match: 0.0}:
             share = self._mix.get(kind, 0.0)
             self._mix[kind] = share + ((kind == match) - share) / HORIZON
         self._acceptance.learn(stats)
-        self._age += 1
-        if self._age % KEEP_PLANS == 0:
+        self._num_rounds += 1
+        if self._num_rounds % KEEP_PLANS == 0:
             if stats.cached_tokens - self._cached > SAME_CONTEXT:
                 self._look_up_costs(stats.cached_tokens)
             self._is_settled = False
@@ -162,35 +165,33 @@ class AdaptiveLength:
         self._draft = curve.draft
         self._start, self._step, self._again = curve.drafting(num_cached)
 
-    def _offer(self, match: float | None) -> Offer:
-        """What a match that is so sure promises, or the draft model where there is none."""
-        source = self._lookup if match is not None else MODEL
-        acceptance = self._acceptance.by_place(source, match, len(LENGTHS) - 1)
-        alive = np.cumprod([1.0, *acceptance])
-        seconds = np.zeros(len(LENGTHS))
-        if match is None:
-            seconds[1:] = (self._start + LENGTHS * self._step + alive * self._again)[1:]
-        return Offer(alive, np.cumsum(alive), seconds)
-
-    def _make_plan(self, match: float | None) -> Plan:
-        prices, offer = self._prices(), self._offer(match)
-        best, gain = self._best(offer, prices)
-        expected = tuple(offer.alive[1:].tolist())
+    def _offers(self, match: Match | None) -> list[Offer]:
+        """What a match that is so sure promises, and the draft model, where there are any."""
+        offers = []
+        if self._drafts:
+            alive = self._acceptance.rate(MODEL, None) ** LENGTHS
+            seconds = self._start + LENGTHS * self._step + alive * self._again
+            offers.append(Offer(alive, np.cumsum(alive), np.where(LENGTHS > 0, seconds, 0.0)))
         if match is not None:
-            if self._drafts and self._best(self._offer(None), prices)[1] > gain:
-                return Plan(0, "outbid")
-            return Plan(best, "pays" if best else "loses", expected=expected)
+            alive = self._acceptance.rate(*match) ** LENGTHS
+            offers.append(Offer(alive, np.cumsum(alive), np.zeros(len(LENGTHS))))
+        return offers
+
+    def _make_plan(self, match: Match | None) -> Plan:
+        """The plan of the source that is asked, whose offer is the last one."""
+        prices, offers = self._padded(self._prices()), self._offers(match)
+        *others, gains = [o.tokens - self._rate * (o.seconds + prices) for o in offers]
+        own, best = offers[-1], int(gains.argmax())
+        if any(other.max() > gains[best] for other in others):
+            return Plan(0, "outbid")
         if best == 0:
             return Plan(0, "loses")
-        floors = self._floors(offer, prices)
+        expected = tuple(own.alive[1:].tolist())
+        if match is not None:
+            return Plan(best, "pays", expected=expected)
+        floors = self._floors(own, prices)
         calibrated = self._acceptance.calibrated
         return Plan(len(floors), "pays", self._min_confidence, expected, floors, calibrated)
-
-    def _best(self, offer: Offer, prices: Numbers) -> tuple[int, float]:
-        """The best number of candidates, and what it gains over the price of its time."""
-        gains = offer.tokens - self._rate * (offer.seconds + prices)
-        best = int(gains.argmax())
-        return best, float(gains[best])
 
     def _floors(self, offer: Offer, prices: Numbers) -> tuple[float, ...]:
         """How probable n candidates have to be for one more to pay, from n = 1 on, up to the end.
@@ -198,54 +199,43 @@ class AdaptiveLength:
         One more may pay only together with those that fill up a larger size.
         """
         costs = self._rate * (LENGTHS * self._step + prices)
-        more_cost = costs - costs[:, None]
-        more_tokens = (offer.tokens - offer.tokens[:, None]) / np.maximum(offer.alive, TINY)[
-            :, None
-        ]
-        needed = np.where(LATER, more_cost / np.maximum(more_tokens, TINY), 1.0).min(axis=1)
+        tokens = (offer.tokens - offer.tokens[:, None]) / np.maximum(offer.alive, TINY)[:, None]
+        needed = (costs - costs[:, None]) / np.maximum(tokens, TINY)
+        needed = np.where(LENGTHS[:, None] < LENGTHS, needed, 1.0).min(axis=1)
         end = int((needed[1:] >= 1.0).argmax()) + 1
         return tuple(needed[1 : end + 1].tolist())
 
-    def _price(self, size: int) -> float:
-        """Seconds of a pass of this size now, with the changes of size that it entails."""
-        changes = (size != self._size) + (size != self._home)
-        return float(self._seconds[size - 1]) + changes * self._change
-
     def _prices(self) -> Numbers:
-        """The least seconds of a pass over n candidates and the token before them, by n."""
+        """Seconds of a pass over n + 1 tokens now, with the changes of size that it entails."""
         sizes = LENGTHS + 1
         changes = (sizes != self._size).astype(float) + (sizes != self._home)
-        own = self._seconds + changes * self._change
-        padded = np.where(IS_SIZE, own, np.inf)
-        prices: Numbers = np.minimum(own, np.minimum.accumulate(padded[::-1])[::-1])
+        prices: Numbers = self._seconds + changes * self._change
         return prices
+
+    def _padded(self, prices: Numbers) -> Numbers:
+        """The same where a pass may be padded to a size."""
+        sizes = np.where(np.isin(LENGTHS + 1, SIZES), prices, np.inf)
+        least: Numbers = np.minimum(prices, np.minimum.accumulate(sizes[::-1])[::-1])
+        return least
 
     def _settle(self) -> None:
         """Choose the home size, and the rate of tokens that is the price of a second."""
         rate = self._rate or 1.0 / self._seconds[0]
-        tokens, seconds = np.zeros(len(LENGTHS)), self._seconds.copy()
-        for match, share in self._mix.items():
-            offers = [self._offer(None)] if self._drafts else []
-            offers += [self._offer(match)] if match is not None else []
-            best_gain = np.ones(len(LENGTHS))
-            best_tokens, best_seconds = np.ones(len(LENGTHS)), np.zeros(len(LENGTHS))
-            for offer in offers:
-                gains = offer.tokens - rate * offer.seconds
-                # A size has room for the best of all smaller numbers of candidates.
-                highest = np.maximum.accumulate(gains)
-                places = np.maximum.accumulate(np.where(gains == highest, LENGTHS, 0))
-                better = highest > best_gain
-                best_gain = np.where(better, highest, best_gain)
-                best_tokens = np.where(better, offer.tokens[places], best_tokens)
-                best_seconds = np.where(better, offer.seconds[places], best_seconds)
-            tokens += share * best_tokens
-            seconds += share * best_seconds
-        rates = np.where(IS_SIZE, tokens / seconds, 0.0)
-        best = int(rates.argmax())
-        home = self._home - 1 if self._home else best
-        if rates[best] > rates[home] * (1.0 + self._change / self._seconds[home] / HORIZON):
-            home = best
-        self._home, self._rate = home + 1, float(rates[home])
+        rates = {}
+        offers = {match: self._offers(match) for match in self._mix}
+        for size in SIZES:
+            tokens, seconds = 0.0, float(self._seconds[size - 1])
+            for match, share in self._mix.items():
+                rounds = [(o.tokens[n], o.seconds[n]) for o in offers[match] for n in range(size)]
+                best = max(rounds, key=lambda r: r[0] - rate * r[1], default=(1.0, 0.0))
+                tokens += share * float(best[0])
+                seconds += share * float(best[1])
+            rates[size] = tokens / seconds
+        fastest = max(rates, key=rates.__getitem__)
+        home = self._home or fastest
+        if rates[fastest] > rates[home] * (1.0 + self._change / self._seconds[home - 1] / HORIZON):
+            home = fastest
+        self._home, self._rate = home, rates[home]
         self._plans.clear()
         self._is_settled = True
 
@@ -256,19 +246,15 @@ class AdaptiveLength:
         """What it takes to draft and verify one candidate, beyond a plain pass."""
         if self._draft is None:
             return float("inf")
-        prices = self._prices()
-        reading = self._draft.at(self._unread, self._cached)
-        return self._start + reading + float(prices[1] - prices[0])
+        plain, one, *_ = self._padded(self._prices())
+        return self._start + self._draft.at(self._unread, self._cached) + float(one - plain)
 
-    def _book(self, stats: RoundStats) -> None:
+    def _account(self, stats: RoundStats) -> None:
         """Save time for probes while nothing is drafted, and charge what they lose."""
         plain = float(self._seconds[0])
         if stats.reason == "probe":
-            expected = self._probe_seconds() + plain
-            # A step's time tells nothing of one probe among the rounds of others.
-            alone = stats.num_sequences == 1
-            spent = self._costs.spent(stats, expected) if alone else expected
-            self._common.credit -= spent - stats.num_generated * plain
+            lost = PROBE_FACTOR * self._probe_seconds() - stats.num_accepted * plain
+            self._common.credit -= lost
             self._probing = stats.num_accepted > 0
         elif stats.num_drafted == 0:
             self._common.credit += SPENT_ON_PROBES * plain / stats.num_sequences

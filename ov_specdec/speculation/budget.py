@@ -1,16 +1,21 @@
 """One verification budget for many sequences: who drafts how far in the next step."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.costs import Costs
+from ov_specdec.costs import SIZES, CostCurve, Costs
 from ov_specdec.speculation.draft_length import Bid, Plan
 
 TINY = 1e-9
 """Instead of probabilities of 0, by which nothing can be divided."""
+
+MOST = SIZES[-1]
+"""Places in a draft, at most."""
 
 Numbers = NDArray[np.floating]
 
@@ -40,47 +45,66 @@ def share(bids: Sequence[Bid], load: Load, costs: Costs) -> list[Plan]:
     Sources: Leviathan et al., section 3.1 (arXiv 2211.17192), for one sequence; goodput, Liu et al.
     (SmartSpec, arXiv 2406.14066).
     """
-    most = max(len(bid.alive) for bid in bids) - 1
-    alive = np.zeros((len(bids), most))
-    for row, bid in zip(alive, bids, strict=True):
-        row[: len(bid.alive) - 1] = bid.alive[1:]
-    order = np.argsort(-alive, axis=None, kind="stable")
-    sequences, places = np.unravel_index(order, alive.shape)
-    tokens = load.num_sequences + np.cumsum([0.0, *alive.ravel()[order]])
-
     curve = costs.curve
-    # By the sequences that take part: a pass of the draft model, and what one more adds to it.
-    steps = np.zeros(len(bids) + 1)
-    if curve.draft is not None:
-        steps[1:] = [curve.draft.at(n + 1, load.num_cached) for n in range(len(bids))]
-    counts, more = np.zeros(most + 1, int), []
-    for sequence, place in zip(sequences, places, strict=True):
-        if bids[sequence].takes_passes:
-            more.append(steps[counts[place] + 1] - steps[counts[place]])
-            counts[place] += 1
-        else:
-            more.append(0.0)
-    passes = curve.main.by_size(load.num_tokens, load.num_tokens + len(order), load.num_cached)
-    seconds = passes + np.cumsum([0.0, *more])
-    if curve.draft is not None and any(bid.takes_passes for bid in bids):
-        seconds[1:] += curve.draft.start
-
+    ranked = sorted(_candidates(bids), key=lambda candidate: -candidate.alive)
+    tokens = load.num_sequences + np.cumsum([0.0, *(c.alive for c in ranked)])
+    steps = _draft_steps(curve, len(bids), load.num_cached)
+    last = load.num_tokens + len(ranked)
+    passes = curve.main.by_size(load.num_tokens, last, load.num_cached)
+    start = 0.0 if curve.draft is None else curve.draft.start
+    seconds = passes + _drafting(ranked, steps, start)
     rates = tokens / seconds
     best = int(rates.argmax())
-    lengths = np.bincount(sequences[:best], minlength=len(bids))
-    counts[:] = 0
-    for sequence, place in zip(sequences[:best], places[:best], strict=True):
-        counts[place] += bids[sequence].takes_passes
+
     # What one token more costs, on average over one more of each sequence.
-    ahead = min(best + len(bids), len(order))
+    ahead = min(best + len(bids), len(ranked))
     slope = (passes[ahead] - passes[best]) / max(ahead - best, 1)
-    prices = rates[best] * (slope + np.diff(steps)[np.minimum(counts, len(bids) - 1)])
-    plans = [_plan(bid, int(length), prices) for bid, length in zip(bids, lengths, strict=True)]
+    sharing = Counter(c.place for c in ranked[:best] if c.takes_pass)
+    prices = [rates[best] * (slope + steps[sharing[place]]) for place in range(MOST)]
+    lengths = Counter(c.sequence for c in ranked[:best])
+    plans = [_plan(bid, lengths[i], np.array(prices)) for i, bid in enumerate(bids)]
+
     idle = [i for i, bid in enumerate(bids) if plans[i].length == 0 and bid.may_probe]
     if idle:  # one in a step, where it is likeliest to succeed
         likeliest = max(idle, key=lambda i: bids[i].alive[1])
         plans[likeliest] = replace(plans[likeliest], length=1, reason="probe")
     return plans
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate that might be drafted. place: in its draft, from 0. alive: see `Bid`."""
+
+    sequence: int
+    place: int
+    alive: float
+    takes_pass: bool
+
+
+def _candidates(bids: Sequence[Bid]) -> Iterator[Candidate]:
+    for sequence, bid in enumerate(bids):
+        for place, alive in enumerate(bid.alive[1:].tolist()):
+            yield Candidate(sequence, place, alive, bid.takes_passes)
+
+
+def _draft_steps(curve: CostCurve, num_sequences: int, num_cached: int) -> list[float]:
+    """Seconds that one sequence more adds to a pass of the draft model, by those in it."""
+    if curve.draft is None:
+        return [0.0] * (num_sequences + 1)
+    passes = [curve.draft.at(n + 1, num_cached) for n in range(num_sequences + 1)]
+    return [passes[0], *(more - less for less, more in pairwise(passes))]
+
+
+def _drafting(ranked: Sequence[Candidate], steps: Sequence[float], start: float) -> Numbers:
+    """Seconds of drafting the first k candidates, by k: those in one place share a pass."""
+    sharing, seconds = Counter[int](), [0.0]
+    for candidate in ranked:
+        if candidate.takes_pass:
+            seconds.append(steps[sharing[candidate.place]] + (0.0 if sharing else start))
+            sharing[candidate.place] += 1
+        else:
+            seconds.append(0.0)
+    return np.cumsum(seconds)
 
 
 def _plan(bid: Bid, length: int, prices: Numbers) -> Plan:

@@ -88,7 +88,7 @@ class Bid:
 
 
 def ask(source: str, confidence: float | None = None) -> Generator[Ask, Plan, Plan]:
-    """The answer; a drafter waits for it by `plan = yield from ask(SOURCE)`."""
+    """How a drafter waits for the answer to an `Ask`: `plan = yield from` this."""
     return (yield Ask(source, confidence))
 
 

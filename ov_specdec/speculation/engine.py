@@ -92,10 +92,12 @@ class Speculation:
 
         It waits for passes of the models, and asks how many tokens to draft: see `Steps`.
         """
-        watch, tokens = Stopwatch(), self.state.tokens
+        watch = Stopwatch()
+        tokens = self.state.tokens
         prompt_logprobs = yield from self._score_prompt()
         proposal = yield from self._propose()
-        draft, draft_seconds = proposal.draft, watch.lap()
+        draft = proposal.draft
+        draft_seconds = watch.lap()
         # Rejected candidates are rolled back when the cache is fed next.
         done = yield from self.main.advance(tokens, draft.tokens)
         result = verify(self.sampler, tokens, done.logits, draft)

@@ -30,8 +30,11 @@ def follows_costs(options: GenerationOptions) -> bool:
     then they must follow nothing but its own tokens.
     """
     is_auto = options.num_assistant_tokens == "auto"
-    repeats = options.samples and options.seed is not None
-    return is_auto and options.num_assistant_tokens_schedule != "heuristic" and not repeats
+    return (
+        is_auto
+        and options.num_assistant_tokens_schedule != "heuristic"
+        and not options.is_repeatable_draw
+    )
 
 
 def make_policy(

@@ -5,7 +5,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from operator import mul
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
@@ -73,24 +72,24 @@ class Tuning:
 
     default, tuned: what to expect of OpenVINO's defaults and of the profile. changed: the share of
     tokens for which greedy decoding in each of them chooses another token than in `exact`.
-    acceptance: by place in the draft, of sample prompts. reasons: for the settings of each model.
+    acceptance: of a candidate of sample prompts, if those before were accepted. reasons: for the
+    settings of each model.
     """
 
     profile: Profile
     default: Expectation
     tuned: Expectation
     changed: dict[str, float]
-    acceptance: list[float]
+    acceptance: float
     reasons: dict[Role, str]
 
 
-def expect(main: PassCosts, draft_step: float, acceptance: Sequence[float]) -> Expectation:
-    """The best draft length and its speed; acceptance: by place, if all before were accepted."""
-    survival = itertools.accumulate(acceptance, mul, initial=1.0)
+def expect(main: PassCosts, draft_step: float, acceptance: float) -> Expectation:
+    """The best draft length and its speed; acceptance: of a candidate if all before were."""
+    survival = (acceptance**n for n in range(max(SIZES)))
     speeds = [
         tokens / (main.at(n + 1) + n * draft_step)
         for n, tokens in enumerate(itertools.accumulate(survival))
-        if n < max(SIZES)
     ]
     best = max(range(len(speeds)), key=speeds.__getitem__)
     return Expectation(speeds[0], best, speeds[best])
@@ -150,7 +149,7 @@ class Tuner:
             "models": {role: str(path) for role, path in self._paths.items()},
             "default": asdict(default),
             "tuned": asdict(tuned),
-            "acceptance_by_place": acceptance,
+            "acceptance": acceptance,
             "other_token_than_exact": changed,
             "main_pass_seconds": dict(mains.best.costs.seconds),
             "draft_pass_seconds": dict(drafts.best.costs.seconds),
@@ -218,8 +217,8 @@ class Tuner:
             total += len(exact)
         return other / total
 
-    def _measure_acceptance(self) -> list[float]:
-        """Acceptance by place in the draft, over the sample prompts."""
+    def _measure_acceptance(self) -> float:
+        """How often a candidate is accepted if those before it are, over the sample prompts."""
         acceptance = Acceptance(Common())
         main, draft = self._load("main", {}).runner, self._load("draft", {}).runner
         for prompt in self._prompts:
@@ -235,7 +234,7 @@ class Tuner:
                 acceptance.learn(round_.stats)
             for cache in (speculation.main, *drafter.caches):
                 cache.drop()
-        return acceptance.by_place(SOURCE, None, max(SIZES) - 1)
+        return acceptance.rate(SOURCE, None)
 
 
 def break_even(curve: CostCurve, num_cached: int) -> float | None:

@@ -4,5 +4,15 @@ from ov_specdec.speculation.drafters.base import Declined, Drafter, Proposal, St
 from ov_specdec.speculation.drafters.cascade import Cascade
 from ov_specdec.speculation.drafters.model import ModelDrafter
 from ov_specdec.speculation.drafters.prompt_lookup import PromptLookup
+from ov_specdec.speculation.drafters.suffix import SuffixDrafter
 
-__all__ = ["Cascade", "Declined", "Drafter", "ModelDrafter", "PromptLookup", "Proposal", "Steps"]
+__all__ = [
+    "Cascade",
+    "Declined",
+    "Drafter",
+    "ModelDrafter",
+    "PromptLookup",
+    "Proposal",
+    "Steps",
+    "SuffixDrafter",
+]

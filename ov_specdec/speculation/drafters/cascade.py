@@ -8,7 +8,7 @@ from ov_specdec.speculation.drafters.base import Drafter, Proposal, Steps
 
 
 class Cascade:
-    """Prompt lookup first, say, and a draft model where nothing matches. Implements `Drafter`.
+    """Suffix matches first, say, and a draft model where nothing matches. Implements `Drafter`.
 
     A plan that gives the first one no candidates leaves the round to the second: so the policy
     decides between them.

@@ -1,12 +1,13 @@
-"""Which drafter a generation gets: a draft model, prompt lookup, both, or none."""
+"""Which drafter a generation gets: a draft model, suffix matches, both, prompt lookup, or none."""
 
-from collections.abc import Hashable
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Literal
 
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.cache.session import Runner
+from ov_specdec.checks import shorten
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.samplers import Sampler
@@ -14,14 +15,18 @@ from ov_specdec.speculation.drafters.base import Drafter
 from ov_specdec.speculation.drafters.cascade import Cascade
 from ov_specdec.speculation.drafters.model import ModelDrafter
 from ov_specdec.speculation.drafters.prompt_lookup import PromptLookup
+from ov_specdec.speculation.drafters.suffix import SuffixDrafter
+from ov_specdec.speculation.earlier_outputs import EarlierOutputs
 
-DrafterName = Literal["model", "prompt-lookup", "both", "none"]
+DrafterName = Literal["model", "suffix", "both", "prompt-lookup", "none"]
 WITH_DRAFT = ("model", "both")
-WITH_LOOKUP = ("prompt-lookup", "both")
+WITH_SUFFIX = ("suffix", "both")
+WITH_LOOKUP = ("prompt-lookup",)
 
 NEEDED_DRAFTERS = {
     "prompt_lookup_num_tokens": WITH_LOOKUP,
     "max_matching_ngram_size": WITH_LOOKUP,
+    "reference_texts": WITH_SUFFIX,
     "assistant_confidence_threshold": WITH_DRAFT,
 }
 """Options that mean something to some drafters only."""
@@ -29,27 +34,47 @@ NEEDED_DRAFTERS = {
 
 @dataclass(frozen=True)
 class DrafterFactory:
-    """Makes a new drafter for each generation. draft: the draft model, if any."""
+    """Makes a new drafter for each generation.
+
+    draft: the draft model, if any. earlier: outputs of generations before.
+    """
 
     name: DrafterName
     draft: Runner | None = None
+    earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
 
     def make(
-        self, options: GenerationOptions, sampler: Sampler, namespace: Hashable
+        self,
+        options: GenerationOptions,
+        sampler: Sampler,
+        namespace: Hashable,
+        references: Iterable[Sequence[int]] = (),
     ) -> Drafter | None:
         """The drafter that the options ask for; None for plain decoding.
 
-        sampler: how a draft model chooses candidates. namespace: of its KV cache.
+        sampler: how a draft model chooses candidates. namespace: of its KV cache, and of the
+        earlier outputs. references: ids of the reference texts.
         """
         if options.num_assistant_tokens == 0:
             return None
         drafters: list[Drafter] = []
+        if self.name in WITH_SUFFIX:
+            # A sampled text that is to come out the same again depends on nothing but itself.
+            earlier = (
+                tuple if options.is_repeatable_draw else partial(self.earlier.indexes, namespace)
+            )
+            drafters.append(SuffixDrafter(references, earlier))
         if self.name in WITH_LOOKUP:
             limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
             drafters.append(PromptLookup(*limits))
         if self.draft is not None:
             drafters.append(ModelDrafter(CachedSequence(self.draft, namespace), sampler))
         return reduce(Cascade, drafters) if drafters else None
+
+    def remember(self, namespace: Hashable, tokens: Sequence[int], num_prompt: int) -> None:
+        """Keep a finished output for later generations of this namespace. From any thread."""
+        if self.name in WITH_SUFFIX:
+            self.earlier.remember(namespace, tokens, num_prompt)
 
     def check(self, options: GenerationOptions) -> None:
         """Refuse options that this drafter has no use for."""
@@ -58,7 +83,7 @@ class DrafterFactory:
         for name, drafters in NEEDED_DRAFTERS.items():
             if getattr(options, name) and self.name not in drafters:
                 raise OptionError(
-                    f"{name}={getattr(options, name)} needs drafter="
+                    f"{name}={shorten(getattr(options, name))} needs drafter="
                     f"{' or '.join(map(repr, drafters))}, not {self.name!r}"
                 )
         if self.name == "none" and options.num_assistant_tokens != "auto":

@@ -1,0 +1,139 @@
+"""Where the last tokens of a sequence occurred before, and what followed them there."""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ANCHORS = (8, 4, 2, 1)
+"""Lengths of the n-grams that are looked up, the longest first. What is found is then compared
+token by token, so longer matches are known as such."""
+
+MAX_MATCH = 32
+"""Tokens of a match that are compared: after longer ones hardly any candidate is rejected."""
+
+MAX_OCCURRENCES = 16
+"""The most recent occurrences of an n-gram that are looked at: 4 and 64 predict as well."""
+
+MAX_AGREEING = 2
+"""Occurrences that make a match surer: those of a block that is repeated are no new evidence."""
+
+END = -1
+"""Follows the last token of a text."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """The places in an index before which the last `length` tokens of a sequence stand.
+
+    tokens: of the index. followers: positions of what follows there, the most recent first.
+    """
+
+    tokens: Sequence[int]
+    followers: tuple[int, ...]
+    length: int
+
+    @property
+    def confidence(self) -> float:
+        """How probable the first candidate is, as one of twelve values, so that each is learnt.
+
+        The share of the occurrences that it follows, times L / (L + 1) for a match of L tokens.
+        """
+        votes = Counter([self.tokens[position] for position in self.followers])
+        share = max(votes.values()) / len(self.followers)
+        weight = self.length * min(len(self.followers), MAX_AGREEING)
+        probability = share * weight / (weight + 1)
+        odds = 2.0 ** round(math.log2(probability / (1 - probability)))
+        return odds / (1 + odds)
+
+    def continuation(self, limit: int) -> list[int]:
+        """Up to `limit` candidates: of all paths through the occurrences the most frequent one.
+
+        Each is what follows most often, after those before it; the most recent of equals. A text
+        that repeats itself up to its end goes on into the candidates.
+        """
+        tokens, positions, path = self.tokens, self.followers, list[int]()
+        while len(path) < limit:
+            known = [tokens[p] if p < len(tokens) else path[p - len(tokens)] for p in positions]
+            best = known[0]
+            if known.count(best) < len(known):
+                votes = Counter(token for token in known if token != END)
+                best = max(votes, key=votes.__getitem__)
+                pairs = zip(positions, known, strict=True)
+                positions = tuple(position for position, token in pairs if token == best)
+            elif best == END:
+                break
+            path.append(best)
+            positions = tuple([position + 1 for position in positions])
+        return path
+
+
+class SuffixIndex:
+    """Texts in which the end of a sequence is found in constant time, however long they are.
+
+    Chains of equal n-grams by hash, as deflate has them (RFC 1951, section 4), take the place of
+    the tree of SuffixDecoding (Oliaro et al., arXiv 2411.04975) and of the automaton of
+    SAM-Decoding (Hu et al., arXiv 2411.10666): what a tree counts while the text grows, `Match`
+    counts from a bounded number of occurrences.
+
+    tokens: all that was added, each text but one that still grows followed by `END`.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        # By anchor: the position after the last occurrence of an n-gram, by its hash; and for each
+        # position, the one after the occurrence before, or -1.
+        self._latest: list[dict[int, int]] = [{} for _ in ANCHORS]
+        self._earlier = [array("i") for _ in ANCHORS]
+
+    def add(self, text: Sequence[int]) -> None:
+        """Add a text that is complete."""
+        self.extend([*text, END])
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Append tokens to the text that grows."""
+        known = self.tokens
+        chains = list(zip(ANCHORS, self._latest, self._earlier, strict=True))
+        for token in tokens:
+            position = len(known)
+            for size, latest, earlier in chains:
+                ngram = hash(tuple(known[max(position - size, 0) : position]))
+                earlier.append(latest.get(ngram, -1))
+                latest[ngram] = position
+            known.append(token)
+
+    def find(self, sequence: Sequence[int]) -> Match | None:
+        """The longest match of the sequence's end that is followed by something, if there is one.
+
+        Where the longest n-gram occurs more than `MAX_OCCURRENCES` times, the older ones are left
+        out; lengths are counted up to `MAX_MATCH`.
+        """
+        for size, latest, earlier in zip(ANCHORS, self._latest, self._earlier, strict=True):
+            if len(sequence) < size:
+                continue
+            position = latest.get(hash(tuple(sequence[-size:])), -1)
+            lengths: dict[int, int] = {}
+            for _ in range(MAX_OCCURRENCES):
+                if position < 0:
+                    break
+                length = self._compare(position, sequence)
+                # Else another n-gram has the same hash, or the text ends there.
+                if length >= size and self.tokens[position] != END:
+                    lengths[position] = length
+                position = earlier[position]
+            if lengths:
+                longest = max(lengths.values())
+                followers = tuple(p for p, length in lengths.items() if length == longest)
+                return Match(self.tokens, followers, longest)
+        return None
+
+    def _compare(self, position: int, sequence: Sequence[int]) -> int:
+        """How many tokens before a position are the last ones of the sequence."""
+        tokens, length = self.tokens, 0
+        most = min(position, len(sequence), MAX_MATCH)
+        if tokens[position - most : position] == sequence[-most:]:
+            return most
+        while length < most and tokens[position - 1 - length] == sequence[-1 - length]:
+            length += 1
+        return length

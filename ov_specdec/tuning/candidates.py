@@ -1,0 +1,103 @@
+"""Which drafters pay on this machine: each is timed against plain decoding, in turns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from ov_specdec.baseline import plain_options
+from ov_specdec.checks import shorten
+from ov_specdec.errors import OptionError
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.speculation.drafters.factory import DrafterName
+from ov_specdec.tuning.search import GAIN
+
+PROMPTS = (
+    "def read_json(path):\n",
+    "class Queue:\n    def __init__(self):\n",
+    "Explain the difference between a list and a tuple.",
+    "Write this function again, with type hints and a docstring:\n\n"
+    "def mean(values):\n    total = 0\n    for value in values:\n        total += value\n"
+    "    return total / len(values)\n",
+)
+"""What is continued unless a user gives prompts: code, a question, and one that is to be quoted."""
+
+NUM_TOKENS = 64
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A drafter that could be used, and its draft model, if it has one."""
+
+    drafter: DrafterName
+    draft: Path | None = None
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a candidate brought.
+
+    speed, plain_speed: tokens per second after the prefill, over all prompts. ratios: of the two,
+    by prompt. tokens_per_pass: of the main model.
+    """
+
+    candidate: Candidate
+    speed: float
+    plain_speed: float
+    ratios: tuple[float, ...]
+    tokens_per_pass: float
+
+    @property
+    def ratio(self) -> float:
+        """The median over prompts."""
+        return median(self.ratios)
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is faster than plain decoding by more than noise."""
+        return self.ratio * GAIN > 1.0
+
+
+def measure_gain(
+    main: Path,
+    candidate: Candidate,
+    device: str,
+    prompts: Sequence[str],
+    *,
+    seconds: float,
+) -> Gain:
+    """Continue prompts with a candidate and plainly, greedy, with the default draft length.
+
+    seconds: after which no further prompt is begun; one is measured in any case. The draft length
+    adapts itself, so a candidate that does not pay is hardly slower than plain decoding. Profiles
+    are taken up as in later runs. Raises what `SpeculativePipeline` raises.
+    """
+    arguments: dict[str, Any] = {} if candidate.draft is None else {"draft": candidate.draft}
+    speculative = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True, "cache_prompt": False}
+    plain = plain_options(speculative)
+    speeds: list[tuple[float, float]] = []
+    tokens = passes = 0
+    with SpeculativePipeline(
+        main, drafter=candidate.drafter, device=device, **arguments
+    ) as pipeline:
+        pipeline.prepare()
+        for options in (plain, speculative):  # the first run of each takes longer
+            pipeline.generate(prompts[0], **{**options, "max_new_tokens": NUM_TOKENS // 4})
+        end = perf_counter() + seconds
+        for prompt in prompts:
+            stats = [pipeline.generate(prompt, **options).stats for options in (plain, speculative)]
+            if stats[0].generated_tokens < 2:
+                raise OptionError(
+                    f"the prompt {shorten(prompt)} leaves the model's context no room for an "
+                    "output: give a shorter one"
+                )
+            speeds.append((stats[0].time_per_output_token, stats[1].time_per_output_token))
+            tokens += stats[1].generated_tokens
+            passes += stats[1].main_passes
+            if perf_counter() > end:
+                break
+    slow, fast = (sum(times) / len(times) for times in zip(*speeds, strict=True))
+    ratios = tuple(one / other for one, other in speeds)
+    return Gain(candidate, 1.0 / fast, 1.0 / slow, ratios, tokens / passes)

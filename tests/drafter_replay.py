@@ -1,0 +1,134 @@
+"""Drafters without a model, on recorded outputs: no clock, so every run gives the same figures.
+
+    python -m tests.drafter_replay OUTPUTS.jsonl --main MAIN --prompts PROMPTS.jsonl  # records
+    python -m tests.drafter_replay OUTPUTS.jsonl --curve CURVE.json                  # replays
+
+The outputs are those of plain greedy decoding. A drafter then proposes, the planner chooses the
+length, and what agrees with the recorded output is accepted, as it would be in greedy decoding. A
+pass takes what the cost curve says, which a pipeline keeps in the user's cache folder (`costs/`).
+The table has tokens per pass, and the speed over that of plain decoding.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.costs import NOMINAL, FixedCurve
+from ov_specdec.costs.kept import read_curve
+from ov_specdec.speculation.acceptance import Common
+from ov_specdec.speculation.adaptive import AdaptiveLength
+from ov_specdec.speculation.drafters import PromptLookup, SuffixDrafter
+from ov_specdec.speculation.earlier_outputs import EarlierOutputs
+from ov_specdec.stats import RoundStats
+from tests.drafter_speed import read_prompts
+from tests.running import propose
+
+
+def record(path, main, prompts, num_tokens):
+    """Append what plain decoding makes of each prompt, as ids."""
+    options = {"max_new_tokens": num_tokens, "cache_prompt": False}
+    if prompts in ("code", "quoting"):
+        options["ignore_eos"] = True
+    with SpeculativePipeline(main, drafter="none") as pipeline, path.open("a") as file:
+        for task, prompt in read_prompts(prompts):
+            rendered = pipeline._generator.encode(prompt, pipeline.complete_options())
+            output = pipeline.generate(rendered, **options).token_ids
+            line = {"task": task, "prompt": rendered, "output": output}
+            file.write(json.dumps(line) + "\n")
+
+
+def replay(line, drafter, policy, curve):
+    """Passes after the prefill, and the seconds of the curve that they take."""
+    start, tokens = len(line["prompt"]) + 1, line["prompt"] + line["output"]
+    policy.update(RoundStats(0, 0, 1, 0, 0, 0, 0, start - 1, reason="prefill"))
+    length, last_size, passes, seconds = start, start - 1, 0, 0.0
+    while length < len(tokens):
+        room = len(tokens) - length - 1
+
+        def plan(ask, room=room):
+            return policy.plan(ask.source, ask.confidence).within(room)
+
+        proposal = propose(drafter, tokens[:length], plan)
+        candidates = proposal.draft.tokens
+        pairs = zip(candidates, tokens[length:], strict=False)
+        accepted = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        size = policy.pass_size(1 + len(candidates))
+        spent = curve.main.at(size, length) + curve.main.change * (size != last_size)
+        declined = proposal.declined
+        stats = RoundStats(
+            *(len(candidates), accepted, accepted + 1, 0.0, spent, 0.0, spent),
+            pass_tokens=size,
+            source=proposal.source,
+            planned=proposal.plan.length,
+            reason=proposal.plan.reason,
+            confidences=proposal.confidences,
+            match_confidence=proposal.match_confidence,
+            cached_tokens=length - 1,
+            declined=declined.judged(tokens[length]) if declined else None,
+        )
+        policy.update(stats)
+        length, last_size = length + accepted + 1, size
+        passes, seconds = passes + 1, seconds + spent
+    return passes, seconds
+
+
+def table(path, curve):
+    """Print a row for each task."""
+    by_task = defaultdict(list)
+    for text in path.read_text().splitlines():
+        line = json.loads(text)
+        if len(line["output"]) > 1:
+            by_task[line["task"]].append(line)
+    names = ("prompt lookup", "suffix", "suffix, with earlier outputs")
+    print(f"| task | prompts | {' | '.join(names)} |")
+    print("|---|---:|---|---|---|")
+    results = {name: replay_all(by_task, name, curve) for name in names}
+    for task, lines in by_task.items():
+        cells = [
+            f"{tokens:.2f}, {ratio:.2f}" for tokens, ratio in (results[n][task] for n in names)
+        ]
+        print(f"| {task} | {len(lines)} | {' | '.join(cells)} |")
+
+
+def replay_all(by_task, name, curve):
+    """Tokens per pass and speed over plain by task; a drafter learns from task to task."""
+    earlier, common, results = EarlierOutputs(), Common(), {}
+    makers = {
+        "prompt lookup": PromptLookup,
+        "suffix": SuffixDrafter,
+        "suffix, with earlier outputs": partial(SuffixDrafter, (), lambda: earlier.indexes(None)),
+    }
+    for task, lines in by_task.items():
+        tokens = passes = seconds = plain = 0.0
+        for line in lines:
+            drafter = makers[name]()
+            policy = AdaptiveLength(drafter.sources, FixedCurve(curve), common)
+            more, spent = replay(line, drafter, policy, curve)
+            passes, seconds = passes + more, seconds + spent
+            tokens += len(line["output"]) - 1
+            start = len(line["prompt"]) + 1
+            plain += sum(curve.main.at(1, start + i) for i in range(len(line["output"]) - 1))
+            earlier.remember(None, line["prompt"] + line["output"], len(line["prompt"]))
+        results[task] = tokens / passes, plain / seconds
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("outputs", type=Path)
+    parser.add_argument("--main", help="record the outputs of this model")
+    parser.add_argument("--prompts", help="code, quoting, or a .jsonl file")
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--curve", type=Path, help="cost curve of the model [a nominal one]")
+    arguments = parser.parse_args()
+    if arguments.prompts:
+        record(arguments.outputs, arguments.main, arguments.prompts, arguments.tokens)
+    table(arguments.outputs, NOMINAL if arguments.curve is None else read_curve(arguments.curve))
+
+
+if __name__ == "__main__":
+    main()

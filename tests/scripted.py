@@ -1,0 +1,54 @@
+"""A text generator over scripted models, whose tokens are letters."""
+
+from threading import Event
+
+from ov_specdec.generation import TextGenerator
+from ov_specdec.options import GenerationOptions
+from ov_specdec.scheduling import Limits, Scheduler, Turns
+from ov_specdec.speculation.drafters.factory import DrafterFactory
+from ov_specdec.speculation.schedule import LearnedStats
+
+PATIENCE = 30.0
+"""Seconds after which a thread that should have ended has not."""
+
+
+class Letters:
+    """A tokenizer of 50 letters."""
+
+    chat_template = None
+
+    def encode(self, text):
+        return [ord(letter) - ord("A") for letter in text]
+
+    def decode(self, ids):
+        return "".join(chr(ord("A") + token) for token in ids)
+
+
+class Gate:
+    """A model that reports each pass and waits until it may go on. Implements `Runner`."""
+
+    def __init__(self, model):
+        self._model = model
+        self.entered, self.may_go_on = Event(), Event()
+
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+
+    def run(self, spans):
+        self.entered.set()
+        assert self.may_go_on.wait(PATIENCE)
+        return self._model.run(spans)
+
+
+def generator(main, draft=None, limits=None):
+    """Generates with a main model, and a draft model where there is one."""
+    learned = LearnedStats()
+    turns = Turns(Scheduler(main, draft, limits or Limits(), learned.costs))
+    drafters = DrafterFactory("none" if draft is None else "model", draft)
+    context = main.max_length
+    return TextGenerator(main, turns, Letters(), 50, context, frozenset(), drafters, learned)
+
+
+def stream(main, draft=None, prompt="ABC", **options):
+    """A stream of a generator of its own."""
+    return generator(main, draft).stream(prompt, GenerationOptions(**options))

@@ -1,0 +1,106 @@
+"""One verification budget for many sequences."""
+
+import numpy as np
+import pytest
+
+from ov_specdec.costs import CostCurve, FixedCurve, PassCurve
+from ov_specdec.speculation.budget import Load, share
+from ov_specdec.speculation.draft_length import Bid
+from tests.many import compare
+
+# A token more costs a fifth of a plain pass; a pass of the draft model a tenth, and half of that
+# for each sequence more.
+COSTS = FixedCurve(
+    CostCurve(PassCurve({16: {1: 1.0, 101: 21.0}}), PassCurve({16: {1: 0.1, 17: 0.9}}))
+)
+
+
+def bid(chance, *, takes_passes=True, **more):
+    return Bid(chance ** np.arange(16), takes_passes, **more)
+
+
+def lengths(bids, costs=COSTS, num_tokens=None):
+    load = Load(len(bids), num_tokens or len(bids), 16)
+    return [plan.length for plan in share(bids, load, costs)]
+
+
+def best_by_trying(bids):
+    """The greatest tokens per second of two sequences, over all pairs of lengths."""
+    rates = {}
+    for a in range(16):
+        for b in range(16):
+            tokens = sum(bids[0].alive[: a + 1]) + sum(bids[1].alive[: b + 1])
+            drafting = 0.15 * min(a, b) + 0.1 * (max(a, b) - min(a, b))
+            rates[a, b] = tokens / (1.0 + 0.2 * (1 + a + b) + drafting)
+    return max(rates, key=rates.__getitem__), rates
+
+
+@pytest.mark.parametrize("pair", [(0.9, 0.9), (0.95, 0.3), (0.7, 0.8), (0.0, 0.0), (1.0, 0.1)])
+def test_no_pair_of_lengths_yields_more(pair):
+    bids = [bid(chance) for chance in pair]
+    best, rates = best_by_trying(bids)
+    assert rates[tuple(lengths(bids))] == pytest.approx(rates[best], rel=0.003)
+
+
+def test_texts_that_are_easy_to_guess_get_more_candidates():
+    easy, hard, useless = lengths([bid(0.95), bid(0.8), bid(0.0)])
+    assert easy > hard > useless == 0
+
+
+def test_more_sequences_get_fewer_candidates_each():
+    numbers = [lengths([bid(0.8)] * n)[0] for n in (1, 4, 16)]
+    assert numbers[0] > numbers[1] >= numbers[2]
+
+
+def test_what_the_pass_holds_already_is_part_of_its_price():
+    flat_then_steep = FixedCurve(CostCurve(PassCurve({16: {1: 1.0, 16: 1.0, 17: 3.0, 32: 40.0}})))
+    bids = [bid(0.9, takes_passes=False)] * 2
+    assert sum(lengths(bids, flat_then_steep)) == 14
+    assert sum(lengths(bids, flat_then_steep, num_tokens=10)) == 6
+
+
+def test_matches_cost_no_passes_of_the_draft_model():
+    match, model = lengths([bid(0.7, takes_passes=False), bid(0.65)])
+    assert match > model
+
+
+def test_a_draft_goes_on_while_its_confidence_is_worth_the_price():
+    [plan, _] = share([bid(0.8, acceptance=lambda c: c), bid(0.8)], Load(2, 2, 16), COSTS)
+    assert plan.length == 15
+    assert not plan.ends_after([0.99])
+    assert plan.ends_after([0.2])
+    assert plan.floors == tuple(sorted(plan.floors)) or plan.floors[-1] == 1.0
+
+
+def test_what_does_not_pay_is_probed_once_in_a_step_where_it_is_likeliest_to_succeed():
+    bids = [bid(chance, may_probe=True) for chance in (0.01, 0.05, 0.02)]
+    plans = share(bids, Load(3, 3, 16), COSTS)
+    assert [(plan.length, plan.reason) for plan in plans] == [
+        (0, "loses"),
+        (1, "probe"),
+        (0, "loses"),
+    ]
+
+
+def test_expectations_are_those_of_the_bid():
+    [plan] = share([bid(0.9)], Load(1, 1, 16), COSTS)
+    assert plan.expected[:2] == pytest.approx((0.9, 0.81))
+
+
+@pytest.mark.parametrize(
+    ("curve", "mixture", "concurrency", "least"),
+    [
+        ("flat", "0.8", 4, 0.97),
+        ("flat", "0, 0.95", 8, 1.1),
+        ("linear", "0.95", 4, 0.97),
+        ("linear", "0, 0.95", 2, 1.1),
+        ("linear", "0.5", 16, 0.97),
+        ("avx2", "0.0", 8, 0.97),
+        ("avx2", "0.8", 2, 0.97),
+        ("avx2", "all", 32, 0.97),
+    ],
+)
+def test_it_comes_near_the_best_constant_length_or_beats_it(curve, mixture, concurrency, least):
+    to_best, to_plain, _ = compare(curve, mixture, concurrency, seeds=3)
+    assert to_best >= least
+    assert to_plain >= 0.97

@@ -1,0 +1,84 @@
+"""Which drafters pay: the verdict on made-up gains, and the table on a tiny pair."""
+
+import json
+
+import pytest
+
+from ov_specdec.cli.tune import gain_table, recommend
+from ov_specdec.errors import OptionError
+from ov_specdec.tuning import Candidate, Gain
+from ov_specdec.tuning.candidates import NUM_TOKENS, measure_gain
+from tests.command_line import run
+
+SUFFIX = Candidate("suffix")
+
+
+def gain(*ratios, candidate=SUFFIX):
+    return Gain(candidate, 20.0, 10.0, ratios, 1.5)
+
+
+def test_a_gain_within_the_noise_is_none():
+    assert not gain(0.5, 1.0, 1.02).pays
+    assert not gain(1.02, 1.02, 3.0).pays, "the median counts"
+    assert gain(0.5, 1.1, 1.2).pays
+
+
+def test_the_best_candidate_is_recommended_with_its_draft(tmp_path):
+    own = gain(1.4, candidate=Candidate("model", tmp_path / "own-int4"))
+    assert (
+        recommend([gain(1.2), own])
+        == f"to take       --drafter model --draft {own.candidate.draft}"
+    )
+    assert recommend([gain(1.2)]) == "to take       --drafter suffix"
+    assert "--drafter none: nothing is faster" in recommend([gain(0.9), gain(1.01)])
+
+
+def test_the_table_says_of_each_whether_it_pays(tmp_path):
+    own = gain(0.6, 0.8, candidate=Candidate("model", tmp_path / "own-int4"))
+    _, _, *rows = gain_table([gain(1.5, 1.1, 1.2), own])
+    assert rows[0] == ("suffix", "20.0", "10.0", "1.20", "1.10 to 1.50", "1.50", "yes")
+    assert rows[1][0] == "model own-int4"
+    assert (rows[1][3], rows[1][-1]) == ("0.70", "no")
+
+
+def test_a_candidate_is_measured_against_plain_decoding(tiny_pair):
+    candidate = Candidate("model", tiny_pair[1])
+    found = measure_gain(tiny_pair[0], candidate, "CPU", ["def a(", "x = "], seconds=60.0)
+    assert len(found.ratios) == 2
+    assert all(ratio > 0 for ratio in found.ratios)
+    assert min(found.ratios) <= found.speed / found.plain_speed <= max(found.ratios)
+    assert 1.0 <= found.tokens_per_pass <= NUM_TOKENS
+
+
+def test_when_time_is_up_one_prompt_was_measured(tiny_pair):
+    found = measure_gain(tiny_pair[0], Candidate("suffix"), "CPU", ["def a(", "x = "], seconds=0.0)
+    assert len(found.ratios) == 1
+
+
+def test_a_prompt_that_fills_the_context_is_refused(tiny_pair):
+    prompt = "a b c d e f g h " * 15
+    with pytest.raises(OptionError, match=r"context"):
+        measure_gain(tiny_pair[0], Candidate("suffix"), "CPU", [prompt * 5], seconds=0.0)
+
+
+def test_without_a_draft_tune_compares_drafters_and_writes_no_profile(
+    tiny_pair, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("def area(\n")
+    options = ("--prompt-file", prompts, "--other-draft", tiny_pair[1], "--seconds", 1)
+    done = run("tune", tiny_pair[0], *options)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[0] for row in rows] == [
+        "| drafter",
+        "| ---",
+        "| suffix",
+        f"| model {tiny_pair[1].name}",
+        f"| both {tiny_pair[1].name}",
+    ]
+    assert "to take       --drafter " in done.stdout
+    assert not (tmp_path / "ov-specdec" / "profiles").exists()
+    report = json.loads(run("tune", tiny_pair[0], *options, "--json").stdout)
+    assert [c["drafter"] for c in report["candidates"]] == ["suffix", "model", "both"]

@@ -1,0 +1,42 @@
+"""`ov-specdec export`: which models it exports, in which format; Optimum is not run."""
+
+from pathlib import Path
+
+import pytest
+
+from ov_specdec.cli import export as command
+from ov_specdec.loading.export import Exported
+from tests.command_line import run
+
+
+@pytest.fixture
+def exports(monkeypatch, tiny_pair):
+    """The exports that are asked for: name, format and int4 options. All give the tiny model."""
+    asked = []
+
+    def record(name, output, weight_format, int4, **_):
+        asked.append((name, weight_format, None if int4 is None else int4.arguments()))
+        return Exported(Path(tiny_pair[0]), is_new=True)
+
+    monkeypatch.setattr(command, "export_model", record)
+    return asked
+
+
+def test_a_draft_from_the_main_model_is_a_second_export_of_it(exports, tiny_pair):
+    options = ("--weight-format", "int8", "--draft-from-main", "int4", "--group-size", 64)
+    done = run("export", "--main", "owner/x", *options)
+    assert done.returncode == 0, done.stderr
+    # The int4 options are those of the draft: the main model has no use for them.
+    assert exports == [("owner/x", "int8", None), ("owner/x", "int4", ["--group-size", "64"])]
+    assert f"--main {tiny_pair[0]} --draft {tiny_pair[0]}" in done.stdout
+
+
+def test_a_draft_of_its_own_has_the_format_of_the_main_model(exports):
+    done = run("export", "--main", "owner/x", "--draft", "owner/y", "--weight-format", "int8")
+    assert done.returncode == 0, done.stderr
+    assert exports == [("owner/x", "int8", []), ("owner/y", "int8", [])]
+
+
+def test_int4_options_without_int4_are_refused_as_before(exports):
+    run("export", "--main", "owner/x", "--weight-format", "int8", "--sym")
+    assert exports == [("owner/x", "int8", ["--sym"])]  # `export_model` refuses them

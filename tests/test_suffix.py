@@ -1,0 +1,95 @@
+"""The suffix drafter: where its candidates come from, and how it asks for their number."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.speculation.draft_length import ConstantLength, Plan
+from ov_specdec.speculation.drafters import Declined, SuffixDrafter
+from ov_specdec.speculation.engine import SequenceState, Speculation
+from ov_specdec.speculation.suffix_index import SuffixIndex
+from tests import running
+from tests.fakes import ScriptedModel, mixing
+
+
+def propose(drafter, tokens, limit=5):
+    return running.propose(drafter, tokens, lambda ask: Plan(limit, "constant"))
+
+
+def earlier(*texts):
+    index = SuffixIndex()
+    for text in texts:
+        index.add(text)
+    return lambda: [index]
+
+
+def test_proposes_what_followed_the_longest_match():
+    proposal = propose(SuffixDrafter(), [1, 2, 3, 4, 8, 9, 5, 3, 4, 7, 1, 2, 3, 4], 2)
+    assert (proposal.draft.tokens, proposal.source) == ([8, 9], "suffix")
+    assert proposal.draft.probs is None  # they count as certain
+    assert len(proposal.confidences) == 2
+
+
+def test_has_no_idea_without_a_match():
+    proposal = propose(SuffixDrafter(), [1, 2, 3])
+    assert (proposal.draft.tokens, proposal.plan.reason) == ([], "unmatched")
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.lists(st.integers(1, 5)))
+def test_follows_the_sequence_however_it_grows(tokens, steps):
+    drafter, length = SuffixDrafter(), 0
+    for step in steps:
+        length = min(len(tokens), length + step)
+        fresh = propose(SuffixDrafter(), tokens[:length])
+        assert propose(drafter, tokens[:length]) == fresh
+
+
+def test_finds_candidates_in_reference_texts():
+    drafter = SuffixDrafter(references=[[1, 2, 3, 4], [5, 6]])
+    assert propose(drafter, [9, 2]).draft.tokens == [3, 4]
+    assert propose(drafter, [9, 2, 5]).draft.tokens == [6]
+    assert propose(drafter, [9, 2, 5, 4]).draft.tokens == []  # the first text ends there
+
+
+def test_finds_candidates_in_earlier_outputs():
+    drafter = SuffixDrafter(earlier=earlier([1, 2, 3, 4]))
+    proposal = propose(drafter, [1, 2])
+    assert (proposal.draft.tokens, proposal.source) == ([3, 4], "earlier")
+
+
+def test_a_match_in_an_earlier_output_counts_half():
+    drafter = SuffixDrafter(earlier=earlier([3, 4, 8], [1, 2, 3, 4, 5, 9]))
+    assert propose(drafter, [4, 7, 0, 3, 4]).draft.tokens[0] == 7
+    drafter = SuffixDrafter(earlier=earlier([3, 4, 8], [1, 2, 3, 4, 5, 9]))
+    assert propose(drafter, [5, 7, 3, 4, 5]).draft.tokens == [9]
+
+
+def test_asks_about_the_source_that_has_the_match():
+    asked = []
+
+    def plan(ask):
+        asked.append((ask.source, ask.confidence))
+        return Plan(0, "loses")
+
+    proposal = running.propose(SuffixDrafter(), [1, 2, 1], plan)
+    assert (proposal.draft.tokens, proposal.plan.reason) == ([], "loses")
+    assert proposal.declined == Declined("suffix", 1 / 2, 2)
+    proposal = running.propose(SuffixDrafter(earlier=earlier([1, 2, 3])), [1, 2], plan)
+    assert proposal.declined == Declined("earlier", 2 / 3, 3)
+    assert asked == [("suffix", 1 / 2), ("earlier", 2 / 3)]
+
+
+def test_output_is_that_of_plain_decoding():
+    def next_token(tokens):  # repeats itself in places
+        return mixing(3)(tokens[-4:]) % 7
+
+    expected, text = SequenceState([1, 2, 3], 120), SequenceState([1, 2, 3], 120)
+    running.plain(ScriptedModel(next_token), expected)
+    drafter = SuffixDrafter([[5, 6, 1]], earlier(expected.tokens[20:60]))
+    main = CachedSequence(ScriptedModel(next_token))
+    loop = Speculation(main, GreedySampler(), text, drafter, ConstantLength(3))
+    rounds = list(loop.rounds())
+    assert text.tokens == expected.tokens
+    assert {round_.stats.source for round_ in rounds} >= {"suffix", "earlier"}
+    assert sum(round_.stats.num_accepted for round_ in rounds) > 0

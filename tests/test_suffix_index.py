@@ -1,0 +1,143 @@
+"""The index against its definition, by brute force."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ov_specdec.speculation import suffix_index
+from ov_specdec.speculation.suffix_index import (
+    ANCHORS,
+    END,
+    MAX_MATCH,
+    MAX_OCCURRENCES,
+    SuffixIndex,
+)
+
+
+def indexed(tokens, *texts):
+    index = SuffixIndex()
+    for text in texts:
+        index.add(text)
+    index.extend(tokens)
+    return index
+
+
+def match_length(tokens, position, sequence):
+    length = 0
+    while (
+        length < min(position, len(sequence), MAX_MATCH)
+        and tokens[position - 1 - length] == sequence[-1 - length]
+    ):
+        length += 1
+    return length
+
+
+def search(tokens, sequence):
+    """Followers and length of the longest match, as `find` defines it."""
+    lengths = {
+        position: match_length(tokens, position, sequence)
+        for position in range(len(tokens) - 1, -1, -1)
+    }
+    for size in ANCHORS:
+        recent = [p for p, length in lengths.items() if length >= size][:MAX_OCCURRENCES]
+        recent = [p for p in recent if tokens[p] != END]
+        if recent:
+            longest = max(lengths[p] for p in recent)
+            return tuple(p for p in recent if lengths[p] == longest), longest
+    return None
+
+
+def most_frequent(tokens, positions, limit):
+    """The continuation, candidate after candidate from the beginning."""
+    path = []
+    while len(path) < limit:
+        followers = []
+        for position in positions:
+            text = [*tokens, *path]
+            if text[position : position + len(path)] == path:
+                followers.append(text[position + len(path)])
+        votes = Counter(token for token in followers if token != END)
+        if not votes:
+            break
+        path.append(max(votes, key=votes.get))
+    return path
+
+
+texts = st.lists(st.integers(0, 3), max_size=60)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=20), max_size=3), texts, st.integers(1, 9))
+def test_finds_what_a_search_finds_and_continues_by_majority(others, tokens, limit):
+    index = indexed(tokens, *others)
+    found = index.find(tokens)
+    expected = search(index.tokens, tokens)
+    if expected is None:
+        assert found is None
+        return
+    assert (found.followers, found.length) == expected
+    assert found.continuation(limit) == most_frequent(index.tokens, found.followers, limit)
+
+
+@given(texts, st.lists(st.integers(1, 7), min_size=1))
+def test_it_does_not_matter_in_which_pieces_a_text_came(tokens, steps):
+    pieces, start = SuffixIndex(), 0
+    for step in steps:
+        pieces.extend(tokens[start : start + step])
+        start += step
+    pieces.extend(tokens[start:])
+    assert pieces.find(tokens) == indexed(tokens).find(tokens)
+
+
+def test_prefers_the_longest_match_to_the_most_recent():
+    index = indexed([], [1, 2, 3, 4, 5, 7], [9, 2, 3, 4, 5, 8])
+    match = index.find([1, 2, 3, 4, 5])
+    assert (match.continuation(3), match.length) == ([7], 5)
+
+
+def test_prefers_what_followed_most_often_and_then_what_did_last():
+    assert indexed([1, 2, 1, 3, 1, 2, 1, 4, 1]).find([1]).continuation(1) == [2]
+    assert indexed([1, 2, 1, 3, 1]).find([1]).continuation(1) == [3]
+
+
+def test_a_match_at_the_end_of_a_text_has_no_candidates():
+    assert indexed([], [5, 1]).find([1]) is None
+    assert indexed([], [5, 1, 6]).find([1]).continuation(9) == [6]
+
+
+def test_a_text_that_repeats_itself_goes_on_into_its_candidates():
+    assert indexed([7, 1, 2, 1, 2]).find([7, 1, 2, 1, 2]).continuation(5) == [1, 2, 1, 2, 1]
+
+
+def test_ngrams_of_equal_hash_are_told_apart(monkeypatch):
+    monkeypatch.setattr(suffix_index, "hash", lambda ngram: len(ngram), raising=False)
+    match = indexed([], [1, 2, 3, 4, 7], [5, 6, 8]).find([1, 2, 3, 4])
+    assert (match.continuation(1), match.length) == ([7], 4)
+    assert indexed([], [1, 2, 3]).find([9]) is None
+
+
+def test_texts_do_not_run_into_each_other():
+    index = indexed([], [1, 2], [3, 4])
+    assert index.find([2]) is None
+    assert index.find([1, 2, 3]).length == 1
+
+
+def test_is_the_surer_the_longer_the_match_and_the_more_agree():
+    short = indexed([1, 5, 1]).find([1]).confidence
+    long = indexed([], [1, 2, 3, 4, 5]).find([1, 2, 3, 4]).confidence
+    agreeing = indexed([1, 5, 1, 5, 1]).find([1]).confidence
+    split = indexed([1, 5, 1, 6, 1]).find([1]).confidence
+    assert split < short < agreeing < long < 1.0
+    assert short == 1 / 2
+
+
+def test_confidences_are_few():
+    found = set()
+    for length in range(1, 41):
+        for copies in range(1, 20):
+            text = [*range(length), 90, *range(100, 104)]
+            index = indexed([], *[text] * copies, [*range(length), 91])
+            found.add(index.find(range(length)).confidence)
+            found.add(indexed([], *[text] * copies).find(range(length)).confidence)
+    assert 4 < len(found) <= 12
+    assert 0.0 < min(found) < max(found) < 1.0

@@ -1,0 +1,90 @@
+"""The suffix drafter in a pipeline: reference texts, and what earlier generations wrote."""
+
+import pytest
+
+from ov_specdec import SpeculativePipeline
+
+PROMPT = "def area("
+OPTIONS = {"max_new_tokens": 40, "ignore_eos": True, "num_assistant_tokens": 6}
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_pair):
+    with SpeculativePipeline(tiny_pair[0], drafter="none", precision="exact") as pipeline:
+        options = {"max_new_tokens": 40, "ignore_eos": True}
+        yield lambda **more: pipeline.generate(PROMPT, **{**options, **more})
+
+
+@pytest.fixture
+def pipeline(tiny_pair):
+    """One that has not written anything yet."""
+    with SpeculativePipeline(tiny_pair[0], drafter="suffix", precision="exact") as pipeline:
+        yield pipeline
+
+
+def sources(result):
+    """Where accepted candidates came from."""
+    return {r.source for r in result.stats.rounds if r.num_accepted}
+
+
+def test_an_earlier_output_gives_the_candidates_of_the_next_one(pipeline, plain):
+    first, second = (pipeline.generate(PROMPT, **OPTIONS) for _ in range(2))
+    assert first.token_ids == second.token_ids == plain().token_ids
+    assert "earlier" not in sources(first)
+    assert "earlier" in sources(second)
+    # The first token comes with the prefill, each round after it brings seven.
+    assert second.stats.main_passes == 1 + -(-39 // 7)
+
+
+def test_who_has_another_salt_does_not_learn_what_others_asked(pipeline):
+    pipeline.generate(PROMPT, cache_salt="a", **OPTIONS)
+    for salt in ("b", None):
+        assert "earlier" not in sources(pipeline.generate(PROMPT, cache_salt=salt, **OPTIONS))
+    assert "earlier" in sources(pipeline.generate(PROMPT, cache_salt="a", **OPTIONS))
+
+
+def test_without_cached_prompts_earlier_outputs_are_left_alone(pipeline):
+    for _ in range(2):
+        result = pipeline.generate(PROMPT, cache_prompt=False, **OPTIONS)
+        assert "earlier" not in sources(result)
+    assert "earlier" not in sources(pipeline.generate(PROMPT, **OPTIONS))
+
+
+def test_a_text_that_is_drawn_with_a_seed_depends_on_nothing_else(pipeline):
+    options = {**OPTIONS, "temperature": 1.1, "seed": 3}
+    first = pipeline.generate(PROMPT, **options)
+    pipeline.generate(PROMPT, **OPTIONS)
+    second = pipeline.generate(PROMPT, **options)
+    assert first.token_ids == second.token_ids
+    assert [r.num_drafted for r in first.stats.rounds] == [
+        r.num_drafted for r in second.stats.rounds
+    ]
+    assert "earlier" not in sources(second)
+
+
+def test_requests_that_run_together_get_what_they_get_alone(pipeline, plain):
+    prompts = [PROMPT, "def area(x", "class A:", PROMPT] * 2
+    results = pipeline.generate_batch(prompts, **OPTIONS)
+    assert results[0].token_ids == results[-1].token_ids == plain().token_ids
+    again = pipeline.generate_batch(prompts, **OPTIONS)
+    assert [r.token_ids for r in again] == [r.token_ids for r in results]
+    assert all("earlier" in sources(result) for result in again)
+
+
+def test_reference_texts_give_candidates_and_do_not_change_the_output(pipeline, plain):
+    expected = plain()
+    without = pipeline.generate(PROMPT, cache_prompt=False, **OPTIONS)
+    options = {**OPTIONS, "cache_prompt": False}
+    for texts in (expected.text, ["nothing of it", expected.text]):
+        result = pipeline.generate(PROMPT, reference_texts=texts, **options)
+        assert result.token_ids == expected.token_ids
+        assert result.stats.main_passes < without.stats.main_passes
+        assert result.stats.prompt_tokens == without.stats.prompt_tokens
+
+
+def test_both_drafters_give_the_output_of_plain_decoding(tiny_pair, plain):
+    with SpeculativePipeline(*tiny_pair, drafter="both", precision="exact") as both:
+        results = [both.generate(PROMPT, **OPTIONS) for _ in range(2)]
+    assert {tuple(result.token_ids) for result in results} == {tuple(plain().token_ids)}
+    assert {"suffix", "model"} <= {r.source for r in results[0].stats.rounds}
+    assert "earlier" in sources(results[1])
