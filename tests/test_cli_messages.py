@@ -1,6 +1,5 @@
 """Messages in the words of the command line, escapes in arguments, and addresses."""
 
-import itertools
 import socket
 
 import click
@@ -81,8 +80,8 @@ def test_keys_of_a_file_are_no_options():
 def test_every_option_of_the_python_interface_is_translated(name):
     if name in IN_PYTHON_ONLY:
         return
-    own = (command(name).params for name in ("chat", "serve", "batch"))
-    parameters = [*GENERATE, *itertools.chain(*own)]
+    names = ("chat", "batch", "serve")
+    parameters = [*GENERATE, *(p for name in names for p in command(name).params)]
     translated = in_option_names(OptionError(f"{name}=5 must be less"), parameters)
     assert translated.startswith("--")
     assert "=" not in translated
