@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import track
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cache.sequence import PREFILL_CHUNK
+from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, alone
 from ov_specdec.loading.compile import RuntimeConfig, load_model
 from ov_specdec.loading.source import open_source
 
@@ -86,15 +86,17 @@ def heldout_prompts(
 def heldout_loss(folder: Path, ids: np.ndarray, row: int, rows: int) -> float:
     """Mean loss (nats a token) of an exported model over ``rows`` rows of ``row`` + 1 tokens."""
     source = open_source(folder)
-    session = load_model(source, RuntimeConfig(), vocab_size=source.vocab_size).session
+    model = load_model(source, RuntimeConfig(), vocab_size=source.vocab_size).runner
     losses = []
     for start in np.linspace(0, len(ids) - row - 1, rows, dtype=int):
         tokens = ids[start : start + row + 1].tolist()
-        session.reset()
+        cache = CachedSequence(model, namespace=object())
         for first in range(0, row, PREFILL_CHUNK):
             targets = tokens[first + 1 : first + PREFILL_CHUNK + 1]
-            logits = session.forward(tokens[first : first + len(targets)])
+            read = tokens[: first + len(targets)]
+            logits = alone(cache.advance(read, num_rows=len(targets))).logits
             losses.append(cross_entropy(logits, targets))
+        cache.drop()
     return float(np.concatenate(losses).mean())
 
 

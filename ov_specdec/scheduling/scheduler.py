@@ -159,7 +159,8 @@ class Scheduler:
         for model in self._models:
             if self._running and model.num_free is not None:
                 pending = sum(other.num_pending(model) for other in self._running)
-                if model.num_free - pending < request.num_tokens + SPARE:
+                needed = max(request.num_tokens, request.num_pending(model))
+                if model.num_free - pending < needed + SPARE:
                     return False
         return True
 
