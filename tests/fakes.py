@@ -20,7 +20,6 @@ class ScriptedModel:
     """
 
     max_sequences = None
-    admits_in_flight = True
     bytes_per_token = 8
 
     def __init__(

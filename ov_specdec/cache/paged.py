@@ -35,7 +35,6 @@ class PagedModel:
     """
 
     max_sequences = None
-    admits_in_flight = True
 
     def __init__(self, compiled: ov.CompiledModel, *, max_length: int, vocab_size: int) -> None:
         self.max_length = max_length

@@ -36,11 +36,6 @@ class Runner(Protocol):
         ...
 
     @property
-    def admits_in_flight(self) -> bool:
-        """Whether a sequence may be opened while passes extend others."""
-        ...
-
-    @property
     def bytes_per_token(self) -> int:
         """Memory of the KV cache that a token takes; 0 where the device manages it."""
         ...

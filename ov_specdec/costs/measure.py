@@ -79,7 +79,7 @@ class PassTimes:
     def spread(self, row: int) -> None:  # noqa: ARG002
         """Time a pass over one token of each of several sequences."""
         model = self._cache.runner
-        if not model.admits_in_flight:
+        if model.max_sequences is not None:
             return
         caches = [CachedSequence(model, namespace=object()) for _ in range(SEQUENCES)]
         for _ in range(2):  # the first comes after a change of size

@@ -138,8 +138,6 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Let those run that there is room for, in the order of their arrival."""
-        if self._running and not all(model.admits_in_flight for model in self._models):
-            return
         limits = [self._limits.max_batch_size, *(m.max_sequences for m in self._models)]
         most = min(limit for limit in limits if limit is not None)
         for request in [r for r in self._waiting if not r.is_far_ahead]:
