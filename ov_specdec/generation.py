@@ -187,10 +187,9 @@ class TextGenerator:
         self.last_tokens = generation.state.tokens
         text = "".join(chunk.text for chunk in chunks)
         ids = [token for chunk in chunks for token in chunk.token_ids]
-        start = generation.num_prompt_tokens
-        self.transcript.remember(text, ids, start=start)
+        self.transcript.remember(text, ids, start=generation.num_prompt_tokens)
         if generation.options.cache_prompt:
-            salt = generation.options.cache_salt
+            salt, start = generation.options.cache_salt, generation.num_prompt_tokens
             self.drafters.remember(salt, generation.state.tokens, start)
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:

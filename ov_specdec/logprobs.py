@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from ov_specdec.logits import Logits
 
+MIN_LOGPROB = -9999.0
+"""Stands for the logarithm of 0 in JSON, which has no infinity; as in OpenAI's reference."""
+
 
 @dataclass(frozen=True)
 class TokenLogprobs:
@@ -29,11 +32,16 @@ def token_logprobs(logits: Logits, tokens: Sequence[int], num_top: int) -> list[
     num_top: how many of the most likely tokens to name; 0 for none.
     """
     found = []
-    for row, token in zip(logits, tokens, strict=False):
+    for row, token in zip(logits[1:], tokens, strict=False):
         logprobs = _log_softmax(row)
         top = tuple((int(i), float(logprobs[i])) for i in _greatest(logprobs, num_top))
         found.append(TokenLogprobs(token, float(logprobs[token]), top))
     return found
+
+
+def finite(logprob: float) -> float:
+    """A log-probability that JSON has a number for."""
+    return max(logprob, MIN_LOGPROB)
 
 
 def _log_softmax(row: Logits) -> NDArray[np.float64]:

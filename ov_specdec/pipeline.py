@@ -34,13 +34,15 @@ from ov_specdec.loading.generation_config import (
 )
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
-from ov_specdec.loading.source import ModelSource, check_pair, open_source
+from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
 from ov_specdec.options import GenerationKwargs, GenerationOptions
 from ov_specdec.scheduling import Limits, Scheduler, Turns
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterFactory, DrafterName
+from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
 from ov_specdec.speculation.schedule import LearnedStats
 from ov_specdec.stats import Stopwatch
 from ov_specdec.text.guard import GuardReport
+from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.text.prompt import Prompt
 
 if sys.version_info >= (3, 11):
@@ -62,9 +64,12 @@ class SpeculativePipeline:
     both None take the embedded pair. drafter: "model"; "suffix" (what followed the longest match in
     prompt, output, reference texts and earlier outputs; no draft model); "both" (suffix, and the
     draft model where that promises more); "prompt-lookup" (the latest match of three tokens; no
-    draft model); or "none" (plain decoding). device, draft_device: OpenVINO devices; the draft runs
-    on the main's unless told otherwise. kv: how KV caches are kept; "auto" takes "paged" where it
-    can. precision: "exact" makes speculative output equal plain output token for token. properties:
+    draft model); or "none" (plain decoding). pairing: lets a draft with another tokenizer draft all
+    the same: "intersection" by the tokens that both vocabularies have, "retokenize" by its text,
+    encoded anew, "auto" by whichever suits the two; `pairing` then is the one in use, None where
+    the tokenizers are the same. device, draft_device: OpenVINO devices; the draft runs on the
+    main's unless told otherwise. kv: how KV caches are kept; "auto" takes "paged" where it can.
+    precision: "exact" makes speculative output equal plain output token for token. properties:
     OpenVINO properties for both models; draft_properties: those of the draft that differ.
     num_threads: CPU threads of each model. cache_dir: folder for compiled models, which then load
     faster the next time; `load_seconds` says how long it took. profile: what `ov-specdec tune`
@@ -83,7 +88,8 @@ class SpeculativePipeline:
     others are being answered.
 
     Raises `OptionError`, `ModelError`, `DeviceError`, and `TokenizerMismatchError` where draft and
-    main do not share a tokenizer. `close`, or the end of a `with` block, frees the models.
+    main do not share a tokenizer and no pairing is given, or none is possible. `close`, or the end
+    of a `with` block, frees the models.
     """
 
     def __init__(
@@ -92,6 +98,7 @@ class SpeculativePipeline:
         draft: str | Path | None = None,
         *,
         drafter: DrafterName = "model",
+        pairing: PairingName | None = None,
         device: str = "CPU",
         draft_device: str | None = None,
         kv: KvBackend = "auto",
@@ -109,7 +116,7 @@ class SpeculativePipeline:
     ) -> None:
         watch = Stopwatch()
         require_choice("generation_config", generation_config, get_args(GenerationConfigUse))
-        _check_drafter(drafter, main, draft, draft_device, draft_properties)
+        _check_drafter(drafter, main, draft, draft_device, draft_properties, pairing)
         limits = _check_limits(max_batch_size, kv_cache_size, max_prefill_tokens_per_step)
         if not isinstance(profile, str | Path):
             raise OptionError(f"profile={profile!r} must be 'auto', 'none' or a file")
@@ -124,12 +131,19 @@ class SpeculativePipeline:
         may_tune = _may_tune(profile, config, draft_config)
 
         sources = _open_sources(main, draft, drafter)
+        paired: Pairing | None = None
         self.guard_report: GuardReport | None = None
         self.profile: Path | None = None
+        self.pairing: UsedPairing | None = None
         configs = [config, draft_config][: len(sources)]
         if len(sources) > 1:
             self.guard_report = check_pair(*sources)
-            self.guard_report.require()
+            if pairing is None:
+                self.guard_report.require()
+            elif not self.guard_report.compatible:
+                tokenizers = pair_tokenizers(*sources)
+                self.pairing = tokenizers.choose(pairing)
+                paired = Pairing(self.pairing, tokenizers)
             folders = [source.folder for source in sources]
             if may_tune and (found := find_profile(profile, folders[0], folders[1], device, kv)):
                 self.profile, tuned = found
@@ -144,7 +158,8 @@ class SpeculativePipeline:
             path = sources[0].folder.path
             self._defaults = read_sampling_defaults(path, vocab_size=vocab_size)
         # Main first, then the draft where there is one; empty once the pipeline is closed.
-        self._models = load_models(list(zip(sources, configs, strict=True)), vocab_size=vocab_size)
+        sizes = [source.vocab_size for source in sources]
+        self._models = load_models(list(zip(sources, configs, sizes, strict=True)))
         self.drafter: DrafterName = drafter
         self.tokenizer = sources[0].tokenizer
         self.load_seconds = watch.total()
@@ -161,7 +176,7 @@ class SpeculativePipeline:
             vocab_size,
             context_length,
             sources[0].eos_token_ids,
-            DrafterFactory(drafter, draft_runner),
+            DrafterFactory(drafter, DraftModel(draft_runner, paired) if draft_runner else None),
             LearnedStats(self._costs),
         )
 
@@ -272,8 +287,10 @@ class SpeculativePipeline:
         """
         generator = self._open_generator()
         with generator.turns.alone():
-            tokens = generator.last_tokens
-            for model, file in self._cache_files(path):
+            texts = [generator.last_tokens]
+            if generator.drafters.draft is not None:
+                texts.append(generator.drafters.draft.ids(generator.last_tokens))
+            for (model, file), tokens in zip(self._cache_files(path), texts, strict=True):
                 cache = CachedSequence(model.runner)
                 if held := tokens[: model.runner.max_length]:
                     alone(cache.advance(held))
@@ -369,9 +386,12 @@ def _check_drafter(
     draft: str | Path | None,
     draft_device: str | None,
     draft_properties: Mapping[str, str] | None,
+    pairing: PairingName | None,
 ) -> None:
     """Refuse drafters that do not exist, lack their model, or have no use for the one given."""
     require_choice("drafter", drafter, get_args(DrafterName))
+    if pairing is not None:
+        require_choice("pairing", pairing, get_args(PairingName))
     if draft_device is not None:
         require_text("draft_device", draft_device)
     if draft_properties is not None:
@@ -388,6 +408,7 @@ def _check_drafter(
         ("draft", draft),
         ("draft_device", draft_device),
         ("draft_properties", draft_properties),
+        ("pairing", pairing),
     )
     for name, value in given:
         if drafter not in WITH_DRAFT and value:

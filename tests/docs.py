@@ -147,10 +147,9 @@ A line of REQUESTS, and what comes of it (here in several lines):
  "error": null}
 ```
 
-The fields of a body are those of OpenAI's `/v1/completions` and `/v1/chat/completions`, but for
-`stream` and `prediction`. As there, an omitted temperature is 1, unless `--generation-config model`
-says otherwise. A `model` that is given must be the name of the one that runs
-(`--served-model-name`).
+The fields of a body are those of the [server](server.md), but for `stream`. As there, an omitted
+temperature is 1, unless `--generation-config model` says otherwise. A `model` that is given must be
+the name of the one that runs (`--served-model-name`).
 
 A request that cannot be honoured, or fails, has a `status_code` other than 200 and OpenAI's `error`
 as its body. A line that is no request, or repeats a `custom_id`, has the result

@@ -95,7 +95,7 @@ def report(path):
             for name in sorted(names):
                 if name != other:
                     ratios = [speed(row[name]) / speed(row[other]) for row in rows]
-                    cells.append("{:.2f} ({:.2f} to {:.2f})".format(*interval(ratios)))
+                    cells.append(interval(ratios))
         passes = [f"{name} {tokens_per_pass(rows, name):.2f}" for name in sorted(names)]
         print(f"| {task} | {len(rows)} | {' | '.join(cells)} | {', '.join(passes)} |")
 

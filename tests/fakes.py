@@ -33,7 +33,7 @@ class ScriptedModel:
         num_blocks: int | None = None,
     ):
         self._next_token = next_token
-        self._vocab_size = vocab_size
+        self.vocab_size = vocab_size
         self.max_length = max_length
         self.block_size = block_size
         num_blocks = num_blocks or 16 * -(-max_length // block_size)
@@ -95,7 +95,7 @@ class ScriptedModel:
         following = self._next_token(tokens)
         if isinstance(following, np.ndarray):
             return following
-        return np.arange(self._vocab_size) == following
+        return np.arange(self.vocab_size) == following
 
 
 class ScriptedSession:

@@ -12,7 +12,7 @@ import numpy as np
 from ov_specdec.costs import SIZES, CostCurve, LiveCurve, PassCurve
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
-from ov_specdec.speculation.budget import Load, share
+from ov_specdec.speculation.budget import Budget, Load
 from ov_specdec.speculation.draft_length import Ask
 from ov_specdec.stats import PassStats, RoundStats, StepStats
 
@@ -90,15 +90,17 @@ class Shared:
         for policy in self._policies:
             policy.update(RoundStats(0, 0, 1, 0, 1.0, 0, 1.0, CACHED, reason="prefill"))
         self.plans = []
+        self._budget = Budget(self.costs)
 
     def lengths(self, concurrency):
         # These drafts have no confidence, so that the length alone ends them.
         bids = [replace(policy.bid(Ask("model")), acceptance=None) for policy in self._policies]
-        self.plans = share(bids, Load(concurrency, concurrency, CACHED), self.costs)
+        self.plans = self._budget.share(bids, Load(concurrency, concurrency, CACHED))
         return [plan.length for plan in self.plans]
 
     def learn(self, step, rounds):
         self.costs.learn(step)
+        self._budget.ran(step.main.num_tokens)
         for policy, plan, (drafted, accepted) in zip(
             self._policies, self.plans, rounds, strict=True
         ):

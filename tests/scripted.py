@@ -6,6 +6,7 @@ from ov_specdec.generation import TextGenerator
 from ov_specdec.options import GenerationOptions
 from ov_specdec.scheduling import Limits, Scheduler, Turns
 from ov_specdec.speculation.drafters.factory import DrafterFactory
+from ov_specdec.speculation.drafters.pairing import DraftModel
 from ov_specdec.speculation.schedule import LearnedStats
 
 PATIENCE = 30.0
@@ -44,7 +45,9 @@ def generator(main, draft=None, limits=None):
     """Generates with a main model, and a draft model where there is one."""
     learned = LearnedStats()
     turns = Turns(Scheduler(main, draft, limits or Limits(), learned.costs))
-    drafters = DrafterFactory("none" if draft is None else "model", draft)
+    drafters = DrafterFactory("none")
+    if draft is not None:
+        drafters = DrafterFactory("model", DraftModel(draft))
     context = main.max_length
     return TextGenerator(main, turns, Letters(), 50, context, frozenset(), drafters, learned)
 

@@ -143,11 +143,11 @@ def test_methods_serve_each_load_in_turns():
     log, steps = [], []
     loads = {name: {"engine": name} for name in ("a", "b")}
     outcome = run_loads(lambda: FakeWorker(log), loads, plan(), steps.append)
-    # Each concurrency: a warm-up; in each round the prompts alone, then all loads.
-    assert num_tasks(plan()) == (1 + 2 * (1 + 8)) + (1 + 2 * (1 + 2))
+    # Each concurrency: a warm-up, the prompts alone, then in each round all loads.
+    assert num_tasks(plan()) == (2 + 2 * 8) + (2 + 2 * 2)
     assert len(steps) == 2 * (1 + num_tasks(plan()))
-    assert [name for name, _ in log[2:]] == ["a", "b"] * num_tasks(plan())
-    assert log[2][1] == log[3][1]
+    assert [name for name, _ in log] == ["a", "b"] * num_tasks(plan())
+    assert log[0][1] == log[1][1]
     assert len(outcome.select("a", 1)) == 16
     assert len(outcome.select("b", 3)) == 4
     assert load_ratios(outcome, 3, "b", "a") == [2.0] * 4

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ov_specdec.costs import CostCurve, FixedCurve, PassCurve
-from ov_specdec.speculation.budget import Load, share
+from ov_specdec.speculation.budget import Budget, Load
 from ov_specdec.speculation.draft_length import Bid
 from tests.many import compare
 
@@ -21,7 +21,7 @@ def bid(chance, *, takes_passes=True, **more):
 
 def lengths(bids, costs=COSTS, num_tokens=None):
     load = Load(len(bids), num_tokens or len(bids), 16)
-    return [plan.length for plan in share(bids, load, costs)]
+    return [plan.length for plan in Budget(costs).share(bids, load)]
 
 
 def best_by_trying(bids):
@@ -65,7 +65,7 @@ def test_matches_cost_no_passes_of_the_draft_model():
 
 
 def test_a_draft_goes_on_while_its_confidence_is_worth_the_price():
-    [plan, _] = share([bid(0.8, acceptance=lambda c: c), bid(0.8)], Load(2, 2, 16), COSTS)
+    [plan, _] = Budget(COSTS).share([bid(0.8, acceptance=lambda c: c), bid(0.8)], Load(2, 2, 16))
     assert plan.length == 15
     assert not plan.ends_after([0.99])
     assert plan.ends_after([0.2])
@@ -74,7 +74,7 @@ def test_a_draft_goes_on_while_its_confidence_is_worth_the_price():
 
 def test_what_does_not_pay_is_probed_once_in_a_step_where_it_is_likeliest_to_succeed():
     bids = [bid(chance, may_probe=True) for chance in (0.01, 0.05, 0.02)]
-    plans = share(bids, Load(3, 3, 16), COSTS)
+    plans = Budget(COSTS).share(bids, Load(3, 3, 16))
     assert [(plan.length, plan.reason) for plan in plans] == [
         (0, "loses"),
         (1, "probe"),
@@ -83,7 +83,7 @@ def test_what_does_not_pay_is_probed_once_in_a_step_where_it_is_likeliest_to_suc
 
 
 def test_expectations_are_those_of_the_bid():
-    [plan] = share([bid(0.9)], Load(1, 1, 16), COSTS)
+    [plan] = Budget(COSTS).share([bid(0.9)], Load(1, 1, 16))
     assert plan.expected[:2] == pytest.approx((0.9, 0.81))
 
 

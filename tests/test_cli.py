@@ -151,6 +151,9 @@ def test_compare_says_whether_both_texts_are_equal_and_which_was_faster(pair):
     assert re.search(r"ratio        \d+\.\d\d", done.stdout)
 
 
+PAIRED = ("--pairing", "retokenize", "--num-assistant-tokens", "3", "--json")
+
+
 def test_check_tells_compatible_from_not_by_its_exit_code(tiny_pair, tmp_path):
     same = run("check", *tiny_pair)
     assert same.returncode == 0
@@ -161,7 +164,18 @@ def test_check_tells_compatible_from_not_by_its_exit_code(tiny_pair, tmp_path):
     different = run("check", tiny_pair[0], other)
     assert different.returncode == 1
     assert re.search(r"merges: \d+ difference", different.stdout)
-    assert different.stdout.endswith("\nnot compatible\n")
+    assert "\nnot compatible\ncommon tokens: " in different.stdout
+    assert "\npairings: intersection, retokenize; auto is " in different.stdout
+    paired = run("generate", "def f(", "--main", tiny_pair[0], "--draft", other, *PAIRED)
+    assert paired.returncode == 0
+    assert json.loads(paired.stdout)["stats"]["drafted"] > 0
+
+    spec = json.loads((other / "tokenizer.json").read_text())
+    spec["decoder"] = spec["pre_tokenizer"] = None
+    (other / "tokenizer.json").write_text(json.dumps(spec))
+    unknown = run("check", tiny_pair[0], other)
+    assert unknown.returncode == 1
+    assert "\npairings: none, for " in unknown.stdout
 
     assert run("check", tiny_pair[0], "nowhere").returncode == 2
 

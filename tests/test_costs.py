@@ -10,7 +10,7 @@ import pytest
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.costs import SIZES, CostCurve, KeptCosts, LiveCurve, PassCurve
 from ov_specdec.costs.kept import read_curve, write_curve
-from ov_specdec.costs.measure import SWEEPS, measure
+from ov_specdec.costs.measure import SWEEPS, WIDE, measure
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
@@ -39,7 +39,7 @@ def test_beyond_what_was_measured_passes_do_not_get_cheaper():
     # On average a token more costs (2 - 1) / 7, and (4 - 1.2) / 7.
     assert CURVE.main.at(16, 16) == pytest.approx(2.0 + 8 / 7)
     assert CURVE.main.at(16, 256) == pytest.approx(4.0 + 8 * 0.4)
-    assert CURVE.main.at(1, 496) == pytest.approx(1.4)
+    assert CURVE.main.at(1, 496) == CURVE.main.at(1, 256)
 
 
 def test_drafting_costs_once_a_round_per_candidate_and_after_a_full_draft():
@@ -55,7 +55,7 @@ def test_all_sizes_are_measured_where_there_is_time():
     shares = []
     curve = measure(model(), model(), 2.0, sweeps=2, progress=shares.append)
     assert set(curve.main.seconds) == {16, 256}
-    assert all(set(row) == set(SIZES) for row in curve.main.seconds.values())
+    assert all(set(row) == {*SIZES, *WIDE} for row in curve.main.seconds.values())
     assert set(curve.draft.seconds[16]) == {1, 2, 16}
     assert shares == sorted(shares)
 
@@ -96,7 +96,7 @@ def test_a_curve_is_read_as_it_was_written(tmp_path):
     [
         lambda text: "",
         lambda text: text[:40],
-        lambda text: text.replace('"version": 1', '"version": 0'),
+        lambda text: text.replace('"version": 2', '"version": 1'),
         lambda text: text.replace("2.5", "-2.5"),
         lambda text: text.replace("2.5", "NaN"),
         lambda text: text.replace("2.5", '"fast"'),
@@ -150,7 +150,7 @@ def test_later_processes_measure_first_what_the_earlier_had_no_time_for(tmp_path
         curve = KeptCosts(model(), model(), path, 0.0).curve
         sizes.append(set(curve.main.seconds[16]))
     assert sizes[:3] == [{1, 8, 4}, {1, 8, 4, 2, 3}, {1, 8, 4, 2, 3, 16, 6}]
-    assert sizes[-1] == set(SIZES)
+    assert sizes[-1] >= set(SIZES)
     main = model()
     assert KeptCosts(main, model(), path, 0.0).curve == curve
     assert main.passes == []  # not for ever

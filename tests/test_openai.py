@@ -1,6 +1,7 @@
 """OpenAI's fields to ours and back, without a model and without sockets."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -206,6 +207,25 @@ def test_a_prediction_is_a_text_or_parts():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert chat(prediction={"type": "content", "content": parts}).prediction == "ab"
     assert chat(prediction={"type": "content", "content": "a"}).prediction == "a"
+
+
+def test_a_prediction_is_looked_for_matches_in_and_counted():
+    ask = chat(prediction={"type": "content", "content": "a"})
+    assert ask.options["reference_texts"] == ("a",)
+    assert "reference_texts" not in chat(prediction={"type": "content", "content": ""}).options
+    rounds = [
+        replace(round_of(4, 3, 4), source="suffix"),
+        replace(round_of(2, 2, 3), source="model"),
+    ]
+    told = GenerationResult("Hi", [1], "stop", GenerationStats(5, rounds))
+    details = make_body(answer(ask), [told])["usage"]["completion_tokens_details"]
+    assert details == {"accepted_prediction_tokens": 3, "rejected_prediction_tokens": 1}
+
+
+def test_an_option_that_a_model_has_no_use_for_names_its_field():
+    message = "reference_texts=('a',) needs drafter='suffix' or 'both', not 'model'"
+    assert from_exception(OptionError(message), "r1").param == "prediction"
+    assert from_exception(OptionError("a prompt = b"), "r1").param is None
 
 
 def test_responses_take_a_text_or_messages():

@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 
 from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.sampling.distribution import residual
 from ov_specdec.sampling.processors import PresencePenalty, RepetitionPenalty
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.speculation import verification
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup, SuffixDrafter
+from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
 from ov_specdec.speculation.engine import SequenceState, Speculation
 from ov_specdec.speculation.suffix_index import SuffixIndex
+from ov_specdec.speculation.verification import VerificationResult, prefix_probability
+from ov_specdec.text.pairing import TokenizerPair
 from tests.enumeration import enumerate_outcomes
 from tests.fakes import ScriptedModel
 from tests.running import plain, scheduled
@@ -44,6 +48,48 @@ WARPERS = {
 }
 
 
+class TableTokenizer:
+    """What `PieceTokenizer` is to pairings, with the tokens of a list; the longest that fit."""
+
+    eos_token_id = None
+    prefix = ()
+    fallbacks = frozenset()
+
+    def __init__(self, *tokens):
+        self.bytes_of = tokens
+        self.special = {}
+
+    def decode(self, ids):
+        return b"".join(self.bytes_of[token] for token in ids)
+
+    def encode(self, piece):
+        ids = []
+        while piece:
+            fitting = [token for token in self.bytes_of if piece.startswith(token)]
+            ids.append(self.bytes_of.index(max(fitting, key=len)))
+            piece = piece[len(self.bytes_of[ids[-1]]) :]
+        return ids
+
+
+# Two vocabularies: both have tokens that the other one lacks, and the same ones in another order.
+MAIN_TOKENS = (b"a", b"b", b"ab", b"c", b"d", b"aa", b"e", b"f")
+DRAFT_TOKENS = {
+    4: (b"b", b"a", b"c", b"ba"),
+    8: (b"a", b"b", b"c", b"ab", b"d", b"cc", b"e", b"f"),
+}
+
+
+def table_pair(size):
+    """The tokenizers of two models of so many tokens."""
+    main, draft = TableTokenizer(*MAIN_TOKENS[:size]), TableTokenizer(*DRAFT_TOKENS[size])
+    return TokenizerPair(main, draft, size, size)
+
+
+def scripted(model):
+    """A model to run, with the vocabulary of its table."""
+    return ScriptedModel(model, vocab_size=len(model([0])))
+
+
 def make_drafter(kind, draft, sampler):
     if kind == "prompt lookup":
         return PromptLookup()
@@ -51,6 +97,8 @@ def make_drafter(kind, draft, sampler):
         earlier = SuffixIndex()
         earlier.add([1, 0, 1, 0, 2, 2])
         return SuffixDrafter([[0, 1, 0, 3]], lambda: [earlier])
+    if kind in ("intersection", "retokenize"):
+        return DraftModel(draft, Pairing(kind, table_pair(draft.vocab_size))).make(sampler)
     sampler = sampler if kind == "sampled" else GreedySampler(sampler.processors)
     return ModelDrafter(CachedSequence(draft), sampler)
 
@@ -67,36 +115,62 @@ def beside_another(speculation):
 
 
 def speculative_output_probs(
-    main, draft, kind, length, warper, processors, rounds_of=Speculation.rounds
+    main,
+    draft,
+    kind,
+    policy,
+    warper,
+    processors,
+    *,
+    rounds_of=Speculation.rounds,
+    max_new_tokens=100,
+    eos=(),
 ):
     """The probability of each first OUTPUT_LENGTH tokens, over all that chance can do."""
 
     def run(random):
         sampler = RandomSampler(processors, warper, random)
-        text = SequenceState(list(PROMPT), 100)
-        drafter = make_drafter(kind, ScriptedModel(draft), sampler)
-        cache = CachedSequence(ScriptedModel(main))
-        speculation = Speculation(cache, sampler, text, drafter, ConstantLength(length))
+        text = SequenceState(list(PROMPT), len(PROMPT) + max_new_tokens, frozenset(eos))
+        drafter = make_drafter(kind, scripted(draft), sampler)
+        speculation = Speculation(CachedSequence(scripted(main)), sampler, text, drafter, policy)
         for _ in rounds_of(speculation):
-            output = text.tokens[len(PROMPT) :]
-            if len(output) >= OUTPUT_LENGTH:
-                return tuple(output[:OUTPUT_LENGTH])
+            if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
+                break
+        return tuple(text.tokens[len(PROMPT) :][:OUTPUT_LENGTH])
 
     return enumerate_outcomes(run)
 
 
-def model_output_probs(main, warper, processors):
+def model_output_probs(main, warper, processors, eos=()):
     """The same, straight from the definition: products of conditional probabilities."""
     sampler = RandomSampler(processors, warper, random=None)
     result = {}
     for output in itertools.product(range(len(main([0]))), repeat=OUTPUT_LENGTH):
-        probability = 1.0
-        for place, token in enumerate(output):
-            history = [*PROMPT, *output[:place]]
+        probability, kept = 1.0, ()
+        for token in output:
+            history = [*PROMPT, *kept]
             probability *= sampler.distribution(history, main(history)).prob(token)
+            kept += (token,)
+            if token in eos:
+                break
         if probability > 0:
-            result[output] = probability
+            result[kept] = probability
     return result
+
+
+def with_early_exit(main, draft, candidates, random):
+    """Block verification that takes the first prefix that fails for the end: not exact."""
+    ratio = 1.0
+    for index, candidate in enumerate(candidates):
+        before, ratio = ratio, ratio * main(index).prob(candidate) / draft[index].prob(candidate)
+        ratio, is_last = min(ratio, 1.0), index == len(candidates) - 1
+        passes = ratio
+        if not is_last:
+            passes = prefix_probability(main(index + 1), draft[index + 1], ratio)
+        if not random.accept(passes):
+            rest = residual(main(index), draft[index], before)
+            return VerificationResult(index, random.draw(rest))
+    return VerificationResult(len(candidates), random.draw(main(len(candidates))))
 
 
 def greatest_difference(a, b):
@@ -105,7 +179,9 @@ def greatest_difference(a, b):
 
 @pytest.mark.parametrize("warper", WARPERS)
 @pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("kind", ["sampled", "greedy", "prompt lookup", "suffix"])
+@pytest.mark.parametrize(
+    "kind", ["sampled", "greedy", "prompt lookup", "suffix", "intersection", "retokenize"]
+)
 @pytest.mark.parametrize(
     ("rounds_of", "length"),
     [*((Speculation.rounds, length) for length in (1, 2, 3)), (beside_another, 2)],
@@ -114,10 +190,64 @@ def test_speculative_sampling_has_the_main_models_distribution(
     rounds_of, length, kind, pair, warper
 ):
     main, draft = map(table_model, PAIRS[pair])
-    actual = speculative_output_probs(main, draft, kind, length, *WARPERS[warper], rounds_of)
+    actual = speculative_output_probs(
+        main, draft, kind, ConstantLength(length), *WARPERS[warper], rounds_of=rounds_of
+    )
     expected = model_output_probs(main, *WARPERS[warper])
     assert sum(actual.values()) == pytest.approx(1.0, abs=EXACT)
     assert greatest_difference(actual, expected) < EXACT
+
+
+@pytest.mark.parametrize("warper", WARPERS)
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize(
+    "ends",
+    [{"max_new_tokens": OUTPUT_LENGTH}, {"eos": {0}}, {"eos": {3}, "max_new_tokens": 3}],
+    ids=["budget", "end of sequence", "both"],
+)
+@pytest.mark.parametrize("rounds_of", [Speculation.rounds, beside_another])
+def test_the_distribution_is_the_same_where_a_draft_is_cut_by_the_end(
+    rounds_of, ends, pair, warper
+):
+    main, draft = map(table_model, PAIRS[pair])
+    actual = speculative_output_probs(
+        main, draft, "sampled", ConstantLength(3), *WARPERS[warper], rounds_of=rounds_of, **ends
+    )
+    expected = model_output_probs(main, *WARPERS[warper], ends.get("eos", ()))
+    assert greatest_difference(actual, expected) < EXACT
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("min_confidence", [0.4, 0.75])
+def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(min_confidence, pair):
+    main, draft = map(table_model, PAIRS[pair])
+    policy = ConstantLength(3, min_confidence)
+    actual = speculative_output_probs(main, draft, "sampled", policy, LogitsWarper(), ())
+    expected = model_output_probs(main, LogitsWarper(), ())
+    assert greatest_difference(actual, expected) < EXACT
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("kind", ["intersection", "retokenize"])
+def test_candidates_of_a_pairing_are_accepted_and_rejected(kind, pair):
+    main, draft = map(table_model, PAIRS[pair])
+    accepted = set()
+
+    def run(random):
+        sampler = RandomSampler((), LogitsWarper(), random)
+        text = SequenceState(list(PROMPT), 100)
+        drafter, cache = (
+            make_drafter(kind, scripted(draft), sampler),
+            CachedSequence(scripted(main)),
+        )
+        speculation = Speculation(cache, sampler, text, drafter, ConstantLength(2))
+        for round_ in speculation.rounds():
+            accepted.update((round_.num_from_draft > 0,) if round_.candidates else ())
+            if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
+                return
+
+    enumerate_outcomes(run)
+    assert accepted == {True, False}
 
 
 def test_plain_sampling_has_the_main_models_distribution():
@@ -136,17 +266,38 @@ def test_plain_sampling_has_the_main_models_distribution():
 
 
 @pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        ("prefix_probability", lambda main, draft, ratio: ratio),
+        ("prefix_probability", lambda main, draft, ratio: 0.0),
+        ("residual", lambda main, draft, ratio=1.0: residual(main, draft)),
+        ("verify_block", with_early_exit),
+    ],
+    ids=["prefix by its ratio", "all or nothing", "ratio forgotten", "early exit"],
+)
+@pytest.mark.parametrize("rounds_of", [Speculation.rounds, beside_another])
+def test_a_broken_block_is_noticed(monkeypatch, rule, broken, rounds_of):
+    monkeypatch.setattr(verification, rule, broken)
+    main, draft = map(table_model, PAIRS["8 tokens"])
+    actual = speculative_output_probs(
+        main, draft, "sampled", ConstantLength(2), LogitsWarper(), (), rounds_of=rounds_of
+    )
+    assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) > 1e-3
+
+
+@pytest.mark.parametrize(
     "broken",
     [
         lambda main_prob, draft_prob: min(1.0, draft_prob / main_prob) if main_prob else 0.0,
         lambda main_prob, draft_prob: 1.0 if main_prob > 0 else 0.0,
-        lambda main_prob, draft_prob: main_prob,
     ],
-    ids=["ratio inverted", "any possible token", "draft forgotten"],
+    ids=["ratio inverted", "any possible token"],
 )
 @pytest.mark.parametrize("rounds_of", [Speculation.rounds, beside_another])
 def test_a_broken_acceptance_rule_is_noticed(monkeypatch, broken, rounds_of):
     monkeypatch.setattr(verification, "acceptance_probability", broken)
     main, draft = map(table_model, PAIRS["4 tokens"])
-    actual = speculative_output_probs(main, draft, "sampled", 2, LogitsWarper(), (), rounds_of)
+    actual = speculative_output_probs(
+        main, draft, "greedy", ConstantLength(2), LogitsWarper(), (), rounds_of=rounds_of
+    )
     assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) > 1e-3

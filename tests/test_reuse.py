@@ -12,35 +12,10 @@ from ov_specdec.baseline import common_prefix
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.prompt import encode_prompt
+from tests.flaky import make_flaky
 
 WORDS = ["area", "width", "height", "of", "the", "field", "is", "and", "a", "total"]
 KINDS = ("append", "append", "undo", "edit", "cancel", "fail")
-
-
-class Flaky:
-    """An infer request whose passes can be made to fail after they have changed the KV cache."""
-
-    def __init__(self, request):
-        self._request = request
-        self.fails_in = None
-
-    def __getattr__(self, name):
-        return getattr(self._request, name)
-
-    def infer(self, *args, **kwargs):
-        self._request.infer(*args, **kwargs)
-        if self.fails_in is not None:
-            self.fails_in -= 1
-            if self.fails_in < 0:
-                self.fails_in = None
-                raise RuntimeError("the device is gone")
-
-
-def make_flaky(model):
-    """Put a `Flaky` request into a loaded model's runner."""
-    owner = model.runner
-    owner._request = Flaky(owner._request)
-    return owner._request
 
 
 @pytest.fixture(scope="module", params=["paged", "stateful"])
@@ -54,7 +29,7 @@ class Conversation:
     def __init__(self, pair, kv, *, max_tokens, as_prompt=lambda messages: messages):
         self.pipeline = SpeculativePipeline(*pair, kv=kv, precision="exact")
         self.fresh = SpeculativePipeline(*pair, kv=kv, precision="exact")
-        self.flaky = [make_flaky(self.pipeline.main), make_flaky(self.pipeline.draft)]
+        self.flaky = [make_flaky(self.pipeline.main.runner), make_flaky(self.pipeline.draft.runner)]
         self.random = random.Random(5)  # noqa: S311
         self.messages = []
         self.held = []

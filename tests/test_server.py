@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import json
+from pathlib import Path
 
 import httpx
 import openai
@@ -169,7 +170,7 @@ def test_the_official_client_chats(client):
     assert chunks[0].choices[0].delta.role == "assistant"
     text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
     assert text == choice.message.content
-    assert chunks[-1].usage == answer.usage
+    assert chunks[-1].usage.total_tokens == answer.usage.total_tokens
 
 
 def test_the_official_client_passes_every_field(client):
@@ -221,13 +222,24 @@ def test_the_official_client_gets_responses(client):
         model=NAME, messages=MESSAGES, temperature=0, max_tokens=6
     )
     assert answer.output_text == chat.choices[0].message.content
-    with client.responses.stream(
-        model=NAME, input="return width", temperature=0, max_output_tokens=6
-    ) as stream:
-        kinds = {event.type for event in stream}
-        final = stream.get_final_response()
-    assert "response.output_text.delta" in kinds
-    assert final.output_text == answer.output_text
+    events = list(
+        client.responses.create(
+            model=NAME, input="return width", temperature=0, max_output_tokens=6, stream=True
+        )
+    )
+    assert events[-1].type == "response.incomplete"
+    assert events[-1].response.output_text == answer.output_text
+    text = "".join(each.delta for each in events if each.type == "response.output_text.delta")
+    assert text == answer.output_text
+
+
+def test_the_example_of_the_documentation_runs(server, capsys):
+    page = (Path(__file__).parent.parent / "docs" / "server.md").read_text(encoding="utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0]
+    here = code.replace("http://127.0.0.1:8000", server.url).replace("ov-specdec", NAME)
+    assert here != code
+    exec(here, {})  # noqa: S102
+    assert capsys.readouterr().out.strip()
 
 
 def test_the_official_client_at_once(server):
@@ -300,6 +312,7 @@ def test_what_the_model_cannot_do_is_a_400(server, body, code, words):
         (b"[" * 100_000, "application/json", 400),
         (b'{"prompt": "a", "temperature": NaN}', "application/json", 400),
         (b'{"prompt": "a"}', "text/plain", 400),
+        (b'{"prompt": "a", "\\ud800": 1}', "application/json", 400),
         (b" " * 4_000_001, "application/json", 413),
     ],
 )
@@ -381,6 +394,23 @@ def test_until_models_are_loaded_requests_are_put_off():
             assert answer.status_code == 503
             assert answer.json()["error"]["code"] == "loading"
             assert answer.headers["retry-after"]
+
+
+def test_a_prediction_is_honoured_where_the_drafter_can(server, chat_pair):
+    body = {"messages": MESSAGES, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
+    expected = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
+    body["prediction"] = {"type": "content", "content": expected["content"]}
+    refused = server.post("/v1/chat/completions", **body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "prediction")
+    settings = {"drafter": "suffix", "precision": "exact", "num_threads": 1}
+    with (
+        SpeculativePipeline(chat_pair[0], **settings) as pipeline,
+        serving(pipeline) as other,
+    ):
+        answer = other.post("/v1/chat/completions", num_assistant_tokens=8, **body).json()
+    assert answer["choices"][0]["message"] == expected
+    details = answer["usage"]["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] > 10
 
 
 def test_metrics_count_what_was_answered(server):

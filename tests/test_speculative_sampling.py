@@ -14,7 +14,8 @@ from ov_specdec.speculation import verification
 from ov_specdec.speculation.verification import (
     VerificationResult,
     acceptance_probability,
-    speculative_sampling,
+    verify_block,
+    verify_tokens,
 )
 from tests.enumeration import enumerate_outcomes
 
@@ -22,8 +23,13 @@ Tokens = tuple[int, ...]
 Model = Callable[[Tokens], Distribution]
 OutputProbs = dict[Tokens, float]
 DraftKind = Literal["sampled", "certain", "mixed"]
+Rule = Callable[
+    [Callable[[int], Distribution], Sequence[Distribution], Sequence[int], RandomSource],
+    VerificationResult,
+]
 
 EXACT = 1e-12
+RULES = ("verify_tokens", "verify_block")
 
 
 def random_model(vocab: int, seed: int) -> Model:
@@ -62,7 +68,7 @@ HAND_MADE: dict[str, tuple[int, Model, Model]] = {
 
 
 def speculate_once(
-    main: Model, draft: Model, kind: DraftKind, length: int
+    rule: str, main: Model, draft: Model, kind: DraftKind, length: int
 ) -> Callable[[RandomSource], Tokens]:
     """One round: a draft of `length` candidates, and the tokens that come out."""
 
@@ -75,7 +81,8 @@ def speculate_once(
                 probs = certain(probs.token(int(probs.probs.argmax())))
             draft_probs.append(probs)
             candidates.append(random.draw(probs))
-        result = verification.speculative_sampling(
+        verify: Rule = getattr(verification, rule)
+        result = verify(
             lambda index: main(tuple(candidates[:index])), draft_probs, candidates, random
         )
         return (*candidates[: result.num_accepted], result.next_token)
@@ -105,10 +112,10 @@ def complete(outcomes: OutputProbs, main: Model, vocab: int, length: int) -> Out
     return result
 
 
-def distance(case: str, kind: DraftKind, length: int) -> float:
+def distance(rule: str, case: str, kind: DraftKind, length: int) -> float:
     """The greatest difference between the main model's distribution and that of speculation."""
     vocab, main, draft = HAND_MADE[case]
-    outcomes = enumerate_outcomes(speculate_once(main, draft, kind, length))
+    outcomes = enumerate_outcomes(speculate_once(rule, main, draft, kind, length))
     speculative = complete(outcomes, main, vocab, length + 1)
     plain = plain_output_probs(main, vocab, length + 1)
     assert sum(plain.values()) == pytest.approx(1.0, abs=EXACT)
@@ -116,18 +123,68 @@ def distance(case: str, kind: DraftKind, length: int) -> float:
     return max(abs(speculative[tokens] - plain[tokens]) for tokens in plain)
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["sampled", "certain", "mixed"])
 @pytest.mark.parametrize("case", HAND_MADE)
-def test_the_law_of_a_round_is_the_main_models(case: str, kind: DraftKind, length: int) -> None:
-    assert distance(case, kind, length) < EXACT
+def test_the_law_of_a_round_is_the_main_models(
+    case: str, kind: DraftKind, length: int, rule: str
+) -> None:
+    assert distance(rule, case, kind, length) < EXACT
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", ["sampled", "certain"])
-def test_the_law_of_a_round_over_8_tokens(kind: DraftKind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_law_of_a_round_over_8_tokens(
+    kind: DraftKind, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     models = (8, random_model(8, 5), random_model(8, 6))
     monkeypatch.setitem(HAND_MADE, "by history, 8", models)
-    assert distance("by history, 8", kind, 2) < EXACT
+    assert distance(rule, "by history, 8", kind, 2) < EXACT
+
+
+def mean_accepted(rule: Rule, main: Model, draft: Model, kind: DraftKind, length: int) -> float:
+    """How many candidates of a draft are accepted on average."""
+
+    def run(random: RandomSource) -> int:
+        candidates: list[int] = []
+        draft_probs = []
+        for _ in range(length):
+            probs = draft(tuple(candidates))
+            if kind == "certain":
+                probs = certain(probs.token(int(probs.probs.argmax())))
+            draft_probs.append(probs)
+            candidates.append(random.draw(probs))
+        result = rule(
+            lambda index: main(tuple(candidates[:index])), draft_probs, candidates, random
+        )
+        return result.num_accepted
+
+    return sum(count * prob for count, prob in enumerate_outcomes(run).items())
+
+
+def test_the_papers_example_of_what_a_block_gains() -> None:
+    main, draft = constant(1, 2), constant(2, 1)
+    assert mean_accepted(verify_tokens, main, draft, "sampled", 2) == pytest.approx(10 / 9)
+    assert mean_accepted(verify_block, main, draft, "sampled", 2) == pytest.approx(11 / 9)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize("case", HAND_MADE)
+def test_a_block_never_accepts_fewer_and_as_many_where_candidates_are_certain(
+    case: str, length: int
+) -> None:
+    _, main, draft = HAND_MADE[case]
+
+    def gain(kind: DraftKind) -> float:
+        block, tokens = (
+            mean_accepted(rule, main, draft, kind, length) for rule in (verify_block, verify_tokens)
+        )
+        return block - tokens
+
+    assert gain("sampled") > -EXACT
+    assert length > 1 or abs(gain("sampled")) < EXACT
+    assert abs(gain("certain")) < EXACT
 
 
 class RiggedSource:
@@ -153,14 +210,30 @@ def test_rows_beyond_a_rejection_are_not_asked_for(num_accepted: int) -> None:
         return certain(10 + index)
 
     draft = [as_distribution([1] * 14)] * 3
-    result = speculative_sampling(main, draft, [0, 1, 2], RiggedSource(num_accepted))
+    result = verify_tokens(main, draft, [0, 1, 2], RiggedSource(num_accepted))
     assert result == VerificationResult(num_accepted, 10 + num_accepted)
     assert asked == list(range(num_accepted + 1))
 
 
-def test_without_candidates_the_token_is_the_main_models() -> None:
+@pytest.mark.parametrize("impossible", [0, 1, 2, 3])
+def test_a_block_asks_for_no_rows_beyond_an_impossible_candidate(impossible: int) -> None:
+    asked = []
+
+    def main(index: int) -> Distribution:
+        asked.append(index)
+        return certain(9 if index == impossible else index)
+
+    def run(random: RandomSource) -> VerificationResult:
+        return verify_block(main, [certain(token) for token in range(3)], [0, 1, 2], random)
+
+    assert enumerate_outcomes(run) == {VerificationResult(impossible, 9): 1.0}
+    assert asked == list(range(impossible + 1))
+
+
+@pytest.mark.parametrize("rule", [verify_tokens, verify_block])
+def test_without_candidates_the_token_is_the_main_models(rule: Rule) -> None:
     main = as_distribution([1, 0, 3])
-    drawn = enumerate_outcomes(lambda random: speculative_sampling(lambda _: main, [], [], random))
+    drawn = enumerate_outcomes(lambda random: rule(lambda _: main, [], [], random))
     assert drawn == {VerificationResult(0, 0): 0.25, VerificationResult(0, 2): 0.75}
 
 
@@ -176,15 +249,19 @@ def inverted(main_prob: float, draft_prob: float) -> float:
     return 1.0 if draft_prob >= main_prob else draft_prob / main_prob
 
 
-def one_late(
-    main: Callable[[int], Distribution],
-    draft: Sequence[Distribution],
-    candidates: Sequence[int],
-    random: RandomSource,
-) -> VerificationResult:
+def one_late(rule: Rule) -> Rule:
     """Keeps the candidate that was rejected, and puts its replacement after it."""
-    result = speculative_sampling(main, draft, candidates, random)
-    return VerificationResult(min(result.num_accepted + 1, len(candidates)), result.next_token)
+
+    def late(
+        main: Callable[[int], Distribution],
+        draft: Sequence[Distribution],
+        candidates: Sequence[int],
+        random: RandomSource,
+    ) -> VerificationResult:
+        result = rule(main, draft, candidates, random)
+        return VerificationResult(min(result.num_accepted + 1, len(candidates)), result.next_token)
+
+    return late
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
@@ -197,16 +274,37 @@ class TestBrokenRules:
         self, case: str, kind: DraftKind, length: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(verification, "acceptance_probability", inverted)
-        assert distance(case, kind, length) > 1e-3
+        assert distance("verify_tokens", case, kind, length) > 1e-3
 
+    @pytest.mark.parametrize("rule", RULES)
     def test_main_in_place_of_the_residual(
-        self, case: str, kind: DraftKind, length: int, monkeypatch: pytest.MonkeyPatch
+        self, case: str, kind: DraftKind, length: int, rule: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(verification, "residual", lambda main, draft: main)
-        assert distance(case, kind, length) > 1e-3
+        monkeypatch.setattr(verification, "residual", lambda main, draft, ratio=1.0: main)
+        assert distance(rule, case, kind, length) > 1e-3
 
+    @pytest.mark.parametrize("rule", RULES)
     def test_replacement_one_position_late(
-        self, case: str, kind: DraftKind, length: int, monkeypatch: pytest.MonkeyPatch
+        self, case: str, kind: DraftKind, length: int, rule: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(verification, "speculative_sampling", one_late)
-        assert distance(case, kind, length) > 1e-3
+        monkeypatch.setattr(verification, rule, one_late(getattr(verification, rule)))
+        assert distance(rule, case, kind, length) > 1e-3
+
+
+@pytest.mark.parametrize("length", [2, 3])
+@pytest.mark.parametrize("case", ["alike", "by history, 4", "by history, 5"])
+class TestBrokenBlocks:
+    """What may be got wrong in a block only: in drafts of one candidate none of it shows."""
+
+    def test_residual_without_the_ratio(
+        self, case: str, length: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        residual = verification.residual
+        monkeypatch.setattr(verification, "residual", lambda main, draft, _: residual(main, draft))
+        assert distance("verify_block", case, "sampled", length) > 1e-3
+
+    def test_prefixes_judged_by_their_ratio(
+        self, case: str, length: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(verification, "prefix_probability", lambda main, draft, ratio: ratio)
+        assert distance("verify_block", case, "sampled", length) > 1e-3

@@ -9,6 +9,7 @@ import ov_specdec.loading.compile as compile_module
 from ov_specdec import ModelError, SpeculativePipeline
 from ov_specdec.cache.sequence import CachedSequence, alone, run
 from ov_specdec.cache.session import Span
+from ov_specdec.cache.stateful import MAX_HIDDEN
 from ov_specdec.errors import SessionError
 from ov_specdec.loading.compile import RuntimeConfig, load_model
 from ov_specdec.loading.graph import to_paged
@@ -196,6 +197,20 @@ def test_a_prompt_that_others_would_be_padded_to_is_read_by_itself(model):
     assert {row.length for row in late.row.batch.rows} == {22, 23, 62}
 
 
+def test_prompts_of_similar_length_are_read_together(model):
+    sessions, _ = feed(model, [tokens(size, size) for size in (60, 20, 80, 40, 41)])
+    batches = [id(session.row.batch) for session in sessions]
+    assert batches[1] == batches[3] != batches[0] == batches[2] == batches[4]
+
+
+def test_padding_is_dropped_when_there_is_much(model):
+    sessions, _ = feed(model, [tokens(20, seed) for seed in range(2)])
+    for _ in range(40):
+        for session in sessions:  # the other one is padded
+            model.run([Span(session, tokens(5), 1)])
+            assert session.row.batch.num_hidden <= MAX_HIDDEN + 5
+
+
 @pytest.mark.parametrize("max_hidden", [0, 8, None])
 def test_hidden_entries_are_dropped_when_there_are_many(llama, max_hidden):
     model = load(llama, max_hidden)
@@ -205,7 +220,7 @@ def test_hidden_entries_are_dropped_when_there_are_many(llama, max_hidden):
         model.run([Span(session, tokens(5), 1)])
         session.rollback(session.length - 4)
         sizes.add(session.row.batch.num_entries - session.length)
-    assert max(sizes) == {0: 0, 8: 8, None: 128}[max_hidden]
+    assert max(sizes) == (MAX_HIDDEN if max_hidden is None else max_hidden)
 
 
 def test_sequences_go_on_from_what_others_have_read(model, llama):

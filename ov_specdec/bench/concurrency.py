@@ -15,6 +15,9 @@ LOADS_PER_REQUEST = 4
 """Requests of a load whose arrivals are spread, for each that may be under way: so most of the load
 runs at the concurrency that it is called by, and its beginning and end count for little."""
 
+WARM_UP = -1
+"""The round whose measurements are not kept."""
+
 RESAMPLES = 2000
 
 
@@ -92,7 +95,7 @@ class LoadOutcome:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a task belongs; a round below 0 warms up."""
+    """Where a task belongs."""
 
     concurrency: int
     round: int
@@ -108,18 +111,18 @@ def run_loads(
 ) -> LoadOutcome:
     """Have all methods serve all loads in turns. start, loads, step: see `take_turns`.
 
-    At each concurrency the first load is served once to warm up. In each round it is also served
-    with one new token per request, which measures what reading the prompts takes.
+    At each concurrency the first load is served once to warm up, and once with one new token per
+    request, which measures what reading the prompts takes.
     """
     work = list(_tasks(plan))
     tasks = [task for _, task in work]
-    found = take_turns(start, loads, tasks, plan.timeout, step)
+    found = take_turns(start, loads, None, tasks, plan.timeout, step)
     outcome = LoadOutcome(load_seconds=found.load_seconds, failures=found.failures)
     for method, number, answer in found.answers:
         place = work[number][0]
         if answer["peak_memory"] is not None:
             outcome.peak_memory[method, place.concurrency] = answer["peak_memory"]
-        if place.round >= 0:
+        if place.round != WARM_UP:
             served = [Served.from_dict(each) for each in answer["served"]]
             outcome.runs.append(LoadRun(method, **asdict(place), served=served))
     return outcome
@@ -134,19 +137,16 @@ def _tasks(plan: LoadPlan) -> list[tuple[_Place, Task]]:
     tasks = []
     for concurrency in plan.concurrency:
         name = f"concurrency {concurrency}"
-        for round_ in range(-1, plan.rounds):
-            loads = plan.loads(concurrency, round_)
-            if round_ < 0:
-                tasks.append((_Place(concurrency, round_, 0), _task(f"{name}, warm-up", loads[0])))
-                continue
-            title = f"{name}, round {round_ + 1}"
-            reading = Load(loads[0].prompts, [0.0] * len(loads[0].prompts), 1, concurrency)
-            place = _Place(concurrency, round_, 0, reads_only=True)
-            tasks.append((place, _task(f"{title}, prompts", reading)))
-            tasks += [
-                (_Place(concurrency, round_, number), _task(title, load))
-                for number, load in enumerate(loads)
-            ]
+        first = plan.loads(concurrency, 0)[0]
+        reading = Load(first.prompts, [0.0] * len(first.prompts), 1, concurrency)
+        place = _Place(concurrency, 0, 0, reads_only=True)
+        tasks.append((_Place(concurrency, WARM_UP, 0), _task(f"{name}, warm-up", first)))
+        tasks.append((place, _task(f"{name}, prompts", reading)))
+        tasks += [
+            (_Place(concurrency, round_, number), _task(f"{name}, round {round_ + 1}", load))
+            for round_ in range(plan.rounds)
+            for number, load in enumerate(plan.loads(concurrency, round_))
+        ]
     return tasks
 
 

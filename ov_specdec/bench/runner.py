@@ -79,15 +79,16 @@ class Answers:
 def take_turns(
     start: Callable[[], Worker],
     loads: dict[str, dict[str, Any]],
+    warm_up: dict[str, Any] | None,
     tasks: Sequence[Task],
     timeout: float,
     step: Callable[[str], None],
 ) -> Answers:
-    """Load every method in a worker of its own, warm it up, then give all of them tasks in turns.
+    """Load every method in a worker of its own, then give all of them tasks in turns.
 
-    start: makes a worker. loads: by method, the request that loads it. The first task is the
-    warm-up too. timeout: seconds for one load or one task. step: is told what happens next: once
-    per load and once per task of each method that loads.
+    start: makes a worker. loads: by method, the request that loads it. warm_up: a request that
+    follows at once. timeout: seconds for one request. step: is told what happens next: once per
+    load and once per task of each method that loads.
     Only one worker is at work at a time. Methods take turns task by task, so that whatever slows
     the machine down for a while slows all of them.
     """
@@ -100,7 +101,8 @@ def take_turns(
             stack.callback(worker.close)
             try:
                 answer = worker.ask(request, timeout)
-                worker.ask(tasks[0].request, timeout)
+                if warm_up is not None:
+                    worker.ask(warm_up, timeout)
             except BenchmarkError as error:
                 found.failures[name] = str(error)
                 continue
@@ -131,7 +133,7 @@ def run_methods(
         Task(f"round {round_ + 1}, prompt {prompt + 1}", _generation(schedule, prompt))
         for round_, prompt in places
     ]
-    found = take_turns(start, loads, tasks, schedule.timeout, step)
+    found = take_turns(start, loads, _generation(schedule, 0), tasks, schedule.timeout, step)
     outcome = Outcome(load_seconds=found.load_seconds, failures=found.failures)
     for name, number, answer in found.answers:
         measurement = Measurement.from_dict(answer["measurement"])

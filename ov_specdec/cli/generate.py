@@ -9,6 +9,8 @@ from ov_specdec.chunks import Chunk, GenerationResult, collect
 from ov_specdec.cli.messages import fail
 from ov_specdec.cli.options import make_pipeline, shared_options
 from ov_specdec.cli.terminal import print_json, with_errors
+from ov_specdec.errors import OptionError
+from ov_specdec.logprobs import TokenLogprobs, finite
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats
 from ov_specdec.text.prompt import Prompt
@@ -19,11 +21,26 @@ MAX_SHOWN = 8
 
 @click.command()
 @with_errors
+@click.option(
+    "--logprobs",
+    type=int,
+    metavar="N",
+    help="With --json: each token's log-probability, and those of the N most likely in its place.",
+)
+@click.option(
+    "--prompt-logprobs",
+    type=int,
+    metavar="N",
+    help="The same for each token of the prompt.",
+)
 @shared_options
 def generate(
     prompt: Prompt, pipeline: Mapping[str, Any], generation: Mapping[str, Any], as_json: bool
 ) -> None:
     """Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr."""
+    for name in ("logprobs", "prompt_logprobs"):
+        if name in generation and not as_json:
+            raise OptionError(f"{name}={generation[name]} is shown with --json only: give that too")
     models = make_pipeline(pipeline, generation)
     if as_json:
         print_json(as_dict(models.generate(prompt, **generation)))
@@ -48,6 +65,11 @@ def generate(
 
 def as_dict(result: GenerationResult) -> dict[str, Any]:
     """A result for JSON."""
+    scored = {
+        name: [_describe(token) for token in tokens]
+        for name in ("logprobs", "prompt_logprobs")
+        if (tokens := getattr(result, name))
+    }
     return {
         "text": result.text,
         "token_ids": result.token_ids,
@@ -55,8 +77,16 @@ def as_dict(result: GenerationResult) -> dict[str, Any]:
         "cached_tokens": result.stats.cached_tokens,
         "generated_tokens": len(result.token_ids),
         "finish_reason": result.finish_reason,
+        **scored,
         "stats": result.stats.as_dict(),
     }
+
+
+def _describe(token: TokenLogprobs) -> dict[str, Any]:
+    """A token's log-probabilities for JSON, which has no infinity."""
+    top = [{"token_id": token_id, "logprob": finite(logprob)} for token_id, logprob in token.top]
+    own = None if token.logprob is None else finite(token.logprob)
+    return {"token_id": token.token_id, "logprob": own, "top": top}
 
 
 def describe_lengths(stats: GenerationStats) -> str:

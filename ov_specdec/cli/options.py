@@ -27,6 +27,7 @@ from ov_specdec.scheduling import Limits
 from ov_specdec.speculation.drafters.factory import DrafterFactory, DrafterName
 from ov_specdec.speculation.schedule import follows_costs
 from ov_specdec.text.messages import Message
+from ov_specdec.text.pairing import PairingName
 
 MODEL_OPTIONS = (
     click.option("--main", metavar="DIR", help="Main model: folder or Hub name. [embedded]"),
@@ -72,6 +73,12 @@ PIPELINE_OPTIONS = (
         show_default=True,
         help="Where candidates come from: a draft model; the longest match in the text, in "
         "reference texts and earlier outputs (suffix); both; the latest match of three tokens.",
+    ),
+    click.option(
+        "--pairing",
+        type=click.Choice(get_args(PairingName)),
+        help="Draft with a model that has another tokenizer: by the tokens that both have, by its "
+        "text, or by whichever suits the two. [such a draft is refused]",
     ),
     DEVICE_OPTION,
     click.option("--draft-device", help="Device of the draft model. [that of the main model]"),

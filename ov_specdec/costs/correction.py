@@ -52,12 +52,13 @@ class LiveCurve:
         # Reading what was added while others drafted is no draft step.
         steps = [d.num_tokens for d in step.drafts if d.num_tokens == d.num_sequences]
         if draft is not None and len(steps) == len(step.drafts) > 0:
-            expected = draft.start + sum(draft.at(size, done.num_cached) for size in steps)
+            expected = draft.start + sum(draft.at(n, done.num_cached, n) for n in steps)
             seconds = sum(drafting.seconds for drafting in step.drafts)
             self._compare(("draft", nearest_size(max(steps)), row), seconds / expected)
         if done.num_sequences > 1 or done.num_tokens == self._last_size:
             cell: Cell = "main", nearest_size(done.num_tokens), row
-            ratio = done.seconds / self.curve.main.at(done.num_tokens, done.num_cached)
+            expected = self.curve.main.at(done.num_tokens, done.num_cached, done.num_sequences)
+            ratio = done.seconds / expected
             self._compare(cell, ratio)
             self._last.append((cell, ratio))
         self._last_size = done.num_tokens

@@ -35,22 +35,25 @@ class PassCurve:
     seconds: by cached tokens, then by tokens in the pass. change: seconds that a pass takes longer
     if it has another size than the one before, because OpenVINO prepares for the new shapes. start:
     the same of the first pass after those of another model, which has taken the caches.
+    per_sequence: seconds that each sequence beyond the first adds to a pass over as many tokens.
     """
 
     seconds: Mapping[int, Mapping[int, float]]
     change: float = 0.0
     start: float = 0.0
+    per_sequence: float = 0.0
 
-    def at(self, num_tokens: int, num_cached: int) -> float:
+    def at(self, num_tokens: int, num_cached: int, num_sequences: int = 1) -> float:
         """Seconds of a pass over `num_tokens` that reads `num_cached`; positive.
 
-        Linear between measurements, and beyond them, but for what would fall there.
+        Linear between measurements, and beyond the largest pass. Beyond the most cached tokens that
+        were met it stays: over a short stretch passes grow by less than the machine's pace changes.
         """
         rows = [
             (cached, _line(sorted(row.items()), num_tokens))
             for cached, row in sorted(self.seconds.items())
         ]
-        return _line(rows, num_cached)
+        return _line(rows, min(num_cached, rows[-1][0])) + self.per_sequence * (num_sequences - 1)
 
     def by_size(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
         """Seconds of passes over `first` to `last` tokens."""
@@ -84,7 +87,12 @@ class PassCurve:
         for cached, size, seconds in (*self._cells(pace), *other._cells(pace)):
             row = rows.setdefault(cached, {})
             row[size] = min(seconds, row.get(size, seconds))
-        return PassCurve(rows, other.change or self.change, other.start or self.start)
+        return PassCurve(
+            rows,
+            other.change or self.change,
+            other.start or self.start,
+            other.per_sequence or self.per_sequence,
+        )
 
 
 @dataclass(frozen=True)

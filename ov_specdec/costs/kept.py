@@ -10,7 +10,7 @@ from typing import Any
 
 from ov_specdec.costs.curve import CostCurve, PassCurve
 
-VERSION = 1
+VERSION = 2
 
 
 def read_curve(path: Path) -> CostCurve | None:
@@ -61,7 +61,12 @@ def write_curve(path: Path, curve: CostCurve) -> None:
 
 def _as_dict(curve: PassCurve) -> dict[str, Any]:
     rows = {str(cached): dict(row) for cached, row in curve.seconds.items()}
-    return {"seconds": rows, "change": curve.change, "start": curve.start}
+    return {
+        "seconds": rows,
+        "change": curve.change,
+        "start": curve.start,
+        "per_sequence": curve.per_sequence,
+    }
 
 
 def _pass_curve(content: Any) -> PassCurve:
@@ -70,7 +75,7 @@ def _pass_curve(content: Any) -> PassCurve:
         int(cached): {int(size): float(value) for size, value in row.items()}
         for cached, row in content["seconds"].items()
     }
-    extra = float(content["change"]), float(content["start"])
+    extra = [float(content[name]) for name in ("change", "start", "per_sequence")]
     values = [value for row in seconds.values() for value in row.values()]
     if not all(seconds.values()) or not values or not all(0.0 <= e < math.inf for e in extra):
         raise ValueError("rows without times")

@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import median
 from time import perf_counter
 
-from ov_specdec.cache.sequence import CachedSequence, alone
+from ov_specdec.cache.sequence import CachedSequence, alone, run
 from ov_specdec.cache.session import Runner
 from ov_specdec.costs.curve import ROWS, SIZES, CostCurve, PassCurve
 
@@ -20,6 +21,15 @@ Where there is no time for all, passes are long, and a line through one token an
 of those between and beyond than a single pass over 16 that takes half of the time. A first pass of
 a size is longer than any other, so that it shows no change.
 """
+
+WIDE = (32, 64)
+"""Sizes that several sequences fill: measured after the others, as far as there is time.
+
+The embedded main takes 0.8 ms for a token more up to 16, and 0.3 from there to 64.
+"""
+
+SEQUENCES = 8
+"""Sequences of a pass that tells what each of them adds to it."""
 
 LEAST = 6
 """Turns without which a curve would be none, whatever they take: the draft's, and 1, 8, 4."""
@@ -40,10 +50,11 @@ class PassTimes:
         # By cached tokens and size: the first of some passes, and the last.
         self._times: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(dict)
         self._starts: list[float] = []
+        self._spreads: list[float] = []
 
     def seconds_to_read(self, num_cached: int) -> float:
         """At most so many for reading so many tokens."""
-        if num_cached + SIZES[-1] > self._cache.runner.max_length:
+        if num_cached + WIDE[-1] > self._cache.runner.max_length:
             return float("inf")
         return num_cached / SIZES[-1] * self.curve().at(SIZES[-1], ROWS[0])
 
@@ -65,6 +76,23 @@ class PassTimes:
         """Time a pass over one token that follows passes of another model."""
         self._starts.append(self._pass(1))
 
+    def spread(self, row: int) -> None:  # noqa: ARG002
+        """Time a pass over one token of each of several sequences."""
+        model = self._cache.runner
+        if not model.admits_in_flight:
+            return
+        caches = [CachedSequence(model, namespace=object()) for _ in range(SEQUENCES)]
+        for _ in range(2):  # the first comes after a change of size
+            steps = [cache.advance([FILLER]) for cache in caches]
+            for waiting in steps:
+                next(waiting)
+            start = perf_counter()
+            run(caches, [cache.span(1) for cache in caches])
+            seconds = perf_counter() - start
+        self._spreads.append(seconds)
+        for cache in caches:
+            cache.drop()
+
     def curve(self) -> PassCurve:
         """What was measured: the least of all times, as whatever disturbs a pass lengthens it.
 
@@ -80,8 +108,13 @@ class PassTimes:
             row: {size: min(map(min, times)) for size, times in sorted(sizes.items())}
             for row, sizes in self._times.items()
         }
+        change = max(median(changes), 0.0) if changes else 0.0
         start = min(self._starts) - rows[ROWS[0]][1] if self._starts else 0.0
-        return PassCurve(rows, max(median(changes), 0.0) if changes else 0.0, max(start, 0.0))
+        curve = PassCurve(rows, change, max(start, 0.0))
+        if not self._spreads:
+            return curve
+        more = min(self._spreads) - curve.at(SEQUENCES, ROWS[0])
+        return replace(curve, per_sequence=max(more / (SEQUENCES - 1), 0.0))
 
     def end(self) -> None:
         """Give the memory back."""
@@ -150,7 +183,10 @@ def _turns(
         for draft in drafts:
             if sweep > 0:
                 yield sweep, draft.start
+                yield sweep, draft.spread
             for size in DRAFT_SIZES:
                 yield sweep, partial(draft.time, size)
-        for size in first if sweep == 0 else SIZES:
+        for size in first if sweep == 0 else (*SIZES, *WIDE):
             yield sweep, partial(main.time, size)
+        if sweep > 0:
+            yield sweep, main.spread

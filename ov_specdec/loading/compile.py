@@ -133,24 +133,23 @@ class _Prepared:
 
 def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -> LoadedModel:
     """Compile one model. See `load_models`."""
-    return load_models([(source, config)], vocab_size=vocab_size)[0]
+    return load_models([(source, config, vocab_size)])[0]
 
 
-def load_models(
-    models: Sequence[tuple[ModelSource, RuntimeConfig]], *, vocab_size: int
-) -> list[LoadedModel]:
+def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig, int]]) -> list[LoadedModel]:
     """Compile models side by side, each on the device and KV backend that its config asks for.
 
-    Logits beyond `vocab_size` columns are cut off. The sources' IR may be changed on the way.
-    Raises `DeviceError` for what a device does not offer, `ModelError` for a model whose KV cache
-    cannot be rolled back.
+    Each comes with the size of its vocabulary; logits beyond so many columns are cut off. The
+    sources' IR may be changed on the way. Raises `DeviceError` for what a device does not offer,
+    `ModelError` for a model whose KV cache cannot be rolled back.
     """
-    prepared = [_prepare(source, config, config.kv) for source, config in models]
+    prepared = [_prepare(source, config, config.kv) for source, config, _ in models]
     # Nothing but compilation, which lets go of Python's lock: a thread that changes a graph under
     # that lock and one that compiles can wait for each other for ever.
     with ThreadPoolExecutor() as pool:
         compiled = list(pool.map(_Prepared.compile, prepared))
-    return [_open(*pair, vocab_size) for pair in zip(prepared, compiled, strict=True)]
+    sizes = [vocab_size for _, _, vocab_size in models]
+    return [_open(*model) for model in zip(prepared, compiled, sizes, strict=True)]
 
 
 def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prepared:

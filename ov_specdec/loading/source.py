@@ -9,6 +9,8 @@ from ov_specdec.errors import ModelError, openvino_message
 from ov_specdec.loading.devices import openvino_core
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
+from ov_specdec.text.pairing import TokenizerPair
+from ov_specdec.text.pieces import PieceTokenizer
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 
 KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
@@ -66,6 +68,19 @@ def read_ir(folder: ModelFolder) -> ov.Model:
             "only models of the task text-generation-with-past can be used"
         )
     return model
+
+
+def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
+    """What two models that the guard refuses can be paired by.
+
+    Raises `TokenizerMismatchError` for a kind of tokenizer that no pairing knows.
+    """
+    return TokenizerPair(
+        PieceTokenizer(main.tokenizer),
+        PieceTokenizer(draft.tokenizer),
+        main.vocab_size,
+        draft.vocab_size,
+    )
 
 
 def check_pair(main: ModelSource, draft: ModelSource) -> GuardReport:

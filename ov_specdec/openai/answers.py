@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ov_specdec.chunks import GenerationResult
-from ov_specdec.logprobs import TokenLogprobs
+from ov_specdec.logprobs import TokenLogprobs, finite
 from ov_specdec.openai.ask import Ask
 from ov_specdec.stats import GenerationStats
 
-MIN_LOGPROB = -9999.0
-"""Stands for the logarithm of 0, which JSON has no number for; as in OpenAI's reference."""
+MATCHES = "suffix"
+"""The source of candidates that a prediction adds to."""
 
 OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
 
@@ -62,11 +62,23 @@ def make_usage(ask: Ask, stats: Sequence[GenerationStats]) -> dict[str, Any]:
     first = stats[:: ask.n]
     prompt_tokens = sum(each.prompt_tokens for each in first)
     completion_tokens = sum(each.generated_tokens for each in stats)
+    details = {} if ask.prediction is None else {"completion_tokens_details": _predicted(stats)}
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
         "prompt_tokens_details": {"cached_tokens": sum(each.cached_tokens for each in first)},
+        **details,
+    }
+
+
+def _predicted(stats: Sequence[GenerationStats]) -> dict[str, int]:
+    """Candidates that were taken from matches: with the prediction, or with the text so far."""
+    rounds = [r for each in stats for r in each.rounds if r.source == MATCHES]
+    accepted = sum(min(r.num_accepted, r.num_generated) for r in rounds)
+    return {
+        "accepted_prediction_tokens": accepted,
+        "rejected_prediction_tokens": sum(r.num_drafted for r in rounds) - accepted,
     }
 
 
@@ -112,7 +124,7 @@ def completion_logprobs(
     offsets = [offset + sum(map(len, texts[:i])) for i in range(len(texts))]
     return {
         "tokens": texts,
-        "token_logprobs": [None if t.logprob is None else _finite(t.logprob) for t in tokens],
+        "token_logprobs": [None if t.logprob is None else finite(t.logprob) for t in tokens],
         "top_logprobs": [_top_by_text(answer, token) for token in tokens],
         "text_offset": offsets,
     }
@@ -144,7 +156,7 @@ def _describe(answer: Answer, token: TokenLogprobs) -> dict[str, Any]:
 
 def _text_and_logprob(answer: Answer, token_id: int, logprob: float) -> dict[str, Any]:
     text = answer.decode([token_id])
-    return {"token": text, "logprob": _finite(logprob), "bytes": list(text.encode())}
+    return {"token": text, "logprob": finite(logprob), "bytes": list(text.encode())}
 
 
 def _top_by_text(answer: Answer, token: TokenLogprobs) -> dict[str, float] | None:
@@ -153,9 +165,5 @@ def _top_by_text(answer: Answer, token: TokenLogprobs) -> dict[str, float] | Non
         return None
     found: dict[str, float] = {}
     for token_id, logprob in (*token.top, (token.token_id, token.logprob)):
-        found.setdefault(answer.decode([token_id]), _finite(logprob))
+        found.setdefault(answer.decode([token_id]), finite(logprob))
     return found
-
-
-def _finite(logprob: float) -> float:
-    return max(logprob, MIN_LOGPROB)

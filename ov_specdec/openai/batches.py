@@ -47,8 +47,6 @@ class BatchRequest:
         ask = READERS[self.url](self.body, temperature)
         if ask.stream:
             raise invalid("stream", "stream=true has no effect in a batch: leave it out")
-        if ask.prediction is not None:
-            raise invalid("prediction", "prediction is not supported in a batch: leave it out")
         return ask
 
 

@@ -19,6 +19,15 @@ TYPES = {
 """What OpenAI calls the kind of an error, by HTTP status."""
 
 
+FIELDS = {
+    "assistant_confidence_threshold": "assistant_confidence_threshold",
+    "continue_final_message": "continue_final_message",
+    "num_assistant_tokens": "num_assistant_tokens",
+    "reference_texts": "prediction",
+}
+"""Fields by the option that they become, of those that only the models can tell to be wrong."""
+
+
 @dataclass
 class ApiError(Exception):
     """An answer that is an error. param: the field at fault. retry_after: in seconds."""
@@ -59,9 +68,15 @@ def from_exception(error: BaseException, request_id: str) -> ApiError:
     if isinstance(error, ContextLengthError):
         return ApiError(400, str(error), None, "context_length_exceeded")
     if isinstance(error, OptionError | LogitsError):
-        return ApiError(400, str(error))
+        return ApiError(400, str(error), _field_at_fault(str(error)))
     if isinstance(error, CacheFullError):
         return ApiError(400, str(error), None, "kv_cache_full")
     return ApiError(
         500, f"the server failed at this request; its log says why under {request_id}", None
     )
+
+
+def _field_at_fault(message: str) -> str | None:
+    """The field of a request whose option a message begins with, as in "seed=-1 must be"."""
+    name = message.partition("=")[0]
+    return FIELDS.get(name)

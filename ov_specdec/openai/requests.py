@@ -56,6 +56,8 @@ def read_chat(body: object, temperature: float | None = 1.0) -> Ask:
     options.update(read_template_options(fields))
     logprobs = _chat_logprobs(fields)
     prediction = _read_prediction(fields.get("prediction"))
+    if prediction:
+        options["reference_texts"] = (prediction,)
     ask = _ask(fields, "chat", (messages,), options, logprobs=logprobs, prediction=prediction)
     fields.neutral(**NOT_SUPPORTED, audio=(), reasoning_effort=("none",), verbosity=("medium",))
     fields.neutral(web_search_options=())

@@ -46,18 +46,26 @@ def certain(token: int) -> Distribution:
     return Distribution(np.array([token], dtype=np.int64), np.ones(1))
 
 
-def residual(main: Distribution, draft: Distribution) -> Distribution:
-    """The normalized positive part of main - draft: what replaces a candidate that was rejected.
+def excess(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Probs:
+    """The positive part of ratio * main - draft, [n] as `main.probs`.
 
-    Both are over the same vocabulary. Where nothing is left, because both are the same, no
-    candidate is ever rejected; what is returned then is `main`.
-    Source: Leviathan et al., section 2.3 (arXiv 2211.17192).
+    Both are over the same vocabulary. ratio: from 0 to 1.
+    """
+    return np.maximum(ratio * main.probs - _probs_at(draft, main), 0.0)
+
+
+def residual(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Distribution:
+    """The normalized excess: what replaces a candidate that was rejected.
+
+    Where nothing is left, because both are the same, no candidate is ever rejected; what is
+    returned then is `main`. Source: Leviathan et al., section 2.3 (arXiv 2211.17192); with a ratio
+    below 1, Sun et al., algorithm 2 (arXiv 2403.10444).
     """
     if main.is_certain:
         return main
-    excess = np.maximum(main.probs - _probs_at(draft, main), 0.0)
-    total = excess.sum()
-    return Distribution(main.ids, excess / total) if total > 0 else main
+    rest = excess(main, draft, ratio)
+    total = rest.sum()
+    return Distribution(main.ids, rest / total) if total > 0 else main
 
 
 def _probs_at(draft: Distribution, main: Distribution) -> Probs:

@@ -13,6 +13,10 @@ from ov_specdec.speculation.engine import Round, Speculation
 
 T = TypeVar("T")
 
+MAX_LAG = 16
+"""Tokens that a cache may lack beside those whose rows are wanted, as a draft model's does after
+rounds without it. A sequence that lacks more is reading."""
+
 MAX_UNREAD = 64
 """Pieces that a stream may be ahead of its reader: seconds of reading, and little memory."""
 
@@ -81,6 +85,13 @@ class Request(Generic[T]):
         if self.speculation is None:
             raise RuntimeError("a request runs that was not admitted")
         return self.speculation
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether its prompt is being read: by the main model, or later by a draft model."""
+        cache = self.waits_for
+        lags = isinstance(cache, CachedSequence) and cache.num_lacking > MAX_LAG
+        return lags or self.speculating.num_rounds == 0
 
     @property
     def caches(self) -> tuple[CachedSequence, ...]:

@@ -27,7 +27,10 @@ async def read_json(request: Request, max_body: int, timeout: float) -> Any:
     except ClientDisconnect as error:
         raise invalid(None, "the client has left before its body was read") from error
     try:
-        return json.loads(body, parse_constant=_refuse)
+        content = json.loads(body, parse_constant=_refuse)
+        if b"\\u" in body:  # it may hold half of a surrogate pair, which no answer could repeat
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise invalid(None, f"the body is not valid JSON: {reason}") from error

@@ -1,7 +1,7 @@
 """Sends the answer of a request: whole, or as server-sent events; and watches for the client."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -42,22 +42,44 @@ class Reply(Response):
         self.answer = answer
         self.tenant = tenant
         self.record = record
+        timeout = service.settings.request_timeout
+        self.deadline = None if timeout is None else record.began + timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run it, until it is sent or the client has left."""
-        if not await _unless_client_leaves(self._run(scope, receive, send), receive):
-            self.record.status = CLIENT_LEFT
-
-    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ask, service = self.answer.ask, self.service
+        """Run it, until it is sent, or the client has left or does not read what is sent."""
+        ask, settings = self.answer.ask, self.service.settings
         num_choices = len(ask.prompts) * ask.n
+        stream = Stream(num_choices, settings.max_unread if ask.stream else None)
+        working = asyncio.ensure_future(self._run(stream, num_choices, scope, receive, send))
+        leaving = asyncio.ensure_future(_client_leaves(receive))
+        overflow = asyncio.ensure_future(stream.overflow.wait())
+        tasks = (working, leaving, overflow)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+            elif leaving.done():
+                self.record.status = CLIENT_LEFT
+            else:
+                # An event that says so would not be read either: the connection is closed.
+                self.record.error = "the client reads too slowly"
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(
+        self, stream: Stream, num_choices: int, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        service = self.service
         sender, events = _Sender(send), make_stream(self.answer)
         try:
             with service.admitted(num_choices):
-                stream = Stream(num_choices, service.settings.max_unread if ask.stream else None)
-                checked = await asyncio.to_thread(service.check, ask, self.tenant, stream)
+                checked = await asyncio.to_thread(
+                    service.check, self.answer.ask, self.tenant, stream
+                )
                 with service.running(checked, stream):
-                    if ask.stream:
+                    if self.answer.ask.stream:
                         await self._send_events(stream, sender, events)
                     else:
                         body = await self._collect(stream, num_choices)
@@ -88,9 +110,7 @@ class Reply(Response):
         await sender.end()
 
     async def _chunks(self, stream: Stream) -> AsyncIterator[tuple[int, Chunk]]:
-        timeout = self.service.settings.request_timeout
-        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
-        while (piece := await stream.next(deadline)) is not None:
+        while (piece := await stream.next(self.deadline)) is not None:
             self.record.note(piece[1])
             yield piece
 
@@ -125,22 +145,6 @@ class _Sender:
 
     async def end(self) -> None:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _unless_client_leaves(work: Awaitable[None], receive: Receive) -> bool:
-    """Do some work; false where the client has left, and the work was cancelled."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_client_leaves(receive))
-    try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
-            return True
-        return False
-    finally:
-        for task in (working, leaving):
-            task.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def _client_leaves(receive: Receive) -> None:

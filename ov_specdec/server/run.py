@@ -16,6 +16,11 @@ GRACE = 5.0
 """Seconds beside `shutdown_timeout` in which the last answers are sent."""
 
 
+KEEP_ALIVE = 30
+"""Seconds that an idle connection stays open: longer than clients keep theirs, 5 with httpx and so
+with OpenAI's. Otherwise the server closes one now and then just as a request is sent on it."""
+
+
 class Server(uvicorn.Server):
     """Uvicorn, which tells the service that it is to end before it waits for running requests."""
 
@@ -67,6 +72,7 @@ def serve(
         port=port,
         log_config=None,
         access_log=False,
+        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=int(settings.shutdown_timeout + GRACE),
     )
     server = Server(config, service)

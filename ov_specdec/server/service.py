@@ -27,9 +27,6 @@ log = logging.getLogger("ov_specdec.server")
 RETRY_AFTER = 1
 """Seconds that a client is told to wait while the queue is full: about what an answer takes."""
 
-LOADING = ApiError(503, "the models are being loaded", code="loading", retry_after=RETRY_AFTER)
-DRAINING = ApiError(503, "the server is shutting down", code="draining")
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -90,21 +87,21 @@ class Service:
     def pipeline(self) -> SpeculativePipeline:
         """The pipeline; `ApiError` while it is loading."""
         if self._pipeline is None:
-            raise LOADING
+            raise _loading()
         return self._pipeline
 
     @property
     def background(self) -> Background:
         """What runs its generations; `ApiError` while it is loading."""
         if self._background is None:
-            raise LOADING
+            raise _loading()
         return self._background
 
     def check_health(self) -> None:
         """Raise `ApiError` unless requests are taken, and the present step makes progress."""
         background = self.background
         if self.is_draining:
-            raise DRAINING
+            raise _draining()
         if not background.is_alive or background.step_seconds > self.settings.step_timeout:
             raise ApiError(503, "the engine makes no progress", code="engine_stalled")
 
@@ -133,7 +130,7 @@ class Service:
     def admitted(self, num_choices: int) -> Iterator[None]:
         """Take a place in the queue for so many generations; `ApiError` where there is none."""
         if self.is_draining:
-            raise DRAINING
+            raise _draining()
         room = self.settings.max_batch_size + self.settings.max_queue
         if num_choices > room:
             raise invalid("n", f"{num_choices} choices are more than the {room} that run and wait")
@@ -217,7 +214,7 @@ class Service:
 
     def _end_all(self) -> None:
         for stream in self._streams:
-            stream.fail(DRAINING)
+            stream.fail(_draining())
 
     def _receiver(self, stream: Stream, index: int) -> Callable[[Sequence[Chunk]], None]:
         timer, put = Timer(self.metrics), stream.receiver(index)
@@ -230,3 +227,11 @@ class Service:
 
     def _report(self, error: Exception) -> None:
         log.error("a step has failed, and with it the requests that were running", exc_info=error)
+
+
+def _loading() -> ApiError:
+    return ApiError(503, "the models are being loaded", code="loading", retry_after=RETRY_AFTER)
+
+
+def _draining() -> ApiError:
+    return ApiError(503, "the server is shutting down", code="draining")

@@ -4,22 +4,20 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic
 
 from ov_specdec.chunks import Chunk
-from ov_specdec.openai.errors import ApiError
 
 MAX_UNREAD = 1024
 """Pieces that a stream may be ahead of its reader: more than any network delays, and yet little
 memory. The socket has buffers of its own."""
 
-TOO_SLOW = ApiError(503, "the answer was read too slowly, and has ended", code="slow_reader")
-
 
 class Stream:
     """Chunks by the index of their choice, read in an event loop. To be made in it.
 
-    num_choices: generations that fill it. max_unread: chunks that nobody has read, at which it
-    ends; None for an answer that is read at its end.
+    num_choices: generations that fill it. max_unread: chunks that nobody has read, more than which
+    are dropped, and `overflow` is set; None for an answer that is read at its end.
     """
 
     def __init__(self, num_choices: int, max_unread: int | None) -> None:
@@ -28,6 +26,7 @@ class Stream:
         self._max_unread = max_unread
         self._unread: deque[tuple[int, Chunk]] = deque()
         self._news = asyncio.Event()
+        self.overflow = asyncio.Event()
         self._error: BaseException | None = None
 
     def receiver(self, index: int) -> Callable[[Sequence[Chunk]], None]:
@@ -45,7 +44,7 @@ class Stream:
     async def next(self, deadline: float | None = None) -> tuple[int, Chunk] | None:
         """The next chunk; None where there are no more. Raises the error that has ended it.
 
-        deadline: in the loop's time; `TimeoutError` then.
+        deadline: by `time.monotonic`; `asyncio.TimeoutError` then.
         """
         while True:
             if self._error is not None:
@@ -55,7 +54,7 @@ class Stream:
             if not self._num_running:
                 return None
             self._news.clear()
-            timeout = None if deadline is None else deadline - self._loop.time()
+            timeout = None if deadline is None else deadline - monotonic()
             await asyncio.wait_for(self._news.wait(), timeout)
 
     def fail(self, error: BaseException) -> None:
@@ -68,9 +67,12 @@ class Stream:
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _put(self, index: int, chunks: Sequence[Chunk]) -> None:
+        if self.overflow.is_set():
+            return
         self._unread.extend((index, chunk) for chunk in chunks)
         if self._max_unread is not None and len(self._unread) > self._max_unread:
-            self.fail(TOO_SLOW)
+            self._unread.clear()
+            self.overflow.set()
         self._news.set()
 
     def _end(self, error: BaseException | None) -> None:

@@ -8,11 +8,17 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.costs import SIZES, CostCurve, Costs
+from ov_specdec.costs import LARGER, SIZES, CostCurve, Costs
 from ov_specdec.speculation.draft_length import Bid, Plan
 
 TINY = 1e-9
 """Instead of probabilities of 0, by which nothing can be divided."""
+
+GRID = (*SIZES, *LARGER)
+"""Sizes that passes are padded to, where that costs less than the change to a new one."""
+
+HORIZON = 64
+"""Steps that a new home size has to earn the change to it, as for a single sequence."""
 
 MOST = SIZES[-1]
 """Places in a draft, at most."""
@@ -33,42 +39,99 @@ class Load:
     num_cached: int
 
 
-def share(bids: Sequence[Bid], load: Load, costs: Costs) -> list[Plan]:
-    """Plans that yield most tokens per second, of all sequences together.
+class Budget:
+    """Plans the drafts of all sequences of a step together.
 
     Candidates of all sequences are ordered by the probability that they and those before them are
     accepted; of the best k, tokens and seconds are known, and the k with the greatest ratio is
     taken. What is known of a candidate before it is drawn ranks it, nothing else. While a draft
     model drafts, its confidence in the candidates so far may end a draft earlier, or let it go on:
-    the floors hold what one more has to be worth at this price.
+    the floors hold what one more has to be worth at this price. As for a single sequence, passes
+    are padded to a few sizes, and keep to one of them, the home size, as long as that is about as
+    good: see `AdaptiveLength`.
 
     Sources: Leviathan et al., section 3.1 (arXiv 2211.17192), for one sequence; goodput, Liu et al.
     (SmartSpec, arXiv 2406.14066).
     """
-    curve = costs.curve
-    ranked = sorted(_candidates(bids), key=lambda candidate: -candidate.alive)
-    tokens = load.num_sequences + np.cumsum([0.0, *(c.alive for c in ranked)])
-    steps = _draft_steps(curve, len(bids), load.num_cached)
-    last = load.num_tokens + len(ranked)
-    passes = curve.main.by_size(load.num_tokens, last, load.num_cached)
-    start = 0.0 if curve.draft is None else curve.draft.start
-    seconds = passes + _drafting(ranked, steps, start)
-    rates = tokens / seconds
-    best = int(rates.argmax())
 
-    # What one token more costs, on average over one more of each sequence.
-    ahead = min(best + len(bids), len(ranked))
-    slope = (passes[ahead] - passes[best]) / max(ahead - best, 1)
-    sharing = Counter(c.place for c in ranked[:best] if c.takes_pass)
-    prices = [rates[best] * (slope + steps[sharing[place]]) for place in range(MOST)]
-    lengths = Counter(c.sequence for c in ranked[:best])
-    plans = [_plan(bid, lengths[i], np.array(prices)) for i, bid in enumerate(bids)]
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+        self._size = self._home = 0
+        """Tokens of the last pass, and of those that most steps have."""
 
-    idle = [i for i, bid in enumerate(bids) if plans[i].length == 0 and bid.may_probe]
-    if idle:  # one in a step, where it is likeliest to succeed
-        likeliest = max(idle, key=lambda i: bids[i].alive[1])
-        plans[likeliest] = replace(plans[likeliest], length=1, reason="probe")
-    return plans
+    def ran(self, num_tokens: int) -> None:
+        """The main model has run a pass over so many tokens."""
+        self._size = num_tokens
+
+    def pass_size(self, num_tokens: int, load: Load) -> int:
+        """The size that a pass over so many tokens is to be padded to: the one that costs least."""
+        sizes = [num_tokens, *(size for size in self._sizes() if size > num_tokens)]
+        seconds = self._seconds(num_tokens, max(sizes), load)
+        return min(sizes, key=lambda size: float(seconds[size - num_tokens]))
+
+    def share(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
+        """Plans that yield most tokens per second, of all sequences together."""
+        curve = self.costs.curve
+        ranked = sorted(_candidates(bids), key=lambda candidate: -candidate.alive)
+        tokens = load.num_sequences + np.cumsum([0.0, *(c.alive for c in ranked)])
+        steps = _draft_steps(curve, len(bids), load.num_cached)
+        start = 0.0 if curve.draft is None else curve.draft.start
+        drafting = _drafting(ranked, steps, start)
+        self._settle(tokens, drafting, load)
+        passes = self._padded(load, len(ranked))
+        rates = tokens / (passes + drafting)
+        best = int(rates.argmax())
+
+        # What one token more costs, on average over one more of each sequence.
+        ahead = min(best + len(bids), len(ranked))
+        slope = (passes[ahead] - passes[best]) / max(ahead - best, 1)
+        sharing = Counter(c.place for c in ranked[:best] if c.takes_pass)
+        prices = [rates[best] * (slope + steps[sharing[place]]) for place in range(MOST)]
+        lengths = Counter(c.sequence for c in ranked[:best])
+        plans = [_plan(bid, lengths[i], np.array(prices)) for i, bid in enumerate(bids)]
+
+        idle = [i for i, bid in enumerate(bids) if plans[i].length == 0 and bid.may_probe]
+        if idle:  # one in a step, where it is likeliest to succeed
+            likeliest = max(idle, key=lambda i: bids[i].alive[1])
+            plans[likeliest] = replace(plans[likeliest], length=1, reason="probe")
+        return plans
+
+    def _settle(self, tokens: Numbers, drafting: Numbers, load: Load) -> None:
+        """Choose the home size: the one with the best rate while it is kept to."""
+        curve, rates = self.costs.curve, {}
+        for size in GRID:
+            most = min(size - load.num_tokens, len(tokens) - 1)
+            if most >= 0:
+                passing = curve.main.at(size, load.num_cached, load.num_sequences)
+                seconds = passing + drafting[: most + 1]
+                rates[size] = float((tokens[: most + 1] / seconds).max())
+        best = max(rates, key=rates.__getitem__, default=0)
+        home = self._home if self._home in rates else best
+        gain = curve.main.change / curve.main.at(max(home, 1), load.num_cached) / HORIZON
+        if rates and rates[best] > rates[home] * (1.0 + gain):
+            home = best
+        self._home = home
+
+    def _sizes(self) -> tuple[int, ...]:
+        return *GRID, self._size
+
+    def _seconds(self, first: int, last: int, load: Load) -> Numbers:
+        """Seconds of passes over `first` to `last` tokens, with the changes of size they entail."""
+        main, sizes = self.costs.curve.main, np.arange(first, last + 1)
+        changes = (sizes != self._size).astype(float) + (sizes != self._home)
+        extra = main.change * changes + main.per_sequence * (load.num_sequences - 1)
+        seconds: Numbers = main.by_size(first, last, load.num_cached) + extra
+        return seconds
+
+    def _padded(self, load: Load, most: int) -> Numbers:
+        """Seconds of passes over none to `most` tokens more, where each may be padded."""
+        sizes = [size for size in self._sizes() if size >= load.num_tokens]
+        seconds = self._seconds(load.num_tokens, max(load.num_tokens + most, *sizes), load)
+        ends = np.full(len(seconds), np.inf)
+        places = np.array(sizes) - load.num_tokens
+        ends[places] = seconds[places]
+        least: Numbers = np.minimum(seconds, np.minimum.accumulate(ends[::-1])[::-1])
+        return least[: most + 1]
 
 
 @dataclass(frozen=True)
@@ -91,7 +154,7 @@ def _draft_steps(curve: CostCurve, num_sequences: int, num_cached: int) -> list[
     """Seconds that one sequence more adds to a pass of the draft model, by those in it."""
     if curve.draft is None:
         return [0.0] * (num_sequences + 1)
-    passes = [curve.draft.at(n + 1, num_cached) for n in range(num_sequences + 1)]
+    passes = [curve.draft.at(n, num_cached, n) for n in range(1, num_sequences + 2)]
     return [passes[0], *(more - less for less, more in pairwise(passes))]
 
 

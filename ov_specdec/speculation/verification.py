@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ov_specdec.logits import Logits
-from ov_specdec.sampling.distribution import Distribution, certain, residual
+from ov_specdec.sampling.distribution import Distribution, certain, excess, residual
 from ov_specdec.sampling.random_source import RandomSource
 from ov_specdec.sampling.samplers import Sampler
 
@@ -35,9 +35,11 @@ def verify(
     """Which candidates of the draft are accepted after `tokens`, and what follows them.
 
     logits: [len(draft.tokens) + 1, vocab], from the main model; row i scores the token in the place
-    of candidate i, the last row the one after all of them. Rows after a rejection are not looked
-    at. With an empty draft, this is how plain decoding chooses its next token. Raises
-    `LogitsError` for a row that gives no distribution.
+    of candidate i, the last row the one after all of them. Rows after a candidate that the main
+    model cannot choose are not looked at. Candidates that were drawn are verified as a block; of
+    others a block accepts no more than one by one, in more time. With an empty draft, this is how
+    plain decoding chooses its next token. Raises `LogitsError` for a row that gives no
+    distribution.
     """
     history = list(tokens)
 
@@ -45,17 +47,19 @@ def verify(
         history[len(tokens) :] = draft.tokens[:index]
         return sampler.distribution(history, logits[index])
 
-    draft_probs = draft.probs or [certain(token) for token in draft.tokens]
-    return speculative_sampling(main, draft_probs, draft.tokens, sampler.random)
+    if draft.probs:
+        return verify_block(main, draft.probs, draft.tokens, sampler.random)
+    certain_probs = [certain(token) for token in draft.tokens]
+    return verify_tokens(main, certain_probs, draft.tokens, sampler.random)
 
 
-def speculative_sampling(
+def verify_tokens(
     main: Callable[[int], Distribution],
     draft: Sequence[Distribution],
     candidates: Sequence[int],
     random: RandomSource,
 ) -> VerificationResult:
-    """Accept candidates so that the tokens kept follow the main model's distribution.
+    """Accept candidates one by one so that the tokens kept follow the main model's distribution.
 
     main: gives the main model's distribution for the place of candidate i, or, at
     len(candidates), for the place after all of them; called once each, in order, and not beyond
@@ -72,6 +76,48 @@ def speculative_sampling(
         if not random.accept(probability):
             return VerificationResult(index, random.draw(residual(main_probs, draft_probs)))
     return VerificationResult(len(candidates), random.draw(main(len(candidates))))
+
+
+def verify_block(
+    main: Callable[[int], Distribution],
+    draft: Sequence[Distribution],
+    candidates: Sequence[int],
+    random: RandomSource,
+) -> VerificationResult:
+    """The same by the probability of the whole draft: the same law, and never fewer accepted.
+
+    What a candidate is too probable by may make up for one before it that was too improbable, so
+    none is rejected before all have been looked at. Parameters: see `verify_tokens`; main is not
+    called beyond a candidate to which it gives no probability.
+    Source: Sun et al., algorithm 2 (arXiv 2403.10444). There the longest prefix is kept whose
+    number passes; here they are tried from the longest on, and the first that passes is it.
+    """
+    main_probs, ratios = list[Distribution](), [1.0]
+    for index, candidate in enumerate(candidates):
+        main_probs.append(main(index))
+        ratio = main_probs[index].prob(candidate) / draft[index].prob(candidate)
+        ratios.append(min(ratios[index] * ratio, 1.0))
+        if ratios[-1] == 0.0:
+            break  # every prefix from here on is as impossible
+    if random.accept(ratios[-1]):
+        return VerificationResult(len(candidates), random.draw(main(len(candidates))))
+    length = len(main_probs) - 1
+    while length > 0 and not random.accept(
+        prefix_probability(main_probs[length], draft[length], ratios[length])
+    ):
+        length -= 1
+    rest = residual(main_probs[length], draft[length], ratios[length])
+    return VerificationResult(length, random.draw(rest))
+
+
+def prefix_probability(main: Distribution, draft: Distribution, ratio: float) -> float:
+    """How probable it is that a draft ends after a prefix, if it ends there or before.
+
+    main, draft: distributions of the next place. ratio: of the prefix's probabilities, capped at 1
+    after each token. Source: as above.
+    """
+    mass = float(excess(main, draft, ratio).sum())
+    return mass / (mass + (1.0 - ratio)) if mass > 0.0 else 0.0
 
 
 def acceptance_probability(main_prob: float, draft_prob: float) -> float:

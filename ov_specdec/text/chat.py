@@ -115,6 +115,6 @@ def _without_advice() -> Iterator[None]:
         yield
     finally:
         if before is None:
-            del os.environ[QUIET]
+            os.environ.pop(QUIET, None)  # another thread may have done so
         else:
             os.environ[QUIET] = before

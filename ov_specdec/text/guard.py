@@ -1,8 +1,9 @@
 """The tokenizer guard: main and draft must map text to the same ids, or nothing is decoded.
 
-Speculation exchanges token ids between two models. Where the same id means different tokens, the
-main model still corrects every candidate, but it is fed a draft of noise; and where the same text
-maps to different ids, one of the two reads a prompt that it was never trained on.
+Speculation exchanges token ids between two models, unless a pairing translates them (`pairing`).
+Where the same id means different tokens, the main model still corrects every candidate, but it is
+fed a draft of noise; and where the same text maps to different ids, one of the two reads a prompt
+that it was never trained on.
 """
 
 from collections.abc import Iterator
@@ -100,7 +101,8 @@ class GuardReport:
             shown = "; ".join(str(check.differences[0]) for check in failed[:3])
             raise TokenizerMismatchError(
                 f"draft and main have different tokenizers ({shown}): use a draft of the same "
-                "family, or drafter='prompt-lookup'; ov-specdec check lists all differences"
+                "family, pairing='auto', or drafter='prompt-lookup'; ov-specdec check lists all "
+                "differences and the pairings that are possible"
             )
 
 

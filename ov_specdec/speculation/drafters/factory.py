@@ -5,15 +5,13 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Literal
 
-from ov_specdec.cache.sequence import CachedSequence
-from ov_specdec.cache.session import Runner
 from ov_specdec.checks import shorten
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.speculation.drafters.base import Drafter
 from ov_specdec.speculation.drafters.cascade import Cascade
-from ov_specdec.speculation.drafters.model import ModelDrafter
+from ov_specdec.speculation.drafters.pairing import DraftModel
 from ov_specdec.speculation.drafters.prompt_lookup import PromptLookup
 from ov_specdec.speculation.drafters.suffix import SuffixDrafter
 from ov_specdec.speculation.earlier_outputs import EarlierOutputs
@@ -40,7 +38,7 @@ class DrafterFactory:
     """
 
     name: DrafterName
-    draft: Runner | None = None
+    draft: DraftModel | None = None
     earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
 
     def make(
@@ -68,7 +66,7 @@ class DrafterFactory:
             limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
             drafters.append(PromptLookup(*limits))
         if self.draft is not None:
-            drafters.append(ModelDrafter(CachedSequence(self.draft, namespace), sampler))
+            drafters.append(self.draft.make(sampler, namespace))
         return reduce(Cascade, drafters) if drafters else None
 
     def remember(self, namespace: Hashable, tokens: Sequence[int], num_prompt: int) -> None:

@@ -1,10 +1,11 @@
 """A smaller model of the same family as drafter."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.cache.sequence import CachedSequence, Pass, Passes
 from ov_specdec.logits import Logits
 from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.samplers import Sampler
@@ -15,23 +16,39 @@ from ov_specdec.speculation.verification import Draft
 SOURCE = "model"
 
 
+class DraftCache(Protocol):
+    """What a draft model scores a sequence with, told in the main model's ids.
+
+    With the main model's tokenizer it is a `CachedSequence`.
+    """
+
+    def room(self, tokens: Sequence[int]) -> int:
+        """How many candidates may follow `tokens`; none where it is not above 0."""
+        ...
+
+    def advance(
+        self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
+    ) -> Passes[Pass]:
+        """Have tokens and candidates cached; the logits after the last of them."""
+        ...
+
+
 class ModelDrafter:
     """Drafts with a draft model, one pass per candidate. Implements `Drafter`.
 
-    sampler: how a candidate is chosen from the draft model's logits.
+    cache: the draft model's. sampler: how a candidate is chosen from its logits. translated: what
+    the cache is told through, where it holds the ids of another tokenizer.
     Source: Leviathan et al. (arXiv 2211.17192), Chen et al. (arXiv 2302.01318).
     """
 
     sources: tuple[str, ...] = (SOURCE,)
 
-    def __init__(self, cache: CachedSequence, sampler: Sampler) -> None:
-        self._cache = cache
+    def __init__(
+        self, cache: CachedSequence, sampler: Sampler, translated: DraftCache | None = None
+    ) -> None:
+        self.caches: tuple[CachedSequence, ...] = (cache,)
+        self._cache: DraftCache = cache if translated is None else translated
         self._sampler = sampler
-
-    @property
-    def caches(self) -> tuple[CachedSequence, ...]:
-        """The draft model's."""
-        return (self._cache,)
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
         """Candidates up to where the plan or the draft model's own context ends."""
@@ -39,7 +56,7 @@ class ModelDrafter:
         history, candidates = list(tokens), list[int]()
         probs, confidences, pass_tokens = [], [], 0
         # Each pass feeds one more token, after which the cache must still have room.
-        length = min(plan.length, self._cache.runner.max_length + 1 - len(tokens))
+        length = min(plan.length, self._cache.room(tokens))
         while len(candidates) < length:
             # After a round in which all were accepted, the first pass also feeds the last of them.
             fed = yield from self._cache.advance(tokens, candidates, num_rows=1)

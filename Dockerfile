@@ -1,0 +1,13 @@
+# The server with the embedded pair: docker run --rm -p 127.0.0.1:8000:8000 IMAGE
+# Other models: -v ./models:/models, and `--main /models/NAME` after the image.
+FROM python:3.12-slim
+
+COPY . /source
+RUN pip install --no-cache-dir "/source[serve]" && rm -rf /source
+
+RUN useradd --create-home server
+USER server
+EXPOSE 8000
+HEALTHCHECK --start-period=60s CMD ["python", "-c", \
+    "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/health')"]
+ENTRYPOINT ["ov-specdec", "serve", "--host", "0.0.0.0", "--port", "8000"]

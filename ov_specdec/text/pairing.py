@@ -1,0 +1,148 @@
+"""What two models with different tokenizers have in common, and how they can decode together."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ov_specdec.errors import TokenizerMismatchError
+from ov_specdec.text.guard import PROBES
+from ov_specdec.text.pieces import PieceTokenizer
+from ov_specdec.text.translation import Translation
+
+PairingName = Literal["intersection", "retokenize", "auto"]
+UsedPairing = Literal["intersection", "retokenize"]
+
+ENOUGH_IN_COMMON = 0.9
+"""Share of the tokens of sample texts from which "auto" takes the intersection.
+
+With 94 % in common, its accepted candidates per round were 0.85 of the other's greedily, and 2 to 5
+times as many in sampling; with 83 %, 0.61 greedily, which is how most texts are decoded
+(`python -m tests.pairings`).
+"""
+
+NUM_EXAMPLES = 8
+
+
+@dataclass(frozen=True)
+class CommonTokens:
+    """Tokens that two vocabularies have, one to one.
+
+    main_ids, draft_ids: ids of the same tokens [n]. special: those that are special tokens, from
+    the main model's id to the draft's.
+    """
+
+    main_ids: NDArray[np.int64]
+    draft_ids: NDArray[np.int64]
+    special: dict[int, int]
+
+    @cached_property
+    def draft_of(self) -> dict[int, int]:
+        """The draft's id by the main model's."""
+        return dict(zip(self.main_ids.tolist(), self.draft_ids.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class TokenizerPair:
+    """The tokenizers of two models. main_size, draft_size: ids that each model scores."""
+
+    main: PieceTokenizer
+    draft: PieceTokenizer
+    main_size: int
+    draft_size: int
+
+    @cached_property
+    def common(self) -> CommonTokens:
+        """What they have in common."""
+        return common_tokens(
+            self.main, self.draft, main_size=self.main_size, draft_size=self.draft_size
+        )
+
+    @cached_property
+    def share_of_text(self) -> float:
+        """The share of the main model's tokens of sample texts that the draft has too."""
+        ids = [token for text in PROBES for token in self.main.encode(text.encode())]
+        return sum(token in self.common.draft_of for token in ids) / len(ids)
+
+    def translation(self) -> Translation:
+        """For a new sequence, from the main model's ids to the draft's."""
+        return Translation(self.main, self.draft, self.common.special)
+
+    def choose(self, name: PairingName) -> UsedPairing:
+        """The pairing that a name stands for.
+
+        Raises `TokenizerMismatchError` for an intersection of vocabularies that share no text.
+        """
+        if name == "auto":
+            return "intersection" if self.share_of_text >= ENOUGH_IN_COMMON else "retokenize"
+        if name == "intersection" and not self.share_of_text:
+            raise TokenizerMismatchError(
+                "pairing='intersection' is not possible, for main and draft have no token of "
+                "ordinary text in common: use pairing='retokenize'"
+            )
+        return name
+
+    def lines(self) -> Iterator[str]:
+        """The pairings that are possible, for a person."""
+        common = self.common.main_ids
+        yield (
+            f"common tokens: {len(common)}, {len(common) / self.main_size:.0%} of the main model's "
+            f"{self.main_size} and {len(common) / self.draft_size:.0%} of the draft's "
+            f"{self.draft_size}; {self.share_of_text:.0%} of sample texts"
+        )
+        if len(common):
+            longest = sorted(common.tolist(), key=lambda token: -len(self.main.bytes_of[token]))
+            step = max(len(longest) // NUM_EXAMPLES, 1)
+            yield "  such as " + ", ".join(map(self._show, longest[::step][:NUM_EXAMPLES]))
+        names = (["intersection"] if self.share_of_text else []) + ["retokenize"]
+        yield f"pairings: {', '.join(names)}; auto is {self.choose('auto')}"
+
+    def _show(self, token: int) -> str:
+        return repr(self.main.bytes_of[token].decode(errors="replace"))
+
+
+def common_tokens(
+    main: PieceTokenizer, draft: PieceTokenizer, *, main_size: int, draft_size: int
+) -> CommonTokens:
+    """The tokens that stand for the same bytes, or for the same role.
+
+    Where a vocabulary has several for the same bytes, such as a letter and the fallback for that
+    byte, the letter goes with the letter and the fallback with the fallback; what is left over of
+    either side has no partner. main_size, draft_size: ids that the models score.
+    """
+    special = _special_pairs(main, draft)
+    draft_ids = _ids_by_bytes(draft, draft_size)
+    pairs = [
+        pair
+        for data, ids in _ids_by_bytes(main, main_size).items()
+        for pair in zip(ids, draft_ids.get(data, ()), strict=False)
+    ]
+    pairs += [(a, b) for a, b in special.items() if a < main_size and b < draft_size]
+    array = np.array(sorted(pairs), np.int64).reshape(-1, 2)
+    return CommonTokens(array[:, 0], array[:, 1], special)
+
+
+def _ids_by_bytes(tokenizer: PieceTokenizer, size: int) -> dict[bytes, list[int]]:
+    """Ids by what they stand for, those of single bytes by number last."""
+    found = defaultdict[bytes, list[int]](list)
+    ids = range(min(size, len(tokenizer.bytes_of)))
+    for token in sorted(ids, key=tokenizer.fallbacks.__contains__):
+        if data := tokenizer.bytes_of[token]:
+            found[data].append(token)
+    return found
+
+
+def _special_pairs(main: PieceTokenizer, draft: PieceTokenizer) -> dict[int, int]:
+    """What ends a text goes with what ends a text, others with those of the same name."""
+    pairs = {}
+    if main.eos_token_id is not None and draft.eos_token_id is not None:
+        pairs[main.eos_token_id] = draft.eos_token_id
+    for name, token in main.special.items():
+        partner = draft.special.get(name)
+        if partner is not None and token not in pairs and partner not in pairs.values():
+            pairs[token] = partner
+    return pairs

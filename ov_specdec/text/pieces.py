@@ -1,0 +1,154 @@
+"""Pieces of text: what single tokens are in bytes, and the ids of bytes that stand in a text."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from tokenizers import Tokenizer as BackendTokenizer
+
+from ov_specdec.errors import TokenizerMismatchError
+from ov_specdec.text.tokenizer import Tokenizer
+
+SPACE = "\u2581"
+"""What sentencepiece writes for a space."""
+
+BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
+INVALID = re.compile("([\udc80-\udcff]+)")
+"""Bytes that are no UTF-8, as Python's "surrogateescape" decodes them."""
+
+
+class PieceTokenizer:
+    """A tokenizer for pieces from the middle of a text: nothing is added before or after them.
+
+    Special tokens have no bytes, and no text is read as one. Serves tokenizers whose tokens are
+    bytes (byte-level BPE) or characters with a sign for the space (sentencepiece), with tokens for
+    single bytes or without; raises `TokenizerMismatchError` for others.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        read = _reader(tokenizer)
+        special = {token["id"] for token in tokenizer.spec["added_tokens"] if token["special"]}
+        self.special = {
+            token: token_id for token, token_id in tokenizer.vocab.items() if token_id in special
+        }
+        """Ids of the special tokens, by their names."""
+        self.eos_token_id = tokenizer.eos_token_id
+        self.bytes_of: list[bytes] = [b""] * tokenizer.vocab_size
+        """What each id adds to a text; nothing where it is special or has no token."""
+        for token, token_id in tokenizer.vocab.items():
+            if token_id not in special:
+                self.bytes_of[token_id] = read(token)
+
+        self.fallbacks = {
+            token_id for token, token_id in tokenizer.vocab.items() if BYTE_TOKEN.fullmatch(token)
+        }
+        """Ids of tokens for a byte by number, which stand beside those for characters."""
+
+    @property
+    def prefix(self) -> list[int]:
+        """The ids that the model expects before a text."""
+        return [token for token in self._tokenizer.encode("") if token != self.eos_token_id]
+
+    def decode(self, ids: Sequence[int]) -> bytes:
+        """The bytes of some ids; a piece of text that may begin or end within a character."""
+        return b"".join([self.bytes_of[token] for token in ids])
+
+    def encode(self, piece: bytes) -> list[int]:
+        """Ids whose bytes are these. What this vocabulary has no tokens for is left out."""
+        ids = list[int]()
+        for text in INVALID.split(piece.decode(errors="surrogateescape")):
+            if INVALID.match(text):
+                codes = text.encode(errors="surrogateescape")
+                ids += [self._id_of_byte[code] for code in codes if code in self._id_of_byte]
+            elif text:
+                ids += self._backend.encode(text, add_special_tokens=False).ids
+        return [token for token in ids if self.bytes_of[token]]  # others stand for what is unknown
+
+    @cached_property
+    def _id_of_byte(self) -> dict[int, int]:
+        return {data[0]: token for token, data in enumerate(self.bytes_of) if len(data) == 1}
+
+    @cached_property
+    def _backend(self) -> BackendTokenizer:
+        """The tokenizer without what it does at the beginning of a text."""
+        spec = dict(self._tokenizer.spec)
+        for name in ("normalizer", "pre_tokenizer"):
+            spec[name] = _without_prefix(spec.get(name))
+        for name in ("post_processor", "truncation", "padding"):
+            spec[name] = None
+        backend = BackendTokenizer.from_str(json.dumps(spec))
+        backend.encode_special_tokens = True  # as the text that they are written in
+        return backend
+
+
+def _without_prefix(part: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A normalizer or pre-tokenizer that neither adds nor strips anything at the beginning."""
+    if part is None or part["type"] in ("Prepend", "Strip"):
+        return None
+    inner: dict[str, Any] = {
+        name: [left for inner in part[name] if (left := _without_prefix(inner)) is not None]
+        for name in ("normalizers", "pretokenizers")
+        if name in part
+    }
+    never = {"add_prefix_space": False, "prepend_scheme": "never"}
+    return {**part, **inner, **{name: value for name, value in never.items() if name in part}}
+
+
+def _reader(tokenizer: Tokenizer) -> Callable[[str], bytes]:
+    """What gives the bytes of a token from its name."""
+    spec = tokenizer.spec
+    added = {token["content"] for token in spec["added_tokens"]}
+    kinds = {
+        part["type"]: part
+        for name in ("normalizer", "pre_tokenizer", "decoder")
+        for part in _parts(spec.get(name))
+    }
+    if "ByteLevel" in kinds:
+        return lambda token: token.encode() if token in added else _byte_level(token)
+    if "Metaspace" in kinds or "ByteFallback" in kinds:
+        return _sentencepiece
+    raise TokenizerMismatchError(
+        f"{tokenizer.path}/tokenizer.json is neither a byte-level nor a sentencepiece tokenizer, "
+        "and a pairing has to know what its tokens are in bytes: use a draft of the same family, "
+        "or drafter='prompt-lookup'"
+    )
+
+
+def _parts(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """A component and those that it is made of."""
+    if part is not None:
+        yield part
+        for name in ("normalizers", "pretokenizers", "decoders"):
+            for inner in part.get(name, ()):
+                yield from _parts(inner)
+
+
+def _byte_level(token: str) -> bytes:
+    """A character for each byte; one that stands for none makes it a plain text, as decoders do."""
+    if all(character in BYTE_OF for character in token):
+        return bytes([BYTE_OF[character] for character in token])
+    return token.encode()
+
+
+def _sentencepiece(token: str) -> bytes:
+    found = BYTE_TOKEN.fullmatch(token)
+    return bytes([int(found[1], 16)]) if found else token.replace(SPACE, " ").encode()
+
+
+def _byte_characters() -> dict[str, int]:
+    """The byte that each character stands for in a byte-level vocabulary.
+
+    Printable ones of Latin-1 stand for themselves, those from 256 on for the others in turn.
+    Source: `bytes_to_unicode` of GPT-2.
+    """
+    shown = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [code for code in range(256) if code not in shown]
+    return {chr(code): code for code in shown} | {
+        chr(256 + place): code for place, code in enumerate(others)
+    }
+
+
+BYTE_OF = _byte_characters()

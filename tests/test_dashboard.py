@@ -1,0 +1,35 @@
+"""The Grafana dashboard asks for metrics that the server has."""
+
+import json
+import re
+from pathlib import Path
+
+from ov_specdec.chunks import Chunk
+from ov_specdec.server.metrics import Metrics, Timer
+from ov_specdec.stats import GenerationStats, RoundStats
+
+DASHBOARD = Path(__file__).parent.parent / "docs" / "grafana.json"
+
+
+def test_every_metric_of_the_dashboard_exists():
+    metrics = Metrics("a-model")
+    stats = GenerationStats(5, [RoundStats(2, 1, 2, 0, 0, 0, 0)])
+    last = Chunk("a", [1], "plain", finish_reason="stop", stats=stats)
+    Timer(metrics).receive([last])
+    text = metrics.export().decode()
+    known = set(re.findall(r"^(ov_specdec:\w+)", text, re.MULTILINE))
+    asked = set(re.findall(r"ov_specdec:\w+", DASHBOARD.read_text(encoding="utf-8")))
+    assert asked <= known
+    assert len(asked) > 12
+
+
+def test_panels_do_not_overlap():
+    panels = [panel["gridPos"] for panel in json.loads(DASHBOARD.read_text())["panels"]]
+    places = {
+        (x, y)
+        for grid in panels
+        for x in range(grid["x"], grid["x"] + grid["w"])
+        for y in range(grid["y"], grid["y"] + grid["h"])
+    }
+    assert len(places) == sum(grid["w"] * grid["h"] for grid in panels)
+    assert max(x for x, _ in places) < 24

@@ -1,0 +1,111 @@
+"""Log-probabilities: of rows, of rounds, and of a prompt that is read in parts."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.chunks import Output
+from ov_specdec.logprobs import finite, token_logprobs
+from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.speculation import engine
+from ov_specdec.speculation.draft_length import ConstantLength
+from ov_specdec.speculation.drafters import ModelDrafter
+from ov_specdec.speculation.engine import SequenceState, Speculation
+from ov_specdec.text.detokenizer import IncrementalDetokenizer
+from tests.command_line import run
+from tests.fakes import ScriptedModel, mixing, wrong_at
+
+ROWS = np.log(np.array([[0.1, 0.6, 0.3], [0.5, 0.0, 0.5]], np.float32) + 1e-30) + 7
+
+
+def test_a_row_gives_the_logarithms_of_its_softmax():
+    first, second = token_logprobs(ROWS, [2, 0], 2)
+    assert first.token_id == 2
+    assert first.logprob == pytest.approx(np.log(0.3), abs=1e-5)
+    assert [token for token, _ in first.top] == [1, 2]
+    assert [logprob for _, logprob in first.top] == pytest.approx(np.log([0.6, 0.3]), abs=1e-5)
+    assert [token for token, _ in second.top] == [0, 2]  # the lower id of two that tie
+    assert finite(-float("inf")) == -9999.0
+
+
+def test_more_tokens_may_be_asked_for_than_there_are():
+    assert len(token_logprobs(ROWS, [0], 100)[0].top) == 3
+    assert token_logprobs(ROWS, [0], 0)[0].top == ()
+
+
+def speculate(prompt, num_new, **wanted):
+    """Rounds of a scripted pair whose draft is sometimes wrong."""
+    script = mixing(1)
+    main, draft = ScriptedModel(script), ScriptedModel(wrong_at(script, {12, 17, 18}))
+    state = SequenceState(list(prompt), len(prompt) + num_new)
+    drafter = ModelDrafter(CachedSequence(draft), GreedySampler())
+    speculation = Speculation(
+        CachedSequence(main), GreedySampler(), state, drafter, ConstantLength(4), **wanted
+    )
+    return state, list(speculation.rounds()), main
+
+
+def test_every_kept_token_is_scored_by_the_row_of_its_own_place():
+    prompt = [1, 2, 3, 1]
+    state, rounds, _ = speculate(prompt, 20, logprobs=1)
+    scored = [token for round_ in rounds for token in round_.logprobs]
+    assert [token.token_id for token in scored] == state.tokens[len(prompt) :]
+    # A scripted row is one-hot at the right token, so that each is the most likely of its place.
+    assert all(token.top[0][0] == token.token_id for token in scored)
+    assert any(round_.num_from_draft not in (0, 4) for round_ in rounds[1:])
+
+
+def test_nothing_is_scored_that_is_not_asked_for():
+    _, rounds, _ = speculate([1, 2, 3], 10)
+    assert not any(round_.logprobs or round_.prompt_logprobs for round_ in rounds)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 6, 11, 30])
+def test_a_prompt_is_scored_in_parts_and_each_token_once(monkeypatch, length):
+    monkeypatch.setattr(engine, "SCORED_PER_PASS", 5)
+    script = mixing(1)
+    prompt = [2]
+    while len(prompt) < length:  # what the model itself would say, but for one token
+        prompt.append(7 if len(prompt) == 3 else script(prompt))
+    plain, _, _ = speculate(prompt, 8)
+    state, rounds, main = speculate(prompt, 8, prompt_logprobs=1)
+    scored = rounds[0].prompt_logprobs
+    assert [token.token_id for token in scored] == prompt
+    assert scored[0].logprob is None
+    wrong = [place for place, t in enumerate(scored[1:], 1) if t.top[0][0] != t.token_id]
+    assert wrong == ([3] if length > 3 else [])
+    assert state.tokens == plain.tokens
+    assert rounds[0].stats.cached_tokens == 0
+    assert max(main.passes[: len(prompt) // 5 + 1]) <= 6
+
+
+def test_tokens_behind_a_stop_string_are_not_scored():
+    prompt = [1, 2, 3, 1]
+    state, rounds, _ = speculate(prompt, 12, logprobs=0)
+    stop = chr(65 + state.tokens[len(prompt) + 5])
+
+    def decode(ids):
+        return "".join(chr(65 + token) for token in ids)
+
+    output = Output(SequenceState(state.tokens, 99), IncrementalDetokenizer(decode, prompt, [stop]))
+    chunks = []
+    for round_ in rounds:
+        chunks += output.add(round_)
+        if chunks[-1].finish_reason:
+            break
+    for chunk in chunks:
+        assert [token.token_id for token in chunk.logprobs] == chunk.token_ids
+
+
+def test_the_command_line_shows_them_as_json(tiny_pair):
+    models = ("--main", tiny_pair[0], "--draft", tiny_pair[1], "--max-new-tokens", 3)
+    done = run("generate", "area(", *models, "--logprobs", 2, "--prompt-logprobs", 0, "--json")
+    shown = json.loads(done.stdout)
+    assert [token["token_id"] for token in shown["logprobs"]] == shown["token_ids"]
+    assert len(shown["logprobs"][0]["top"]) == 2
+    assert len(shown["prompt_logprobs"]) == shown["prompt_tokens"]
+    refused = run("generate", "area(", *models, "--logprobs", 2)
+    assert refused.returncode == 2
+    assert "--logprobs 2 is shown with --json only" in refused.stderr

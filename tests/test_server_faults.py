@@ -1,0 +1,349 @@
+"""What goes wrong stays with the request that it goes wrong for; and the server goes on."""
+
+import asyncio
+import json
+import random
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+import httpx
+import pytest
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.server.app import make_app
+from tests.server import serving
+
+LONG = {"prompt": "def area(", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def pipeline(chat_pair):
+    main, draft = chat_pair
+    settings = {"precision": "exact", "num_threads": 1, "max_batch_size": 4}
+    with SpeculativePipeline(main, draft, **settings) as made:
+        made.prepare(seconds=0.2)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(pipeline):
+    with serving(pipeline, max_batch_size=4, max_queue=8) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def still_answers(server):
+    """After every test the server is idle, holds no memory, and answers what it should."""
+    yield
+    wait_until(lambda: server.metric("num_requests_running") == 0)
+    assert server.service.num_active == 0
+    assert server.metric("kv_cache_usage_perc") == 0
+    assert server.http.get("/health").status_code == 200
+    answer = server.complete("def area(", max_tokens=4)
+    assert answer["usage"]["completion_tokens"] == 4
+
+
+def wait_until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it has not come about"
+        time.sleep(0.005)
+
+
+@contextmanager
+def paused(pipeline, monkeypatch):
+    """Passes of the main model wait until what this yields is set."""
+    runner, goes_on = pipeline.main.runner, threading.Event()
+    run = type(runner).run
+
+    def waiting(self, spans):
+        if self is runner:
+            goes_on.wait(30)
+        return run(self, spans)
+
+    monkeypatch.setattr(type(runner), "run", waiting)
+    try:
+        yield goes_on
+    finally:
+        goes_on.set()
+
+
+@contextmanager
+def in_background(function, count=1):
+    """Results of calls in threads, once the block has ended."""
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(function())) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    yield results
+    for thread in threads:
+        thread.join(60)
+
+
+def stream(server, **fields):
+    return server.http.stream("POST", "/v1/completions", json={**LONG, "stream": True, **fields})
+
+
+def test_a_client_that_leaves_a_stream_frees_its_memory(server):
+    with stream(server) as response:
+        next(response.iter_lines())
+        assert server.metric("num_requests_running") == 1
+        steps = count_steps(server)
+        response.close()
+        wait_until(lambda: server.metric("num_requests_running") == 0)
+    assert steps() < 100  # of the 200 tokens, most were not generated
+
+
+def count_steps(server):
+    before = server.metric("generation_tokens_total")
+    return lambda: server.metric("generation_tokens_total") - before
+
+
+def test_a_client_that_does_not_wait_for_its_answer_frees_its_memory(
+    server, pipeline, monkeypatch, caplog
+):
+    with paused(pipeline, monkeypatch) as goes_on:
+        with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=server.url) as client:
+            client.post("/v1/completions", json=LONG, timeout=0.3)
+        with caplog.at_level("INFO", "ov_specdec.server"):
+            wait_until(lambda: any(_status(record) == 499 for record in caplog.records))
+        goes_on.set()
+    wait_until(lambda: server.metric("num_requests_running") == 0)
+
+
+def _status(record):
+    return record.record.status if hasattr(record, "record") else None
+
+
+def test_a_full_queue_is_told(server, pipeline, monkeypatch):
+    with paused(pipeline, monkeypatch) as goes_on:
+        ask = {**LONG, "max_tokens": 2}
+        with in_background(lambda: server.post("/v1/completions", **ask), 12) as answers:
+            wait_until(lambda: server.service.num_active == 12)
+            refused = server.post("/v1/completions", **ask)
+            goes_on.set()
+    assert refused.status_code == 429
+    assert refused.json()["error"]["code"] == "queue_full"
+    assert int(refused.headers["retry-after"]) >= 1
+    assert [answer.status_code for answer in answers] == [200] * 12
+    assert server.post("/v1/completions", **ask, n=13).json()["error"]["param"] == "n"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_answer_that_takes_too_long_is_ended(pipeline, monkeypatch, streams):
+    with serving(pipeline, request_timeout=0.2) as server:
+        with paused(pipeline, monkeypatch):
+            answer = server.post("/v1/completions", **LONG, stream=streams)
+        assert answer.status_code == 504
+        assert answer.json()["error"]["code"] == "timeout"
+
+
+def test_a_stream_that_takes_too_long_ends_with_an_error(pipeline, monkeypatch):
+    with serving(pipeline, request_timeout=1.0) as server, stream(server) as response:
+        lines = response.iter_lines()
+        first = next(lines)
+        with paused(pipeline, monkeypatch):
+            events = [line for line in lines if line]
+    assert "choices" in first
+    assert json.loads(events[-1][6:])["error"]["code"] == "timeout"
+
+
+def test_a_processor_that_raises_fails_its_request_alone(server, monkeypatch, caplog):
+    def broken(tokens, row):
+        raise ValueError("a secret of the processor")
+
+    complete = server.service.complete
+
+    def completing(options, tenant):
+        if options.get("seed") == 666:
+            options = {**options, "logits_processor": [broken]}
+        return complete(options, tenant)
+
+    monkeypatch.setattr(server.service, "complete", completing)
+    with in_background(lambda: server.complete("x = ", max_tokens=30, ignore_eos=True), 3) as good:
+        answer = server.post("/v1/completions", prompt="x = ", seed=666)
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert answer.headers["x-request-id"] in answer.json()["error"]["message"]
+    assert "a secret of the processor" in caplog.text
+    assert answer.headers["x-request-id"] in caplog.text
+    assert len({each["choices"][0]["text"] for each in good}) == 1
+    assert len(good) == 3
+
+
+def test_a_template_that_raises_fails_its_request_alone(server):
+    answer = server.post("/v1/chat/completions", messages=[{"role": 5, "content": "x"}])
+    assert answer.status_code == 400
+    assert "role" in answer.json()["error"]["message"]
+
+
+def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):
+    runner = pipeline.main.runner
+    request, fails = runner._request, threading.Event()
+
+    class Broken:
+        def __getattr__(self, name):
+            return getattr(request, name)
+
+        def infer(self, **settings):
+            fails.set()
+            raise RuntimeError("the device is gone")
+
+    monkeypatch.setattr(runner, "_request", Broken())
+    answer = server.post("/v1/completions", **LONG)
+    assert fails.is_set()
+    assert answer.status_code == 500
+    assert "device" not in answer.text
+    assert runner._request is not request  # a new one took its place
+    monkeypatch.undo()
+    runner._renew_request()
+
+
+def test_a_step_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):
+    scheduler = server.service.background.scheduler
+
+    def failing():
+        monkeypatch.undo()
+        raise RuntimeError("the planner is broken")
+
+    monkeypatch.setattr(scheduler, "_answer", failing)
+    answer = server.post("/v1/completions", **LONG)
+    assert answer.status_code == 500
+
+
+def test_a_reader_that_is_too_slow_does_not_stop_others(server, pipeline):
+    with serving(pipeline, max_unread=10) as other:
+        app = make_app(other.service)
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+            if message["type"] == "http.response.body":
+                await asyncio.Event().wait()  # its socket takes no more
+
+        body = json.dumps({**LONG, "stream": True}).encode()
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            return await asyncio.Event().wait()
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/completions",
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json")],
+            "app": app,
+        }
+
+        async def run():
+            await asyncio.wait_for(app(scope, receive, send), 30)
+
+        asyncio.run(run())
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+
+
+def test_a_step_that_hangs_is_seen(pipeline, monkeypatch):
+    with serving(pipeline, step_timeout=0.2) as server:
+        with paused(pipeline, monkeypatch) as goes_on:
+            ask = {**LONG, "max_tokens": 2}
+            with in_background(lambda: server.post("/v1/completions", **ask)) as answers:
+                wait_until(lambda: server.http.get("/health").status_code == 503)
+                health = server.http.get("/health").json()
+                goes_on.set()
+        assert health["error"]["code"] == "engine_stalled"
+        assert answers[0].status_code == 200
+        assert server.http.get("/health").status_code == 200
+
+
+def test_a_server_that_is_told_to_stop_finishes_what_runs(pipeline, monkeypatch):
+    ask = {**LONG, "max_tokens": 8}
+    with (
+        serving(pipeline) as server,
+        paused(pipeline, monkeypatch) as goes_on,
+        in_background(lambda: server.post("/v1/completions", **ask)) as answers,
+    ):
+        wait_until(lambda: server.service.num_active == 1)
+        server.stop()
+        wait_until(lambda: server.service.is_draining)
+        goes_on.set()
+    assert answers[0].json()["usage"]["completion_tokens"] == 8
+
+
+def test_what_does_not_finish_in_time_is_ended_with_an_error(pipeline, monkeypatch):
+    with (
+        serving(pipeline, shutdown_timeout=0.3) as server,
+        paused(pipeline, monkeypatch),
+        in_background(lambda: server.post("/v1/completions", **LONG)) as answers,
+    ):
+        wait_until(lambda: server.service.num_active == 1)
+        server.stop()
+        wait_until(lambda: bool(answers))
+    assert answers[0].status_code == 503
+    assert answers[0].json()["error"]["code"] == "draining"
+
+
+def test_clients_that_send_slowly_do_not_stop_others(server):
+    host, port = server.url.removeprefix("http://").split(":")
+    with ExitStack() as opened:
+        for _ in range(50):
+            slow = opened.enter_context(socket.create_connection((host, int(port))))
+            slow.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n")
+        assert server.complete("x = ", max_tokens=2)["choices"]
+
+
+def test_a_body_that_does_not_arrive_is_given_up(pipeline):
+    with serving(pipeline, body_timeout=0.2) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as slow:
+            slow.sendall(
+                b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
+                b"Content-Type: application/json\r\n\r\n{"
+            )
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += slow.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"has not arrived within 0.2 s" in answer
+
+
+def test_a_thousand_malformed_bodies(server):
+    good = json.dumps({**LONG, "max_tokens": 1, "stop": ["a"], "logit_bias": {"5": 1}}).encode()
+    chosen = random.Random(1)  # noqa: S311
+    for _ in range(1000):
+        body = bytearray(good)
+        for _ in range(chosen.randint(1, 4)):
+            place = chosen.randrange(len(body))
+            if chosen.random() < 0.5:
+                body[place] = chosen.randrange(256)
+            else:
+                del body[place : place + chosen.randint(1, 20)]
+            body = body or bytearray(b"{")
+        answer = server.http.post(
+            "/v1/completions", content=bytes(body), headers={"content-type": "application/json"}
+        )
+        assert answer.status_code in (200, 400), (bytes(body), answer.text)
+        if answer.status_code == 400:
+            assert answer.json()["error"]["message"]
+
+
+def test_a_pool_at_its_limit_suspends_and_every_answer_is_whole(chat_pair):
+    main, draft = chat_pair
+    prompts = [f"def area{i}(w, h):" for i in range(6)]
+    fields = {"max_tokens": 80, "ignore_eos": True}
+    small = {"kv_cache_size": 0.0005}
+    with SpeculativePipeline(main, draft, precision="exact", num_threads=1, **small) as pipeline:
+        assert pipeline.main.runner.max_length < 6 * 100
+        with serving(pipeline) as server:
+            alone = [server.complete(prompt, **fields)["choices"] for prompt in prompts]
+            with ThreadPoolExecutor(6) as threads:
+                ask = partial(server.complete, **fields)
+                together = [answer["choices"] for answer in threads.map(ask, prompts)]
+            assert server.metric("kv_cache_usage_perc") == 0
+    assert together == alone

@@ -1,0 +1,99 @@
+"""The server's own page, in a real browser."""
+
+import re
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import pytest
+
+from ov_specdec import SpeculativePipeline
+from tests.browser import CONTRAST, chromium
+from tests.server import serving
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def server(browser, chat_pair):
+    main, draft = chat_pair
+    with (
+        SpeculativePipeline(main, draft, precision="exact", num_threads=1) as pipeline,
+        serving(pipeline, api_keys=("a-key",)) as running,
+    ):
+        complete = running.service.complete
+        # Whether drafting pays depends on the machine; here it is to be seen.
+        running.service.complete = lambda options, tenant: complete(
+            {**options, "num_assistant_tokens": 4}, tenant
+        )
+        yield running
+
+
+@pytest.fixture
+def page(browser, server):
+    with closing(browser.new_context()) as context:
+        opened = context.new_page()
+        opened.hosts, opened.complaints = set(), []
+        opened.on("request", lambda request: opened.hosts.add(urlsplit(request.url).hostname))
+        opened.on("pageerror", lambda error: opened.complaints.append(str(error)))
+        opened.goto(server.url)
+        yield opened
+        assert opened.complaints == []
+        assert opened.hosts == {"127.0.0.1"}
+
+
+def expect(locator):
+    from playwright.sync_api import expect as sync_expect
+
+    sync_expect.set_options(timeout=30_000)
+    return sync_expect(locator)
+
+
+def send(page, text, tokens=60):
+    page.get_by_label("API key").fill("a-key")
+    page.get_by_label("Most tokens").fill(str(tokens))
+    page.locator("#text").fill(text)
+    page.locator("#text").press("Enter")
+
+
+def test_a_chat_streams_tokens_in_the_colours_of_their_origin(page, server):
+    send(page, "return width")
+    expect(page.locator("#status")).to_have_text(re.compile(r"tokens in .* candidates accepted"))
+    answer = page.locator(".assistant").inner_text()
+    origins = {span.get_attribute("class") for span in page.locator(".assistant span").all()}
+    assert {"draft", "plain"} <= origins
+    messages = [{"role": "user", "content": "return width"}]
+    body = {"messages": messages, "max_tokens": 60, "temperature": 0}
+    expected = server.post("/v1/chat/completions", "a-key", **body).json()
+    assert answer == expected["choices"][0]["message"]["content"].strip()
+
+
+def test_a_second_turn_goes_on_from_the_first(page):
+    for number in (1, 2):
+        send(page, f"turn {number}", tokens=5)
+        expect(page.locator(".assistant")).to_have_count(number)
+        expect(page.locator("#send")).to_be_enabled()
+    assert page.evaluate("messages.map(m => m.role)") == ["user", "assistant"] * 2
+
+
+def test_a_wrong_key_is_told(page):
+    page.get_by_label("API key").fill("wrong")
+    page.locator("#text").fill("x")
+    page.locator("#send").click()
+    expect(page.locator(".error")).to_contain_text("no valid API key")
+
+
+def test_stop_ends_the_answer_at_the_server_too(page, server):
+    send(page, "return width", tokens=230)
+    expect(page.locator(".assistant span").first).to_be_visible()
+    page.locator("#stop").click()
+    expect(page.locator("#send")).to_be_enabled()
+    expect(page.locator("#status")).to_have_text(re.compile(r"Stopped|tokens in"))
+
+
+def test_all_text_can_be_read(page):
+    for selector in ("h1", ".legend .draft", ".legend .correction", ".legend .bonus", "label"):
+        assert page.locator(selector).first.evaluate(CONTRAST) >= 4.5

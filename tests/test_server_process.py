@@ -1,0 +1,98 @@
+"""`ov-specdec serve` as a process: how it starts, what it says, and how it ends."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from tests.command_line import run
+
+LONG = {"prompt": "def f(", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
+
+
+@contextmanager
+def serve(*arguments):
+    """Start the server on a free port; gives the process and a client, once it is ready."""
+    command = [sys.executable, "-m", "ov_specdec", "serve", "--port", "0", *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        try:
+            url = process.stdout.readline().strip()
+            with httpx.Client(base_url=url, timeout=60) as client:
+                yield process, client
+        finally:
+            process.kill()
+
+
+def test_sigterm_lets_what_runs_finish_and_ends_with_0(tmp_path, chat_pair):
+    keys = tmp_path / "keys"
+    keys.write_text("# of a\n\nkey-of-a\n")
+    models = ("--main", chat_pair[0], "--draft", chat_pair[1], "--num-threads", "1")
+    with serve("--api-key-file", keys, *models) as (process, client):
+        client.headers["authorization"] = "Bearer key-of-a"
+        assert client.get("/v1/models").json()["data"][0]["id"] == "main"
+        with client.stream("POST", "/v1/completions", json={**LONG, "stream": True}) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            process.send_signal(signal.SIGTERM)
+            assert [line for line in lines if line][-1] == "data: [DONE]"
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(client.base_url.join("/health"))
+        assert process.wait(30) == 0
+        log = [json.loads(line) for line in process.stderr.read().splitlines()]
+    requests = {line["path"]: line for line in log if line.get("event") == "request"}
+    assert requests["/v1/completions"]["status"] == 200
+    assert requests["/v1/completions"]["completion_tokens"] == 200
+    assert "key-of-a" not in json.dumps(log)
+
+
+def test_ctrl_c_under_load_ends_it_in_time():
+    with serve("--shutdown-timeout", "0.5", "--max-queue", "2") as (process, client):
+        answers = []
+
+        def ask():
+            answers.append(
+                client.post("/v1/completions", json={**LONG, "n": 8, "max_tokens": 2000})
+            )
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while (
+            'num_requests_running{model_name="ov-specdec"} 8.0' not in client.get("/metrics").text
+        ):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        thread.join(30)
+    assert answers[0].status_code == 503
+    assert answers[0].json()["error"]["code"] == "draining"
+
+
+def test_models_that_are_not_there_end_it_in_one_line():
+    done = run("serve", "--port", "0", "--main", "nowhere", "--drafter", "none")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert "nowhere" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--max-queue", "-1"), "--max-queue -1 must be a whole number"),
+        (("--request-timeout", "0"), "--request-timeout 0.0 must be a number above 0"),
+        (("--api-key", ""), "opens the server to everybody"),
+        (("--api-key-file", "nowhere"), "--api-key-file 'nowhere' cannot be read"),
+        (("--host", "nowhere.invalid"), "--host 'nowhere.invalid' is not known"),
+        (("--max-batch-size", "0"), "--max-batch-size 0 must be a whole number"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(arguments, words):
+    done = run("serve", "--port", "0", *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
