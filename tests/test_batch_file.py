@@ -246,3 +246,18 @@ def test_any_line_is_read_or_refused(content):
         assert read_request(json.dumps(content).encode()).custom_id
     except LineError as error:
         assert error.code.startswith("invalid_")
+
+
+def test_a_prediction_is_drafted_from(chat_pair, tmp_path):
+    messages = [{"role": "user", "content": "Write a function"}]
+    body = {"messages": messages, "max_tokens": 40, "ignore_eos": True}
+    with SpeculativePipeline(chat_pair[0], drafter="suffix", precision="exact") as pipeline:
+        serving = Serving(pipeline, "tiny", 2)
+        (plain,), _ = answer([line("a", CHAT, **body)], tmp_path / "plain", serving)
+        text = plain["response"]["body"]["choices"][0]["message"]["content"]
+        body["prediction"] = {"type": "content", "content": text}
+        body["num_assistant_tokens"] = 8
+        (found,), _ = answer([line("a", CHAT, **body)], tmp_path / "predicted", serving)
+    predicted = found["response"]["body"]
+    assert predicted["choices"][0]["message"]["content"] == text
+    assert predicted["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] > 0
