@@ -1,0 +1,99 @@
+"""Sampling has the main model's distribution where a budget over several sequences cuts drafts."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import pytest
+
+from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.costs import CostCurve, PassCurve
+from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
+from ov_specdec.sampling.warpers import LogitsWarper
+from ov_specdec.speculation.acceptance import Common
+from ov_specdec.speculation.adaptive import AdaptiveLength
+from ov_specdec.speculation.drafters import ModelDrafter
+from ov_specdec.speculation.engine import SequenceState, Speculation
+from ov_specdec.speculation.verification import Draft
+from tests.enumeration import enumerate_outcomes
+from tests.running import scheduled
+from tests.test_output_distribution import (
+    EXACT,
+    OUTPUT_LENGTH,
+    PAIRS,
+    PROMPT,
+    greatest_difference,
+    model_output_probs,
+    scripted,
+)
+from tests.toy import table_model
+
+CURVE = CostCurve(PassCurve({16: {1: 1.0, 16: 4.0}}), PassCurve({16: {1: 0.02, 16: 0.1}}))
+"""A token more costs a fifth of a plain pass: candidates that are not likely do not pay."""
+
+
+@dataclass(frozen=True)
+class Steady:
+    """Costs that plans follow, and that no clock changes."""
+
+    curve: CostCurve = CURVE
+    is_live = True
+
+    def learn(self, step):
+        pass
+
+    def keep(self):
+        pass
+
+
+class ForgetfulDrafter(ModelDrafter):
+    """A broken one: leaves out the last candidate that was drawn, for its own probability."""
+
+    def propose(self, tokens):
+        proposal = yield from super().propose(tokens)
+        if not proposal.confidences or proposal.confidences[-1] > 0.5:
+            return proposal
+        draft = Draft(proposal.draft.tokens[:-1], (proposal.draft.probs or [])[:-1] or None)
+        return replace(proposal, draft=draft, confidences=proposal.confidences[:-1])
+
+
+def output_probs(pair, drafter, lengths):
+    """The probability of each first OUTPUT_LENGTH tokens, beside a sequence that bids too."""
+    main, draft = map(table_model, PAIRS[pair])
+
+    def run(random):
+        costs, common = Steady(), Common()
+        models = scripted(main), scripted(draft)
+
+        def planned(tokens, sampler, kind):
+            return Speculation(
+                CachedSequence(models[0]),
+                sampler,
+                SequenceState(tokens, len(tokens) + OUTPUT_LENGTH + 1),
+                kind(CachedSequence(models[1]), sampler),
+                AdaptiveLength(("model",), costs, common),
+            )
+
+        text = planned(list(PROMPT), RandomSampler((), LogitsWarper(), random), drafter)
+        other = planned([0, 1], GreedySampler(), ModelDrafter)
+        for round_ in scheduled(text, other, costs=costs):
+            lengths[round_.stats.num_drafted] += 1
+            if len(text.state.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
+                break
+        return tuple(text.state.tokens[len(PROMPT) :][:OUTPUT_LENGTH])
+
+    return enumerate_outcomes(run)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_budget_that_cuts_drafts_keeps_the_main_models_distribution(pair):
+    lengths = Counter()
+    actual = output_probs(pair, ModelDrafter, lengths)
+    expected = model_output_probs(table_model(PAIRS[pair][0]), LogitsWarper(), ())
+    assert greatest_difference(actual, expected) < EXACT
+    assert len(lengths) >= 3  # none, and drafts that ended at different places
+
+
+def test_a_cut_that_looks_at_what_was_drawn_is_noticed():
+    actual = output_probs("4 tokens", ForgetfulDrafter, Counter())
+    expected = model_output_probs(table_model(PAIRS["4 tokens"][0]), LogitsWarper(), ())
+    assert greatest_difference(actual, expected) > 0.01
