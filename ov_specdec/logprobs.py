@@ -32,7 +32,7 @@ def token_logprobs(logits: Logits, tokens: Sequence[int], num_top: int) -> list[
     num_top: how many of the most likely tokens to name; 0 for none.
     """
     found = []
-    for row, token in zip(logits[1:], tokens, strict=False):
+    for row, token in zip(logits, tokens, strict=False):
         logprobs = _log_softmax(row)
         top = tuple((int(i), float(logprobs[i])) for i in _greatest(logprobs, num_top))
         found.append(TokenLogprobs(token, float(logprobs[token]), top))

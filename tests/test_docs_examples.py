@@ -22,12 +22,15 @@ MEASURING |= {"prompt_logprobs", "wanted", "num_from_draft"}
 OF_THE_ENGINE = {"tokens = self": Speculation.round, "self.sweep": Scheduler.step}
 """How blocks begin that show the engine, and are looked at below; what they show."""
 
+OF_A_CLIENT = "from openai"
+"""How a block begins that needs a server: the tests of the server run it, as its page has it."""
+
 
 def examples(document):
     """The Python blocks of a document, below as many empty lines as there are lines above."""
     text = document.read_text(encoding="utf-8")
     for match in BLOCK.finditer(text):
-        if not match.group(1).startswith((*OF_THE_ENGINE,)):
+        if not match.group(1).startswith((*OF_THE_ENGINE, OF_A_CLIENT)):
             yield "\n" * text[: match.start(1)].count("\n") + match.group(1)
 
 
