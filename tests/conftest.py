@@ -7,7 +7,7 @@ import pytest
 
 from tests.chats import PLAIN
 from tests.cores import keep_to_one_core
-from tests.tiny import Shelf, TinyPair, make_pair, make_wide_draft
+from tests.tiny import ARCHITECTURES, Shelf, TinyPair, make_pair, make_wide_draft
 
 
 def pytest_configure(config):
@@ -34,6 +34,19 @@ def tiny_pair(shelf, tmp_path_factory):
     target = tmp_path_factory.mktemp("llama") / "pair"
     pair = TinyPair(shelf.copy("llama", lambda folder: make_pair("llama", folder), target))
     return pair.main, pair.draft
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def architecture(request):
+    """The name of an architecture, each in turn."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def pair(architecture, shelf, tmp_path_factory):
+    """A tiny random main and draft of an architecture."""
+    target = tmp_path_factory.mktemp(architecture) / "pair"
+    return TinyPair(shelf.copy(architecture, lambda f: make_pair(architecture, f), target))
 
 
 @pytest.fixture(scope="session")

@@ -21,12 +21,12 @@ from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from random import Random
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.bench.concurrency import Interval
 from ov_specdec.bench.genai import with_draft
 from ov_specdec.bench.own import PipelineRunner
 from ov_specdec.bench.prompts import CODE, encode_prompts, read_prompts
@@ -34,7 +34,6 @@ from ov_specdec.bench.setup import Setup
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.text.tokenizer import load_tokenizer
 
-RESAMPLES = 2000
 FIRST_GENERATIONS = 3
 """Generations of a new process that are measured, each of another prompt."""
 
@@ -137,10 +136,8 @@ def pairs_with_best(turns, one, others):
 
 def interval(ratios):
     """The median, and a bootstrap interval of it."""
-    generator = Random(0)
-    medians = sorted(median(generator.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
-    low, high = medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
-    return f"{median(ratios):.3f} ({low:.3f} to {high:.3f}), {len(ratios)} pairs"
+    found = Interval.of(ratios)
+    return f"{found.median:.3f} ({found.low:.3f} to {found.high:.3f}), {len(ratios)} pairs"
 
 
 def read(file):

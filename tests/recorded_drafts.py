@@ -14,10 +14,10 @@ import json
 from pathlib import Path
 from random import Random
 from statistics import mean, median
-from threading import Event
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.bench.prompts import CODE, encode_prompts
+from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.costs import CostCurve, LiveCurve, PassCurve
 from ov_specdec.costs.kept import read_curve, write_curve
 from ov_specdec.loading.locate import embedded_folder
@@ -27,6 +27,7 @@ from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters.model import confidence
 from ov_specdec.stats import RoundStats
 from ov_specdec.text.tokenizer import load_tokenizer
+from tests.rounds import step_of
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15)
 NUM_CANDIDATES, NUM_TOKENS = 15, 200
@@ -42,21 +43,21 @@ LARGE = CostCurve(
 
 def record(main, draft, file):
     pipeline = SpeculativePipeline(main=main, draft=draft)
-    cache, texts = pipeline._models[1].cache, []
+    texts = []
     for prompt in encode_prompts(load_tokenizer(main), CODE, None):
         options = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True, "num_assistant_tokens": 0}
         text = [*prompt, *pipeline.generate(prompt, **options).token_ids]
-        cache.begin(text[: len(prompt) + 1], Event())
-        places = []
+        cache, places = CachedSequence(pipeline.draft.runner), []
         for place in range(len(prompt) + 1, len(text) - NUM_CANDIDATES):
             candidates, confidences = [], []
             while len(candidates) < NUM_CANDIDATES:
-                row = cache.advance(text[:place], candidates, num_rows=1).logits[0]
+                row = alone(cache.advance(text[:place], candidates, num_rows=1)).logits[0]
                 candidates.append(int(row.argmax()))
                 confidences.append(confidence(row, candidates[-1], None))
             pairs = enumerate(zip(candidates, text[place:], strict=False))
             agree = next((n for n, (one, other) in pairs if one != other), NUM_CANDIDATES)
             places.append((agree, confidences))
+        cache.drop()
         texts.append({"prompt": len(prompt), "places": places})
     file.write_text(json.dumps(texts))
     write_curve(file.with_suffix(".curve.json"), pipeline.prepare())
@@ -97,7 +98,7 @@ def speed(policy, text, curve, live, generator):
             draft_pass_tokens=drafted,
         )
         policy.update(stats)
-        live.learn(stats)
+        live.learn(step_of(stats))
         last, complete, place = size, 0 < accepted == drafted, place + accepted + 1
     return place / spent
 

@@ -5,21 +5,10 @@ import random
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from tests.tiny import ARCHITECTURES, REFERENCE_PROMPTS, REFERENCE_TOKENS, TinyPair, make_pair
+from tests.tiny import REFERENCE_PROMPTS, REFERENCE_TOKENS
 
 NOT_PAGED = ("mpt",)
 """Counts positions by index, which OpenVINO's transformation does not carry over."""
-
-
-@pytest.fixture(scope="module", params=ARCHITECTURES)
-def architecture(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def pair(architecture, shelf, tmp_path_factory):
-    target = tmp_path_factory.mktemp(architecture) / "pair"
-    return TinyPair(shelf.copy(architecture, lambda f: make_pair(architecture, f), target))
 
 
 @pytest.mark.parametrize(

@@ -16,23 +16,12 @@ from ov_specdec.loading.graph import to_paged
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import open_source
 from tests.flaky import make_flaky
-from tests.tiny import ARCHITECTURES, TinyPair, make_pair
+from tests.tiny import ARCHITECTURES
 
 VOCAB_SIZE = 290
 CLOSE = {"rtol": 0, "atol": 1e-4}
 ONE_AT_A_TIME = ("mpt", "mistral")
 """Positions by index, and a sliding window: what is hidden would show."""
-
-
-@pytest.fixture(scope="module", params=ARCHITECTURES)
-def architecture(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def pair(architecture, shelf, tmp_path_factory):
-    target = tmp_path_factory.mktemp(architecture) / "pair"
-    return TinyPair(shelf.copy(architecture, lambda f: make_pair(architecture, f), target))
 
 
 def load(folder, max_hidden=None):

@@ -1,11 +1,11 @@
 """What passes of the models cost on this machine: measured, kept in a file, corrected in use."""
 
 from ov_specdec.costs.correction import FixedCurve, LiveCurve
-from ov_specdec.costs.curve import LARGER, NOMINAL, SIZES, CostCurve, PassCurve
+from ov_specdec.costs.curve import GRID, NOMINAL, SIZES, CostCurve, PassCurve
 from ov_specdec.costs.source import Costs, KeptCosts, Progress
 
 __all__ = [
-    "LARGER",
+    "GRID",
     "NOMINAL",
     "SIZES",
     "CostCurve",

@@ -16,7 +16,10 @@ Near its best, the speed hardly depends on the length; each size more takes time
 """
 
 LARGER = (24, 32, 48, 64, 96, 128, 192, 256)
-"""Sizes of passes over several sequences: never measured, but corrected in use."""
+"""Sizes of passes over several sequences: two are measured, all are corrected in use."""
+
+GRID = (*SIZES, *LARGER)
+"""Sizes that passes are told apart by."""
 
 ROWS = (16, 256, 1024, 4096, 16384, 65536)
 """Cached tokens at which passes are told apart; the first two are measured, the others met in use.
@@ -24,7 +27,7 @@ ROWS = (16, 256, 1024, 4096, 16384, 65536)
 From 32 to 200 cached tokens passes of a small model grow by less than they vary.
 """
 BORDERS = tuple(math.isqrt(low * high) for low, high in pairwise(ROWS))
-SIZE_BORDERS = tuple(math.sqrt(low * high) for low, high in pairwise((*SIZES, *LARGER)))
+SIZE_BORDERS = tuple(math.sqrt(low * high) for low, high in pairwise(GRID))
 """Where a row, or a size, is as many times too small as the next one is too large."""
 
 
@@ -126,7 +129,7 @@ class CostCurve:
 
 def nearest_size(num_tokens: int) -> int:
     """The size that tells most about passes over so many tokens."""
-    return (*SIZES, *LARGER)[bisect_left(SIZE_BORDERS, num_tokens)]
+    return GRID[bisect_left(SIZE_BORDERS, num_tokens)]
 
 
 def nearest_row(num_cached: int) -> int:

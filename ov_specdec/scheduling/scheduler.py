@@ -239,7 +239,7 @@ class Scheduler:
 
     def _share(self, model: Runner, num_read: int) -> list["Share"]:
         """Who takes part in the next pass of a model: all that wait for it, if there is room."""
-        shares = []
+        shares, budget = list[Share](), None
         for request in self._running:
             cache = request.waits_for
             if not isinstance(cache, CachedSequence) or cache.runner is not model:
@@ -248,7 +248,8 @@ class Scheduler:
                 continue
             limit, is_reading = cache.num_pending, request.is_reading
             if is_reading:
-                budget = self._prefill_budget() * (DRAFT_PREFILL if model is self._draft else 1)
+                if budget is None:
+                    budget = self._prefill_budget() * (DRAFT_PREFILL if model is self._draft else 1)
                 limit = min(limit, budget - num_read)
                 num_read += max(limit, 0)
             if limit > 0:

@@ -14,6 +14,8 @@ from ov_specdec.stats import RoundStats
 LENGTHS = np.arange(SIZES[-1])
 """Numbers of candidates to choose from: with the token before them they fit the largest size."""
 
+IS_SIZE = np.isin(LENGTHS + 1, SIZES)
+
 HORIZON = 64
 """Rounds that a new home size has to earn the change to it, and over which kinds of matches are
 counted. On recorded drafts (`tests/recorded_drafts.py`) 16 to 128 are as good."""
@@ -179,7 +181,7 @@ class AdaptiveLength:
 
     def _make_plan(self, match: Match | None) -> Plan:
         """The plan of the source that is asked, whose offer is the last one."""
-        prices, offers = self._padded(self._prices()), self._offers(match)
+        prices, offers = padded(self._prices(), IS_SIZE), self._offers(match)
         *others, gains = [o.tokens - self._rate * (o.seconds + prices) for o in offers]
         own, best = offers[-1], int(gains.argmax())
         if any(other.max() > gains[best] for other in others):
@@ -212,12 +214,6 @@ class AdaptiveLength:
         prices: Numbers = self._seconds + changes * self._change
         return prices
 
-    def _padded(self, prices: Numbers) -> Numbers:
-        """The same where a pass may be padded to a size."""
-        sizes = np.where(np.isin(LENGTHS + 1, SIZES), prices, np.inf)
-        least: Numbers = np.minimum(prices, np.minimum.accumulate(sizes[::-1])[::-1])
-        return least
-
     def _settle(self) -> None:
         """Choose the home size, and the rate of tokens that is the price of a second."""
         rate = self._rate or 1.0 / self._seconds[0]
@@ -246,7 +242,7 @@ class AdaptiveLength:
         """What it takes to draft and verify one candidate, beyond a plain pass."""
         if self._draft is None:
             return float("inf")
-        plain, one, *_ = self._padded(self._prices())
+        plain, one, *_ = padded(self._prices(), IS_SIZE)
         return self._start + self._draft.at(self._unread, self._cached) + float(one - plain)
 
     def _account(self, stats: RoundStats) -> None:
@@ -260,3 +256,10 @@ class AdaptiveLength:
             self._common.credit += SPENT_ON_PROBES * plain / stats.num_sequences
         drafted = stats.source == MODEL and stats.num_drafted > 0
         self._unread = 1 if drafted else self._unread + stats.num_generated
+
+
+def padded(prices: Numbers, is_size: NDArray[np.bool_]) -> Numbers:
+    """What passes of ascending sizes cost where each may be padded to a larger one of some."""
+    sizes = np.where(is_size, prices, np.inf)
+    least: Numbers = np.minimum(prices, np.minimum.accumulate(sizes[::-1])[::-1])
+    return least

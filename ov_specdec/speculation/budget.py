@@ -6,24 +6,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ov_specdec.costs import LARGER, SIZES, CostCurve, Costs
+from ov_specdec.costs import GRID, SIZES, CostCurve, Costs
+from ov_specdec.speculation.adaptive import HORIZON, TINY, Numbers, padded
 from ov_specdec.speculation.draft_length import Bid, Plan
-
-TINY = 1e-9
-"""Instead of probabilities of 0, by which nothing can be divided."""
-
-GRID = (*SIZES, *LARGER)
-"""Sizes that passes are padded to, where that costs less than the change to a new one."""
-
-HORIZON = 64
-"""Steps that a new home size has to earn the change to it, as for a single sequence."""
 
 MOST = SIZES[-1]
 """Places in a draft, at most."""
-
-Numbers = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -127,11 +116,8 @@ class Budget:
         """Seconds of passes over none to `most` tokens more, where each may be padded."""
         sizes = [size for size in self._sizes() if size >= load.num_tokens]
         seconds = self._seconds(load.num_tokens, max(load.num_tokens + most, *sizes), load)
-        ends = np.full(len(seconds), np.inf)
-        places = np.array(sizes) - load.num_tokens
-        ends[places] = seconds[places]
-        least: Numbers = np.minimum(seconds, np.minimum.accumulate(ends[::-1])[::-1])
-        return least[: most + 1]
+        ends = np.isin(np.arange(len(seconds)) + load.num_tokens, sizes)
+        return padded(seconds, ends)[: most + 1]
 
 
 @dataclass(frozen=True)
