@@ -13,6 +13,10 @@ class ContextLengthError(OptionError):
     """A prompt that leaves no room for an output in the model's context."""
 
 
+class AudioError(OptionError):
+    """A recording that cannot be used: no audio file, empty, or with values that are no numbers."""
+
+
 class ModelError(SpecdecError):
     """A model folder or an IR that cannot be used."""
 

@@ -22,6 +22,7 @@ LAYERS = (
     {"costs"},
     {"speculation", "loading"},
     {"chunks", "scheduling"},
+    {"speech"},
     {"generation", "openai"},
     {"background", "batch"},
     {"pipeline"},
@@ -37,7 +38,7 @@ MAY_IMPORT_OPENVINO = (
     "expansion/",
 )
 HEAVY = (
-    *("torch", "optimum", "gradio", "pandas", "matplotlib"),
+    *("torch", "optimum", "gradio", "pandas", "matplotlib", "soundfile", "soxr"),
     *("openvino_genai", "openvino_tokenizers", "fastapi", "prometheus_client", "uvicorn"),
 )
 # Inside functions, or in modules that are imported inside functions: see the test at the end.

@@ -1,0 +1,1 @@
+"""Speech to text: recordings in, transcriptions out, on the same decoding as text."""

@@ -1,0 +1,121 @@
+"""What a Whisper's configuration files say: which ids mean what, and what is suppressed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ov_specdec.errors import ModelError, OptionError
+from ov_specdec.files import read_json
+
+Task = Literal["transcribe", "translate"]
+
+TIME_PRECISION = 0.02
+"""Seconds from one timestamp to the next."""
+
+
+@dataclass(frozen=True)
+class WhisperSettings:
+    """Special ids and limits, under the names of generation_config.json.
+
+    Ids below eos_token_id are text, those above no_timestamps_token_id timestamps, in steps of
+    `TIME_PRECISION`; the one before it says that there is no speech. lang_to_id, task_to_id: empty
+    in a model of English alone. max_target_positions: most tokens of start, prompt and output.
+    max_initial_timestamp_index: latest first timestamp; None: any.
+    """
+
+    decoder_start_token_id: int
+    eos_token_id: int
+    no_timestamps_token_id: int
+    prev_sot_token_id: int
+    vocab_size: int
+    max_target_positions: int
+    lang_to_id: Mapping[str, int] = field(default_factory=dict)
+    task_to_id: Mapping[str, int] = field(default_factory=dict)
+    suppress_tokens: tuple[int, ...] = ()
+    begin_suppress_tokens: tuple[int, ...] = ()
+    max_initial_timestamp_index: int | None = None
+
+    @classmethod
+    def read(cls, folder: Path) -> "WhisperSettings":
+        """Those of a model folder; `ModelError` where they are not those of a Whisper."""
+        config = read_json(folder / "config.json")
+        path = folder / "generation_config.json"
+        generation = read_json(path) if path.is_file() else {}
+        if config.get("model_type") != "whisper":
+            raise ModelError(
+                f"{folder} holds a model of type {config.get('model_type')!r}, which does not "
+                "transcribe: give a Whisper; for text use ov-specdec generate"
+            )
+        # Checkpoints from before 2023 lack some of what decides over language and task.
+        known = {**config, **{k: v for k, v in generation.items() if v is not None}}
+        known.setdefault("prev_sot_token_id", known.get("no_timestamps_token_id", 0) - 2)
+        names = ("decoder_start_token_id", "eos_token_id", "no_timestamps_token_id")
+        sizes = ("prev_sot_token_id", "vocab_size", "max_target_positions")
+        ids = {name: _as_id(path, name, known.get(name)) for name in (*names, *sizes)}
+        multilingual = known.get("is_multilingual", True)
+        latest = known.get("max_initial_timestamp_index")
+        return cls(
+            **ids,
+            lang_to_id=known.get("lang_to_id") or {} if multilingual else {},
+            task_to_id=known.get("task_to_id") or {} if multilingual else {},
+            suppress_tokens=tuple(known.get("suppress_tokens") or ()),
+            begin_suppress_tokens=tuple(known.get("begin_suppress_tokens") or ()),
+            max_initial_timestamp_index=latest,
+        )
+
+    @property
+    def is_multilingual(self) -> bool:
+        """Whether it knows languages and tasks; else it transcribes English."""
+        return bool(self.lang_to_id)
+
+    @property
+    def language_ids(self) -> tuple[int, ...]:
+        """The ids of all languages."""
+        return tuple(self.lang_to_id.values())
+
+    @property
+    def timestamp_begin(self) -> int:
+        """The id of the timestamp at 0 seconds."""
+        return self.no_timestamps_token_id + 1
+
+    @property
+    def no_speech_token_id(self) -> int:
+        """The id whose probability after the start of a transcript is that of no speech."""
+        return self.no_timestamps_token_id - 1
+
+    @property
+    def max_prompt_length(self) -> int:
+        """Most tokens of previous text, which leaves half of the context to the output."""
+        return self.max_target_positions // 2 - 1
+
+    def is_text(self, token: int) -> bool:
+        """Whether a token is text, and not a mark."""
+        return token < self.eos_token_id
+
+    def is_timestamp(self, token: int) -> bool:
+        """Whether a token is a time."""
+        return token >= self.timestamp_begin
+
+    def start_tokens(self, language_id: int | None, task: Task, timestamps: bool) -> list[int]:
+        """What every output begins with. language_id: None in a model of English alone."""
+        tokens = [self.decoder_start_token_id]
+        if language_id is not None:
+            tokens += [language_id, self.task_to_id[task]]
+        return tokens if timestamps else [*tokens, self.no_timestamps_token_id]
+
+    def check_task(self, task: str) -> None:
+        """Refuse a task that this model does not know."""
+        known = list(self.task_to_id) or ["transcribe"]
+        if task not in known:
+            others = "" if self.is_multilingual else ", for it knows English alone"
+            raise OptionError(f"task={task!r} is not one of {', '.join(known)}{others}")
+
+
+def _as_id(path: Path, name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ModelError(
+            f"{path} gives {name} as {value!r}, and speech needs it as a number: export the model "
+            "again from a checkpoint of transformers"
+        )
+    return value

@@ -1,0 +1,270 @@
+"""One recording on its way to text: its windows, one after the other."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import exp
+from statistics import fmean
+from typing import Protocol
+
+from ov_specdec.chunks import Chunk
+from ov_specdec.errors import OptionError
+from ov_specdec.options import GenerationOptions
+from ov_specdec.speech.audio import Samples
+from ov_specdec.speech.fallback import Attempt, compression_ratio
+from ov_specdec.speech.features import FeatureExtractor, Features
+from ov_specdec.speech.language import language_code, language_id
+from ov_specdec.speech.options import TranscriptionOptions
+from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionChunk
+from ov_specdec.speech.settings import WhisperSettings
+from ov_specdec.speech.suppression import AllowOnly, whisper_processors
+from ov_specdec.speech.windows import Window, is_silent, previous_text, split, window_at
+from ov_specdec.stats import FinishReason, Stopwatch
+from ov_specdec.text.detokenizer import IncrementalDetokenizer
+
+
+class Decoder(Protocol):
+    """What decodes a window, speculatively or not."""
+
+    @property
+    def encoder_seconds(self) -> float:
+        """Time that all passes of the encoders took so far."""
+        ...
+
+    def decode(
+        self, features: Features, prompt: Sequence[int], options: GenerationOptions
+    ) -> Iterator[Chunk]:
+        """The output that follows the prompt, in chunks; the last has a finish reason and stats.
+
+        features: [mel bins, frames], as many as the encoder takes. prompt: ids.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Model:
+    """What all transcriptions share: a Whisper, and how it hears and writes.
+
+    encode: the ids of a text without special tokens. decode: the text of ids that are text.
+    """
+
+    settings: WhisperSettings
+    extractor: FeatureExtractor
+    encode: Callable[[str], list[int]]
+    decode: Callable[[Sequence[int]], str]
+    decoder: Decoder
+
+
+@dataclass
+class Transcription:
+    """One recording, options checked against the model.
+
+    samples: mono, at the rate of the model's extractor. is_cancelled: set from any thread, ends it
+    within one pass. Raises `OptionError` for a language or a task that the model does not know, and
+    for an initial prompt that is too long.
+    """
+
+    model: Model
+    samples: Samples
+    options: TranscriptionOptions
+    is_cancelled: bool = False
+    stats: SpeechStats = field(init=False)
+    _language: int | None = field(default=None, init=False)
+    _knows_language: bool = field(default=False, init=False)
+    _initial: list[int] = field(default_factory=list, init=False)
+    _told: list[Sequence[int]] = field(default_factory=list, init=False)
+    """Tokens of the segments so far."""
+    _is_trusted: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        settings, options = self.model.settings, self.options
+        self.stats = SpeechStats(len(self.samples) / self.model.extractor.sampling_rate)
+        settings.check_task(options.task)
+        if options.language is not None:
+            self._language = language_id(options.language, settings)
+        self._knows_language = options.language is not None or not settings.is_multilingual
+        if options.initial_prompt:
+            self._initial = self.model.encode(f" {options.initial_prompt.strip()}")
+        if len(self._initial) > settings.max_prompt_length:
+            raise OptionError(
+                f"initial_prompt has {len(self._initial)} tokens, the model takes "
+                f"{settings.max_prompt_length}: shorten it"
+            )
+
+    @property
+    def num_frames(self) -> int:
+        """Of the recording, without what fills up its last window."""
+        return -(-len(self.samples) // self.model.extractor.hop_length)
+
+    @property
+    def predicts_timestamps(self) -> bool:
+        """Whether the model says times: it has to where there is more than one window."""
+        return self.options.return_timestamps or self.num_frames > self.model.extractor.num_frames
+
+    def chunks(self) -> Iterator[TranscriptionChunk]:
+        """A chunk for each window, then one that ends the transcription."""
+        watch, encoded = Stopwatch(), self.model.decoder.encoder_seconds
+        start = 0
+        while start < self.num_frames and not self.is_cancelled:
+            window = window_at(start, self.num_frames, self.model.extractor)
+            start, chunk = self._skip(window) if self._is_silent(window) else self._hear(window)
+            yield chunk
+        self.stats.seconds = watch.total()
+        self.stats.encoder_seconds = self.model.decoder.encoder_seconds - encoded
+        code = language_code(self._language, self.model.settings) if self._knows_language else None
+        reason: FinishReason = "cancelled" if self.is_cancelled else "stop"
+        yield TranscriptionChunk("", self._seconds(start), (), (), code, reason, self.stats)
+
+    @cached_property
+    def _features(self) -> Features:
+        return self.model.extractor(self.samples)
+
+    def _is_silent(self, window: Window) -> bool:
+        extractor, threshold = self.model.extractor, self.options.silence_threshold
+        samples = window.samples(self.samples, extractor)
+        return threshold is not None and is_silent(samples, extractor, threshold)
+
+    def _skip(self, window: Window) -> tuple[int, TranscriptionChunk]:
+        """Leave a window out; the next begins behind it."""
+        self.stats.num_skipped += 1
+        end = window.start + window.length
+        return end, TranscriptionChunk("", self._seconds(end))
+
+    def _hear(self, window: Window) -> tuple[int, TranscriptionChunk]:
+        """Decode a window; the frame that the next one begins at, and what was heard."""
+        features = window.features(self._features, self.model.extractor)
+        if not self._knows_language:
+            self._language, self._knows_language = self._detect_language(features), True
+        self.stats.num_windows += 1
+        prompt = self._prompt()
+        attempt, pieces = self._first_accepted(features, prompt)
+        self._is_trusted = attempt.is_trusted
+        if self.is_cancelled:
+            return window.start, TranscriptionChunk("", self._seconds(window.start))
+        if attempt.has_no_speech(self.options):
+            return self._skip(window)
+        tokens = [t for t in attempt.tokens if t != self.model.settings.eos_token_id]
+        done = split(tokens, window, self.model.settings, self.model.extractor)
+        self._told += [timed.tokens for timed in done.segments]
+        end = window.start + done.num_frames
+        num_kept = sum(len(timed.tokens) for timed in done.segments)
+        pieces = self._with_text(_first_tokens(pieces, num_kept))
+        text = "".join(piece.text for piece in pieces)
+        segments = tuple(
+            Segment(
+                self._seconds(window.start) + timed.start,
+                self._seconds(window.start) + timed.end,
+                self.model.decode(self._text_tokens(timed.tokens)),
+                timed.tokens,
+                attempt.temperature,
+                attempt.avg_logprob,
+                attempt.compression_ratio,
+                attempt.no_speech_prob,
+            )
+            for timed in done.segments
+            if self.options.return_timestamps and self._text_tokens(timed.tokens)
+        )
+        return end, TranscriptionChunk(text, self._seconds(end), tuple(pieces), segments)
+
+    def _prompt(self) -> list[int]:
+        """Previous text, where there is any to be told of, and the start tokens."""
+        settings, options = self.model.settings, self.options
+        tells = options.condition_on_prev_tokens and self._is_trusted
+        told = previous_text(self._told if tells else [], self._initial, settings)
+        start = settings.start_tokens(self._language, options.task, self.predicts_timestamps)
+        return [settings.prev_sot_token_id, *told, *start] if told else start
+
+    def _first_accepted(self, features: Features, prompt: list[int]) -> tuple[Attempt, list[Chunk]]:
+        """The first output that is not rejected, or else the last; and its chunks."""
+        settings, options = self.model.settings, self.options
+        processors = whisper_processors(settings, len(prompt), timestamps=self.predicts_timestamps)
+        for number, temperature in enumerate(options.temperatures):
+            self.stats.num_retries += number > 0
+            wanted = {} if options.logprob_threshold is None else {"logprobs": 0}
+            pieces = self._decode(features, prompt, options.at(temperature, processors, **wanted))
+            attempt = self._judge(features, prompt, pieces, temperature)
+            if self.is_cancelled or not attempt.is_rejected(options):
+                break
+        return attempt, pieces
+
+    def _judge(
+        self, features: Features, prompt: list[int], pieces: Iterable[Chunk], temperature: float
+    ) -> Attempt:
+        """An output with what decides whether it is accepted."""
+        tokens = tuple(token for piece in pieces for token in piece.token_ids)
+        scores = [score.logprob or 0.0 for piece in pieces for score in piece.logprobs]
+        attempt = Attempt(
+            tokens,
+            temperature,
+            compression_ratio(tokens, self.model.settings.vocab_size),
+            fmean(scores) if scores else None,
+        )
+        matters = attempt.is_unlikely(self.options) and self.options.no_speech_threshold is not None
+        if matters or self.options.return_timestamps:
+            return replace(attempt, no_speech_prob=self._no_speech_prob(features, prompt))
+        return attempt
+
+    def _detect_language(self, features: Features) -> int:
+        """The most likely language, by the row after the start of a transcript."""
+        settings = self.model.settings
+        [piece] = self._look(features, [settings.decoder_start_token_id], settings.language_ids)
+        return piece.token_ids[0]
+
+    def _no_speech_prob(self, features: Features, prompt: list[int]) -> float:
+        """The probability of no speech by the raw row after the start of the transcript."""
+        settings = self.model.settings
+        start = prompt[: prompt.index(settings.decoder_start_token_id) + 1]
+        [piece] = self._look(features, start, (settings.no_speech_token_id,))
+        return exp(piece.logprobs[0].logprob or 0.0)
+
+    def _look(self, features: Features, prompt: list[int], allowed: tuple[int, ...]) -> list[Chunk]:
+        """One token of these, with its log-probability before processors."""
+        options = GenerationOptions(
+            max_new_tokens=1,
+            num_assistant_tokens=0,
+            logprobs=0,
+            logits_processor=(AllowOnly(allowed),),
+            cache_salt=self.options.generation.get("cache_salt"),
+        )
+        return self._decode(features, prompt, options)
+
+    def _decode(
+        self, features: Features, prompt: list[int], options: GenerationOptions
+    ) -> list[Chunk]:
+        """All chunks of an output, or those up to a cancellation."""
+        pieces = []
+        for piece in self.model.decoder.decode(features, prompt, options):
+            pieces.append(piece)
+            if piece.stats is not None:
+                self.stats.generations.append(piece.stats)
+            if self.is_cancelled:
+                break
+        return pieces
+
+    def _with_text(self, pieces: Iterable[Chunk]) -> list[Chunk]:
+        """Chunks with the text of their tokens, timestamps left out."""
+        output = IncrementalDetokenizer(self.model.decode, [])
+        ready = []
+        for piece in pieces:
+            output.push(self._text_tokens(piece.token_ids))
+            ready.append(replace(piece, text=output.take()))
+        if ready:
+            ready[-1] = replace(ready[-1], text=ready[-1].text + output.finish())
+        return ready
+
+    def _text_tokens(self, tokens: Iterable[int]) -> list[int]:
+        return [token for token in tokens if self.model.settings.is_text(token)]
+
+    def _seconds(self, frame: int) -> float:
+        """The time of a frame, at most the recording's end."""
+        extractor = self.model.extractor
+        return min(frame * extractor.hop_length / extractor.sampling_rate, self.stats.audio_seconds)
+
+
+def _first_tokens(pieces: Iterable[Chunk], count: int) -> Generator[Chunk, None, None]:
+    """The chunks of the first `count` tokens."""
+    for piece in pieces:
+        if count <= 0:
+            return
+        yield replace(piece, token_ids=piece.token_ids[:count])
+        count -= len(piece.token_ids)

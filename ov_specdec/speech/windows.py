@@ -1,0 +1,117 @@
+"""Long recordings: where the encoder's windows begin, and which of them hold any sound.
+
+A window is decoded to where its last timestamps say that a segment has ended; the next begins
+there. Source: section 4.5 of Radford et al. (arXiv 2212.04356), as transformers has it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ov_specdec.speech.audio import Samples
+from ov_specdec.speech.features import FeatureExtractor, Features
+from ov_specdec.speech.settings import TIME_PRECISION, WhisperSettings
+
+LOUDNESS_BLOCK = 0.1
+"""Seconds over which loudness is taken: shorter than a word, longer than a click."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of a recording that the encoder takes at once. start, length: in frames."""
+
+    start: int
+    length: int
+
+    def features(self, features: Features, extractor: FeatureExtractor) -> Features:
+        """Its features [mel bins, num_frames]; beyond the recording they are 0."""
+        part = features[:, self.start : self.start + extractor.num_frames]
+        return np.pad(part, ((0, 0), (0, extractor.num_frames - part.shape[1])))
+
+    def samples(self, samples: Samples, extractor: FeatureExtractor) -> Samples:
+        """Its samples."""
+        hop = extractor.hop_length
+        return samples[self.start * hop : (self.start + self.length) * hop]
+
+
+@dataclass(frozen=True)
+class TimedTokens:
+    """Tokens between two times, which are in seconds from the beginning of the window."""
+
+    start: float
+    end: float
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """The segments of a window, and after how many frames the next window begins."""
+
+    segments: tuple[TimedTokens, ...]
+    num_frames: int
+
+
+def window_at(start: int, num_frames: int, extractor: FeatureExtractor) -> Window:
+    """The window from this frame on, of a recording of so many frames."""
+    return Window(start, min(num_frames - start, extractor.num_frames))
+
+
+def is_silent(samples: Samples, extractor: FeatureExtractor, threshold: float) -> bool:
+    """Whether no tenth of a second is as loud as `threshold`, in dB below full scale."""
+    size = int(LOUDNESS_BLOCK * extractor.sampling_rate)
+    starts = range(0, len(samples), size)
+    power = max(float(np.square(samples[start : start + size]).mean()) for start in starts)
+    return 10.0 * math.log10(max(power, 1e-20)) < threshold
+
+
+def split(
+    tokens: Sequence[int], window: Window, settings: WhisperSettings, extractor: FeatureExtractor
+) -> Split:
+    """Cut a window's output, which has no end-of-sequence token, where timestamps come in pairs.
+
+    What follows the last pair is not finished, and is decoded again with the next window; but one
+    timestamp at the very end says that nothing follows. Without a pair all of it is one segment.
+    """
+    marks = [settings.is_timestamp(token) for token in tokens]
+    cuts = [i + 1 for i in range(len(tokens) - 1) if marks[i] and marks[i + 1]]
+    seconds = extractor.hop_length / extractor.sampling_rate
+    if not cuts:
+        times = [_time(token, settings) for token in tokens if settings.is_timestamp(token)]
+        end = times[-1] if times and times[-1] > 0 else window.length * seconds
+        return Split((TimedTokens(0.0, end, tuple(tokens)),), window.length)
+    if marks[-2:] == [False, True]:
+        cuts.append(len(tokens))
+        num_frames = window.length
+    else:
+        last = _time(tokens[cuts[-1] - 1], settings)
+        num_frames = round(last / seconds)
+        # Both timestamps of the last pair belong to the last segment.
+        cuts[-1] += 1
+    segments = []
+    for start, end in zip([0, *cuts], cuts, strict=False):
+        part = tokens[start:end]
+        closing = part[-2] if settings.is_timestamp(part[-2]) else part[-1]
+        begins, ends = _time(part[0], settings), _time(closing, settings)
+        segments.append(TimedTokens(begins, ends, tuple(part)))
+    return Split(tuple(segments), num_frames)
+
+
+def previous_text(
+    segments: Sequence[Sequence[int]], prompt: Sequence[int], settings: WhisperSettings
+) -> list[int]:
+    """What a window is told of those before it: the ids of prompt and segments, the last of them.
+
+    segments: tokens of each, with timestamps. Empty where there is nothing to tell.
+    """
+    told = list(prompt)
+    for tokens in segments:
+        doubled = len(tokens) > 2 and settings.is_timestamp(tokens[-2])
+        told += tokens[:-1] if doubled else tokens
+    return told[-settings.max_prompt_length :]
+
+
+def _time(token: int, settings: WhisperSettings) -> float:
+    """Seconds that a timestamp says."""
+    return (token - settings.timestamp_begin) * TIME_PRECISION

@@ -1,0 +1,105 @@
+"""Recordings from files and arrays: what they become, and what is refused."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+import soundfile
+from transformers import WhisperFeatureExtractor
+
+from ov_specdec.errors import AudioError, OptionError
+from ov_specdec.speech.audio import read_audio
+from ov_specdec.speech.features import FeatureExtractor
+from ov_specdec.speech.windows import is_silent
+
+RATE = 16000
+
+
+def tone(seconds=1.0, rate=RATE, hertz=440.0, level=0.3):
+    return (level * np.sin(2 * np.pi * hertz * np.arange(int(seconds * rate)) / rate)).astype("f4")
+
+
+@pytest.mark.parametrize("form", ["wav", "flac", "ogg", "mp3"])
+def test_a_file_of_any_form_is_heard_alike(tmp_path, form):
+    path = tmp_path / f"tone.{form}"
+    soundfile.write(path, tone(), RATE)
+    read = read_audio(path, RATE)
+    assert read.dtype == np.float32
+    middle = slice(4000, 12000)
+    assert abs(np.abs(read[middle]).max() - 0.3) < 0.02
+    with path.open("rb") as opened:
+        np.testing.assert_array_equal(read_audio(opened, RATE), read)
+
+
+def test_channels_are_averaged_and_rates_converted():
+    stereo = np.stack([tone(rate=44100), -tone(rate=44100) / 3], axis=1)
+    read = read_audio((stereo, 44100), RATE)
+    assert len(read) == RATE
+    np.testing.assert_allclose(read[2000:-2000], tone()[2000:-2000] / 3, atol=1e-3)
+
+
+def test_integers_are_scaled_by_the_range_of_their_type():
+    whole = np.array([0, 16384, -32768], np.int16)
+    np.testing.assert_array_equal(read_audio((whole, RATE), RATE), [0.0, 0.5, -1.0])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((np.zeros(0), RATE), "the recording is empty"),
+        ((np.array([0.0, np.nan]), RATE), "sample 1 of the recording is [nan]"),
+        ((np.array([np.inf]), RATE), "which is no finite number"),
+        ((tone(), 0), "sampling_rate=0 must be a whole number"),
+        ((tone(), 16000.5), "sampling_rate=16000.5 must be"),
+        ((tone(),), "must be (samples, sampling_rate)"),
+        ((np.zeros((2, 16000)), RATE), "give them as [samples, channels]"),
+        ((np.zeros((2, 2, 2)), RATE), "are no recording"),
+        ((np.array(["a"]), RATE), "are no recording"),
+        (tone(), "neither a file nor samples with their rate"),
+        ("nowhere.wav", "'nowhere.wav' is not a file"),
+        (io.BytesIO(b"no audio"), "the file is no recording that can be read"),
+        (io.BytesIO(b""), "the file is no recording that can be read"),
+    ],
+)
+def test_what_is_no_recording_is_refused(given, message):
+    with pytest.raises(AudioError) as error:
+        read_audio(given, RATE)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_text_file_is_no_recording(tmp_path):
+    path = tmp_path / "notes.wav"
+    path.write_text("no audio")
+    with pytest.raises(AudioError, match=r"notes.wav' is no recording .* ffmpeg"):
+        read_audio(path, RATE)
+
+
+def test_a_missing_library_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "soxr", None)
+    with pytest.raises(OptionError, match=r"pip install 'ov-specdec\[speech\]'"):
+        read_audio((tone(), 8000), RATE)
+
+
+@pytest.mark.parametrize("bins", [80, 128])
+@pytest.mark.parametrize("seconds", [0.01, 2.0, 33.33])
+def test_features_are_those_of_transformers(bins, seconds):
+    noise = np.random.default_rng(1).normal(size=int(seconds * RATE)).astype("f4")
+    samples = tone(seconds) + 0.01 * noise
+    settings = {} if seconds < 30 else {"truncation": False, "padding": "longest"}
+    reference = WhisperFeatureExtractor(feature_size=bins)
+    expected = reference(samples, sampling_rate=RATE, **settings)["input_features"][0]
+    found = FeatureExtractor(bins)(samples)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_silence_is_told_from_a_short_quiet_sound():
+    silence = np.zeros(30 * RATE, np.float32)
+    hiss = silence + np.random.default_rng(2).normal(size=len(silence), scale=1e-4)
+    extractor = FeatureExtractor()
+    assert is_silent(silence, extractor, -60.0)
+    assert is_silent(hiss.astype("f4"), extractor, -60.0)
+    hiss[RATE : RATE + 1600] += tone(0.1, level=0.01)
+    assert not is_silent(hiss.astype("f4"), extractor, -60.0)

@@ -1,0 +1,111 @@
+"""Whisper's own rules against those of transformers, and its languages."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from transformers.generation.logits_process import (
+    SuppressTokensAtBeginLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+    WhisperTimeStampLogitsProcessor,
+)
+
+from ov_specdec.errors import OptionError
+from ov_specdec.sampling.samplers import process
+from ov_specdec.speech.language import language_code, language_id
+from ov_specdec.speech.settings import WhisperSettings
+from ov_specdec.speech.suppression import AllowOnly, whisper_processors
+
+# Text below 50, the end, start, languages, tasks, previous, no speech, no timestamps; then times.
+SETTINGS = WhisperSettings(
+    decoder_start_token_id=51,
+    eos_token_id=50,
+    no_timestamps_token_id=58,
+    prev_sot_token_id=56,
+    vocab_size=80,
+    max_target_positions=64,
+    lang_to_id={"<|en|>": 52, "<|de|>": 53},
+    task_to_id={"transcribe": 54, "translate": 55},
+    suppress_tokens=(3, 5),
+    begin_suppress_tokens=(7, 50),
+    max_initial_timestamp_index=10,
+)
+ENGLISH = WhisperSettings(51, 50, 58, 56, 80, 64)
+BEGIN = 3
+
+
+def reference(tokens, row, *, timestamps):
+    config = SimpleNamespace(
+        no_timestamps_token_id=58, eos_token_id=50, bos_token_id=50, max_initial_timestamp_index=10
+    )
+    chain = [
+        SuppressTokensAtBeginLogitsProcessor(SETTINGS.begin_suppress_tokens, BEGIN),
+        SuppressTokensLogitsProcessor(SETTINGS.suppress_tokens),
+        *([WhisperTimeStampLogitsProcessor(config, BEGIN)] if timestamps else []),
+    ]
+    ids, scores = torch.tensor([tokens]), torch.tensor(row)[None]
+    for processor in chain:
+        scores = processor(ids, scores)
+    return scores[0].numpy()
+
+
+@pytest.mark.parametrize("timestamps", [True, False])
+@pytest.mark.parametrize("scale", [0.3, 3.0])
+def test_rows_are_those_of_transformers(timestamps, scale):
+    random = np.random.default_rng(5)
+    processors = whisper_processors(SETTINGS, BEGIN, timestamps=timestamps)
+    chosen = 0
+    for _ in range(40):
+        tokens = [51, 52, 54]
+        for _ in range(20):
+            row = random.normal(scale=scale, size=80).astype(np.float32)
+            before = row.copy()
+            found = process(processors, tokens, row)
+            np.testing.assert_array_equal(found, reference(tokens, row, timestamps=timestamps))
+            np.testing.assert_array_equal(row, before)
+            if found.max() == -np.inf:
+                break
+            tokens.append(int(found.argmax()))
+            chosen += tokens[-1] > 58
+    assert chosen > 100 or not timestamps
+
+
+def test_all_but_the_allowed_are_forbidden():
+    row = np.arange(5, dtype=np.float32)
+    found = AllowOnly((1, 3))([], row)
+    np.testing.assert_array_equal(found, [-np.inf, 1, -np.inf, 3, -np.inf])
+
+
+@pytest.mark.parametrize("name", ["de", "DE", "german", " German ", "<|de|>"])
+def test_a_language_has_many_names(name):
+    assert language_id(name, SETTINGS) == 53
+    assert language_code(53, SETTINGS) == "de"
+
+
+def test_a_model_of_english_has_no_language_token():
+    assert language_id("english", ENGLISH) is None
+    assert language_code(None, ENGLISH) == "en"
+    assert ENGLISH.start_tokens(None, "transcribe", timestamps=False) == [51, 58]
+    with pytest.raises(OptionError, match="language='de' is not known to this model"):
+        language_id("de", ENGLISH)
+    with pytest.raises(OptionError, match=r"task='translate' .* English alone"):
+        ENGLISH.check_task("translate")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("germn", "did you mean german"),
+        ("xx", "there are: de, en"),
+        ("french", "there are: de, en"),
+    ],
+)
+def test_an_unknown_language_is_refused_with_a_hint(name, hint):
+    with pytest.raises(OptionError, match=hint):
+        language_id(name, SETTINGS)
+
+
+def test_start_tokens_name_language_task_and_timestamps():
+    assert SETTINGS.start_tokens(53, "translate", timestamps=True) == [51, 53, 55]
+    assert SETTINGS.start_tokens(52, "transcribe", timestamps=False) == [51, 52, 54, 58]

@@ -1,0 +1,144 @@
+"""Where windows end, against transformers; what of the text before they are told; subtitles."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from transformers import WhisperForConditionalGeneration
+
+from ov_specdec.errors import OptionError
+from ov_specdec.speech.fallback import compression_ratio
+from ov_specdec.speech.features import FeatureExtractor
+from ov_specdec.speech.formats import clock, write
+from ov_specdec.speech.options import TranscriptionOptions
+from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult
+from ov_specdec.speech.windows import Window, previous_text, split, window_at
+from tests.test_speech_rules import SETTINGS
+
+EXTRACTOR = FeatureExtractor()
+T = SETTINGS.timestamp_begin
+
+
+def reference(tokens, window):
+    """Segments as (start, end, tokens), and the frames until the next window."""
+    segments, offset = WhisperForConditionalGeneration._retrieve_segment(
+        seek_sequence=torch.tensor(tokens),
+        seek_outputs=[torch.tensor(tokens)],
+        time_offset=torch.tensor([0.0], dtype=torch.float64),
+        timestamp_begin=T,
+        seek_num_frames=torch.tensor([window.length]),
+        time_precision=0.02,
+        time_precision_features=0.01,
+        input_stride=2,
+        prev_idx=0,
+        idx=0,
+        return_token_timestamps=False,
+        decoder_input_ids=torch.tensor([[1]]),
+    )
+    found = [(float(s["start"]), float(s["end"]), tuple(s["tokens"].tolist())) for s in segments]
+    return found, int(offset)
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        [T, 1, 2, T + 5],
+        [T, 1, 2, T + 5, T + 5],
+        [T, 1, T + 3, T + 4, 2, 3, T + 9],
+        [T, 1, T + 3, T + 4, 2, 3],
+        [T, 1, T + 3, T + 3, 2, T + 7, T + 8],
+        [1, 2, 3],
+        [T, 1, 2],
+        [T + 2, 1],
+        [T],
+    ],
+)
+@pytest.mark.parametrize("length", [3000, 701])
+def test_windows_are_cut_as_in_transformers(tokens, length):
+    window = Window(0, length)
+    found = split(tokens, window, SETTINGS, EXTRACTOR)
+    segments, num_frames = reference(tokens, window)
+    assert [segment.tokens for segment in found.segments] == [tokens for *_, tokens in segments]
+    times = [(segment.start, segment.end) for segment in found.segments]
+    np.testing.assert_allclose(times, [times for *times, _ in segments], atol=0.011)
+    assert found.num_frames == num_frames > 0
+
+
+def test_nothing_heard_is_an_empty_segment():
+    assert split([], Window(0, 3000), SETTINGS, EXTRACTOR).num_frames == 3000
+
+
+def test_windows_follow_each_other_to_the_end():
+    assert window_at(0, 3500, EXTRACTOR) == Window(0, 3000)
+    assert window_at(3000, 3500, EXTRACTOR) == Window(3000, 500)
+    features = np.ones((80, 3500), np.float32)
+    part = Window(3000, 500).features(features, EXTRACTOR)
+    assert part.shape == (80, 3000)
+    assert part.sum() == 80 * 500
+
+
+def test_the_model_is_told_the_last_of_what_was_before():
+    assert previous_text([], [], SETTINGS) == []
+    assert previous_text([[T, 1, T + 2, T + 2], [T + 2, 2, T + 9]], [9], SETTINGS) == [
+        *(9, T, 1, T + 2),
+        *(T + 2, 2, T + 9),
+    ]
+    told = previous_text([list(range(40))], [9], SETTINGS)
+    assert told == list(range(9, 40))
+    assert len(told) == SETTINGS.max_target_positions // 2 - 1
+
+
+@pytest.mark.parametrize("tokens", [[1, 2, 3], [7] * 60, list(range(50))])
+@pytest.mark.parametrize("vocab_size", [80, 51865])
+def test_repetition_shows_in_the_compression_ratio(tokens, vocab_size):
+    theirs = WhisperForConditionalGeneration._retrieve_compression_ratio
+    assert compression_ratio(tokens, vocab_size) == theirs(torch.tensor(tokens), vocab_size)
+
+
+def result():
+    segments = (
+        Segment(0.0, 2.5, " First --> line.", (1, 2)),
+        Segment(3661.5, 3662.0416, " Second.", (3,)),
+    )
+    return TranscriptionResult("First line. Second.", segments, "en", SpeechStats(3662.0))
+
+
+def test_subtitles_number_and_time_the_segments():
+    assert write(result(), "srt") == (
+        "1\n00:00:00,000 --> 00:00:02,500\nFirst -> line.\n\n"
+        "2\n01:01:01,500 --> 01:01:02,042\nSecond.\n\n"
+    )
+    assert write(result(), "vtt").startswith("WEBVTT\n\n00:00:00.000 --> 00:00:02.500\n")
+
+
+def test_json_holds_text_segments_and_figures():
+    content = json.loads(write(result(), "json"))
+    assert content["text"] == "First line. Second."
+    assert content["segments"][1]["start"] == 3661.5
+    assert content["stats"]["audio_seconds"] == 3662.0
+    assert write(result(), "txt") == "First line. Second.\n"
+
+
+def test_times_are_rounded_once():
+    assert clock(59.9996, ",") == "00:01:00,000"
+    assert all(a < b for a, b in pairwise(clock(i / 7, ".") for i in range(100)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": "sing"}, "task='sing' is not one of transcribe, translate"),
+        ({"temperature": -1}, "temperature=-1 must be"),
+        ({"temperature": ()}, "temperature="),
+        ({"no_speech_threshold": 2}, "no_speech_threshold=2"),
+        ({"stop_strings": "a"}, "unknown option 'stop_strings'"),
+        ({"langage": "en"}, "did you mean language"),
+        ({"num_assistant_tokens": -1}, "num_assistant_tokens=-1"),
+        ({"return_timestamps": "word"}, "return_timestamps='word' must be True or False"),
+    ],
+)
+def test_options_are_checked_by_name(options, message):
+    with pytest.raises(OptionError, match=message.replace("(", r"\(")):
+        TranscriptionOptions.from_kwargs(options)

@@ -1,0 +1,220 @@
+"""What becomes of a recording's windows, with a scripted decoder in place of a model."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from ov_specdec.chunks import Chunk
+from ov_specdec.errors import OptionError
+from ov_specdec.logprobs import TokenLogprobs
+from ov_specdec.speech.features import FeatureExtractor
+from ov_specdec.speech.options import TranscriptionOptions
+from ov_specdec.speech.segments import collect
+from ov_specdec.speech.transcriber import Model, Transcription
+from ov_specdec.stats import GenerationStats, RoundStats
+from tests.test_speech_rules import ENGLISH, SETTINGS
+
+RATE = 16000
+T, END = SETTINGS.timestamp_begin, SETTINGS.eos_token_id
+EN, DE = 52, 53
+# Windows of one second: a long recording is one of a few seconds.
+EXTRACTOR = FeatureExtractor(chunk_length=1)
+DETECT, NO_SPEECH = [51], (SETTINGS.no_speech_token_id,)
+
+
+@dataclass
+class ScriptedDecoder:
+    """Gives outputs in their order; of one token where it is looked at a single row.
+
+    outputs: ids, or ids with their log-probability. language, no_speech: the answers to those.
+    """
+
+    outputs: Sequence[list[int] | tuple[list[int], float]]
+    language: int = DE
+    no_speech: float = 0.0
+    prompts: list[list[int]] = field(default_factory=list)
+    temperatures: list[float] = field(default_factory=list)
+    looks: list[list[int]] = field(default_factory=list)
+    encoder_seconds: float = 0.0
+
+    def decode(self, features, prompt, options) -> Iterator[Chunk]:
+        assert features.shape == (80, EXTRACTOR.num_frames)
+        self.encoder_seconds += 0.5
+        if options.max_new_tokens == 1:
+            self.looks.append(prompt)
+            row = np.zeros(80, np.float32)
+            row[self.language] = 1.0
+            token = int(options.logits_processor[0]([*prompt], row).argmax())
+            yield chunk([token], np.log(max(self.no_speech, 1e-9)), last=True)
+            return
+        output = self.outputs[len(self.prompts)]
+        self.prompts.append(prompt)
+        self.temperatures.append(options.temperature)
+        ids, logprob = output if isinstance(output, tuple) else (output, -0.1)
+        for i, token in enumerate(ids):
+            yield chunk([token], logprob, last=i == len(ids) - 1)
+
+
+def chunk(ids, logprob, *, last):
+    rounds = [RoundStats(2, 1, 1, 0.0, 0.0, 0.0, 0.1)]
+    return Chunk(
+        "?",
+        ids,
+        "plain",
+        finish_reason="stop" if last else None,
+        stats=GenerationStats(3, rounds) if last else None,
+        logprobs=[TokenLogprobs(token, logprob) for token in ids],
+    )
+
+
+def noise(seconds):
+    return np.random.default_rng(3).normal(size=int(seconds * RATE), scale=0.1).astype("f4")
+
+
+def transcription(decoder, samples, settings=SETTINGS, **options):
+    model = Model(
+        settings,
+        EXTRACTOR,
+        lambda text: [len(word) for word in text.split()],
+        lambda ids: "".join(f" {token}" for token in ids),
+        decoder,
+    )
+    return Transcription(model, samples, TranscriptionOptions.from_kwargs(options))
+
+
+def run(decoder, samples, settings=SETTINGS, **options):
+    return collect(list(transcription(decoder, samples, settings, **options).chunks()))
+
+
+def test_a_short_recording_is_one_output_without_timestamps():
+    decoder = ScriptedDecoder([[1, 2, END]])
+    found = run(decoder, noise(0.5), language="en")
+    assert decoder.prompts == [[51, EN, 54, 58]]
+    assert (found.text, found.segments, found.language) == ("1 2", (), "en")
+    assert (found.stats.num_windows, found.stats.audio_seconds) == (1, 0.5)
+    assert found.stats.encoder_seconds == 0.5
+    assert found.stats.generation.drafted == 2
+
+
+def test_the_language_is_detected_once_in_the_first_window():
+    decoder = ScriptedDecoder([[T, 1, T + 50, END], [T, 2, T + 50, END]])
+    found = run(decoder, noise(2.0))
+    assert decoder.looks == [DETECT]
+    assert decoder.prompts[0] == [51, DE, 54]
+    assert (found.language, found.text) == ("de", "1 2")
+
+
+def test_a_model_of_english_detects_nothing():
+    decoder = ScriptedDecoder([[1, END]])
+    assert run(decoder, noise(0.5), ENGLISH).language == "en"
+    assert decoder.looks == []
+    assert decoder.prompts == [[51, 58]]
+
+
+def test_the_next_window_begins_where_the_last_segment_has_ended():
+    # The second segment of the first window is not finished: it is decoded again from 0.6 s on.
+    outputs = [[T, 1, T + 30, T + 30, 2, END], [T, 2, 3, T + 50, END], [T, 4, T + 5, END]]
+    decoder = ScriptedDecoder(outputs)
+    found = run(decoder, noise(1.7), language="en", return_timestamps=True)
+    assert found.text == "1 2 3 4"
+    times = [(segment.start, segment.end) for segment in found.segments]
+    np.testing.assert_allclose(times, [(0.0, 0.6), (0.6, 1.6), (1.6, 1.7)], atol=1e-9)
+    assert [segment.text for segment in found.segments] == [" 1", " 2 3", " 4"]
+
+
+def test_chunks_add_up_to_the_text_and_tell_how_far_they_are():
+    outputs = [[T, 1, T + 50, END], [T, 2, T + 50, END]]
+    chunks = list(transcription(ScriptedDecoder(outputs), noise(2.0), language="en").chunks())
+    assert [(piece.text, piece.end) for piece in chunks] == [(" 1", 1.0), (" 2", 2.0), ("", 2.0)]
+    assert [token for piece in chunks[0].pieces for token in piece.token_ids] == [T, 1, T + 50]
+    assert "".join(piece.text for piece in chunks[0].pieces) == " 1"
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_previous_text_is_told_as_prompt(condition):
+    outputs = [[T, 1, T + 50, END], [T, 2, T + 50, END]]
+    decoder = ScriptedDecoder(outputs)
+    options = {"language": "en", "condition_on_prev_tokens": condition}
+    run(decoder, noise(2.0), initial_prompt="a bcd", **options)
+    start = [51, EN, 54]
+    told = [T, 1, T + 50] if condition else []
+    assert decoder.prompts == [[56, 1, 3, *start], [56, 1, 3, *told, *start]]
+
+
+def test_nobody_is_told_of_what_came_at_a_high_temperature():
+    outputs = [([T, 1, T + 50, END], -3.0)] * 4 + [[T, 2, T + 50, END]] * 2
+    decoder = ScriptedDecoder(outputs)
+    run(decoder, noise(2.0), language="en", no_speech_threshold=None)
+    assert decoder.temperatures == [0.0, 0.2, 0.4, 0.6, 0.8, 0.0]
+    assert decoder.prompts[-1] == [51, EN, 54]
+
+
+def test_an_output_that_repeats_itself_is_tried_again():
+    decoder = ScriptedDecoder([[9] * 40, [1, 2, END]])
+    found = run(decoder, noise(0.5), language="en")
+    assert decoder.temperatures == [0.0, 0.2]
+    assert (found.text, found.stats.num_retries) == ("1 2", 1)
+    assert len(found.stats.generations) == 2
+
+
+def test_the_last_output_is_taken_if_all_are_rejected():
+    decoder = ScriptedDecoder([([1, END], -2.0), ([2, END], -2.0)])
+    found = run(decoder, noise(0.5), language="en", temperature=(0.0, 0.5))
+    assert (found.text, found.stats.num_retries) == ("2", 1)
+
+
+def test_one_temperature_is_never_tried_again():
+    decoder = ScriptedDecoder([([1, END], -9.0)])
+    assert run(decoder, noise(0.5), language="en", temperature=0).text == "1"
+
+
+@pytest.mark.parametrize(
+    ("logprob", "no_speech", "text"),
+    [(-2.0, 0.7, ""), (-2.0, 0.5, "1"), (-0.5, 0.7, "1")],
+)
+def test_an_unlikely_output_is_left_out_where_there_is_no_speech(logprob, no_speech, text):
+    decoder = ScriptedDecoder([([1, END], logprob)], no_speech=no_speech)
+    found = run(decoder, noise(0.5), initial_prompt="ab", language="en", temperature=0)
+    assert found.text == text
+    # The row after the start of the transcript, whatever is told before it.
+    assert decoder.looks == ([[56, 2, 51]] if logprob == -2.0 else [])
+    assert found.stats.num_skipped == (not text)
+
+
+def test_silence_is_skipped_without_a_pass():
+    decoder = ScriptedDecoder([[T, 1, T + 50, END]])
+    samples = np.concatenate([np.zeros(2 * RATE, "f4"), noise(0.5)])
+    found = run(decoder, samples)
+    assert (found.text, found.stats.num_windows, found.stats.num_skipped) == ("1", 1, 2)
+    assert decoder.looks == [DETECT]
+    silent = run(ScriptedDecoder([]), np.zeros(3600 * 16, "f4"))
+    assert (silent.text, silent.language, silent.stats.num_windows) == ("", None, 0)
+
+
+def test_silence_may_be_heard_all_the_same():
+    decoder = ScriptedDecoder([[1, END]])
+    assert run(decoder, np.zeros(100, "f4"), silence_threshold=None).text == "1"
+
+
+def test_a_cancelled_transcription_ends_within_a_round():
+    decoder = ScriptedDecoder([[1] * 100, [2] * 100])
+    running = transcription(decoder, noise(2.0), language="en")
+    original = decoder.decode
+
+    def decode(*arguments):
+        for number, piece in enumerate(original(*arguments)):
+            running.is_cancelled = number == 3
+            yield piece
+            assert number <= 3
+
+    decoder.decode = decode
+    *_, last = running.chunks()
+    assert last.finish_reason == "cancelled"
+    assert len(decoder.prompts) == 1
+
+
+def test_a_prompt_that_leaves_no_room_is_refused():
+    with pytest.raises(OptionError, match="initial_prompt has 40 tokens, the model takes 31"):
+        transcription(ScriptedDecoder([]), noise(0.5), initial_prompt="a " * 40)
