@@ -165,7 +165,9 @@ class TextGenerator:
         if drafter is not None:
             policy = make_policy(options, drafter.sources, self.learned)
         main = CachedSequence(self.main, namespace)
-        wanted = options.logprobs, options.prompt_logprobs
+        is_raw = options.logprobs_mode == "raw_logprobs"
+        scored = () if is_raw else samplers.main.processors
+        wanted = options.logprobs, options.prompt_logprobs, scored
         return Speculation(main, samplers.main, state, drafter, policy, *wanted)
 
     def _chunks(self, generation: "Generation") -> Generator[Chunk, None, None]:

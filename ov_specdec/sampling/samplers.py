@@ -24,6 +24,11 @@ class Sampler(Protocol):
         """What takes the random decisions, those of verification among them."""
         ...
 
+    @property
+    def processors(self) -> tuple[LogitsProcessor, ...]:
+        """What every row goes through first."""
+        ...
+
     def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
         """What the token after `tokens` is drawn from. row: logits [vocab].
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ov_specdec.cache.sequence import CachedSequence, Passes, alone
+from ov_specdec.logits import Logits
 from ov_specdec.logprobs import TokenLogprobs, token_logprobs
-from ov_specdec.sampling.samplers import Sampler
+from ov_specdec.sampling.processors import LogitsProcessor
+from ov_specdec.sampling.samplers import Sampler, process
 from ov_specdec.speculation.draft_length import Ask, Plan, Policy
 from ov_specdec.speculation.drafters import Drafter, Proposal, Steps
 from ov_specdec.speculation.verification import Draft, verify
@@ -74,7 +76,8 @@ class Speculation:
 
     main: the main model's KV cache of the sequence. sampler: chooses the main model's tokens.
     drafter: where candidates come from; None for plain decoding. policy: how many of them.
-    logprobs, prompt_logprobs: see `GenerationOptions`.
+    logprobs, prompt_logprobs: see `GenerationOptions`. scored: what the rows go through whose
+    log-probabilities are given.
     Source: Leviathan et al., algorithm 1 (arXiv 2211.17192).
     """
 
@@ -85,6 +88,7 @@ class Speculation:
     policy: Policy
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    scored: tuple[LogitsProcessor, ...] = ()
     num_rounds: int = field(default=0, init=False)
 
     def round(self) -> Steps[Round]:
@@ -103,8 +107,7 @@ class Speculation:
         result = verify(self.sampler, tokens, done.logits, draft)
         verify_seconds = watch.lap() - done.rollback_seconds
         new = self.state.extend([*draft.tokens[: result.num_accepted], result.next_token])
-        wanted = self.logprobs
-        logprobs = [] if wanted is None else token_logprobs(done.logits, new, wanted)
+        logprobs = self._score(new, done.logits)
         stats = RoundStats(
             num_drafted=len(draft.tokens),
             num_accepted=result.num_accepted,
@@ -175,6 +178,15 @@ class Speculation:
             done = yield from self.main.advance(before, num_rows=len(new))
             scored += token_logprobs(done.logits, new, self.prompt_logprobs)
         return scored
+
+    def _score(self, new: Sequence[int], logits: Logits) -> list[TokenLogprobs]:
+        """The log-probabilities of the newest tokens, where they are wanted. logits: their rows."""
+        if self.logprobs is None:
+            return []
+        tokens = self.state.tokens
+        histories = (tokens[: len(tokens) - len(new) + i] for i in range(len(new)))
+        rows = (process(self.scored, *each) for each in zip(histories, logits, strict=False))
+        return token_logprobs(rows, new, self.logprobs)
 
     def _propose(self) -> Steps[Proposal]:
         """What the drafter proposes: nothing at first, so that the first token comes early."""

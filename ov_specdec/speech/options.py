@@ -134,9 +134,11 @@ class TranscriptionOptions:
         return as_tuple(self.temperature)
 
     def at(
-        self, temperature: float, processors: Sequence[LogitsProcessor] = (), **more: Any
+        self, temperature: float, processors: Sequence[LogitsProcessor] = ()
     ) -> GenerationOptions:
         """The options of the generation at this temperature. processors: before the user's own."""
-        given = {"max_new_tokens": None, **self.generation, **more}
+        given = {"max_new_tokens": None, **self.generation}
         given["logits_processor"] = (*processors, *given.get("logits_processor", ()))
+        if self.logprob_threshold is not None:
+            given.update(logprobs=0, logprobs_mode="processed_logprobs")
         return GenerationOptions(**given, temperature=temperature)

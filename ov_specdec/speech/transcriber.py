@@ -180,8 +180,7 @@ class Transcription:
         processors = whisper_processors(settings, len(prompt), timestamps=self.predicts_timestamps)
         for number, temperature in enumerate(options.temperatures):
             self.stats.num_retries += number > 0
-            wanted = {} if options.logprob_threshold is None else {"logprobs": 0}
-            pieces = self._decode(features, prompt, options.at(temperature, processors, **wanted))
+            pieces = self._decode(features, prompt, options.at(temperature, processors))
             attempt = self._judge(features, prompt, pieces, temperature)
             if self.is_cancelled or not attempt.is_rejected(options):
                 break
