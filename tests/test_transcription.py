@@ -127,7 +127,7 @@ def test_the_next_window_begins_where_the_last_segment_has_ended():
 def test_chunks_add_up_to_the_text_and_tell_how_far_they_are():
     outputs = [[T, 1, T + 50, END], [T, 2, T + 50, END]]
     chunks = list(transcription(ScriptedDecoder(outputs), noise(2.0), language="en").chunks())
-    assert [(piece.text, piece.end) for piece in chunks] == [(" 1", 1.0), (" 2", 2.0), ("", 2.0)]
+    assert [(piece.text, piece.end) for piece in chunks] == [("1", 1.0), (" 2", 2.0), ("", 2.0)]
     assert [token for piece in chunks[0].pieces for token in piece.token_ids] == [T, 1, T + 50]
     assert "".join(piece.text for piece in chunks[0].pieces) == " 1"
 

@@ -132,7 +132,7 @@ def read_options(fields: Fields, temperature: float | None) -> dict[str, Any]:
         "stop_strings": _read_stops(fields.get("stop")),
         "min_new_tokens": fields.integer("min_tokens", low=0),
         "ignore_eos": fields.flag("ignore_eos"),
-        "num_assistant_tokens": _read_draft_length(fields),
+        "num_assistant_tokens": read_draft_length(fields),
         "assistant_confidence_threshold": fields.number(
             "assistant_confidence_threshold", low=0.0, high=1.0
         ),
@@ -247,7 +247,7 @@ def _read_seed(fields: Fields) -> int | None:
     return None if seed is None else seed % (2 * MAX_SEED)
 
 
-def _read_draft_length(fields: Fields) -> int | None:
+def read_draft_length(fields: Fields) -> int | None:
     if fields.get("num_assistant_tokens") == "auto":
         return None
     return fields.integer("num_assistant_tokens", low=0, high=MAX_DRAFT_LENGTH)

@@ -1,7 +1,7 @@
 """Sends the answer of a request: whole, or as server-sent events; and watches for the client."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -49,30 +49,15 @@ class Reply(Response):
         """Run it, until it is sent, or the client has left or does not read what is sent."""
         ask, settings = self.answer.ask, self.service.settings
         num_choices = len(ask.prompts) * ask.n
-        stream = Stream(num_choices, settings.max_unread if ask.stream else None)
-        working = asyncio.ensure_future(self._run(stream, num_choices, scope, receive, send))
-        leaving = asyncio.ensure_future(_client_leaves(receive))
-        overflow = asyncio.ensure_future(stream.overflow.wait())
-        tasks = (working, leaving, overflow)
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                working.result()
-            elif leaving.done():
-                self.record.status = CLIENT_LEFT
-            else:
-                # An event that says so would not be read either: the connection is closed.
-                self.record.error = "the client reads too slowly"
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        stream = Stream[Chunk](num_choices, settings.max_unread if ask.stream else None)
+        work = self._run(stream, num_choices, scope, receive, send)
+        await run_for_client(work, stream.overflow, receive, self.record)
 
     async def _run(
-        self, stream: Stream, num_choices: int, scope: Scope, receive: Receive, send: Send
+        self, stream: Stream[Chunk], num_choices: int, scope: Scope, receive: Receive, send: Send
     ) -> None:
         service = self.service
-        sender, events = _Sender(send), make_stream(self.answer)
+        sender, events = Sender(send), make_stream(self.answer)
         try:
             with service.admitted(num_choices):
                 checked = await asyncio.to_thread(
@@ -85,22 +70,21 @@ class Reply(Response):
                         body = await self._collect(stream, num_choices)
                         await JSONResponse(body)(scope, receive, send)
         except Exception as error:
-            failure = self._explain(error)
-            self.record.status, self.record.error = failure.status, failure.message
+            failure = explain(error, service, self.record)
             if sender.has_begun:
                 await sender.event(events.fail(failure))
                 await sender.end()
             else:
                 await error_response(failure)(scope, receive, send)
 
-    async def _collect(self, stream: Stream, num_choices: int) -> dict[str, Any]:
+    async def _collect(self, stream: Stream[Chunk], num_choices: int) -> dict[str, Any]:
         chunks: list[list[Chunk]] = [[] for _ in range(num_choices)]
         async for index, chunk in self._chunks(stream):
             chunks[index].append(chunk)
         results: list[GenerationResult] = [collect(each) for each in chunks]
         return make_body(self.answer, results)
 
-    async def _send_events(self, stream: Stream, sender: "_Sender", events: Events) -> None:
+    async def _send_events(self, stream: Stream[Chunk], sender: "Sender", events: Events) -> None:
         async for index, chunk in self._chunks(stream):
             if not sender.has_begun:
                 await sender.begin()
@@ -109,26 +93,54 @@ class Reply(Response):
         await sender.event(b"".join(events.end()))
         await sender.end()
 
-    async def _chunks(self, stream: Stream) -> AsyncIterator[tuple[int, Chunk]]:
+    async def _chunks(self, stream: Stream[Chunk]) -> AsyncIterator[tuple[int, Chunk]]:
         while (piece := await stream.next(self.deadline)) is not None:
             self.record.note(piece[1])
             yield piece
 
-    def _explain(self, error: Exception) -> ApiError:
-        if isinstance(error, asyncio.TimeoutError):
-            seconds = self.service.settings.request_timeout
-            return ApiError(
-                504, f"the answer was not finished within {seconds:g} s", code="timeout"
-            )
-        if isinstance(error, Cancelled):
-            return ApiError(503, "the request was cancelled by the server", code="cancelled")
-        failure = from_exception(error, self.record.id)
+
+async def run_for_client(
+    work: Coroutine[Any, Any, None], overflow: asyncio.Event, receive: Receive, record: Record
+) -> None:
+    """Run what answers a request, until the client leaves or falls too far behind.
+
+    overflow: set when it does.
+    """
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_client_leaves(receive))
+    overflowing = asyncio.ensure_future(overflow.wait())
+    tasks = (working, leaving, overflowing)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+        elif leaving.done():
+            record.status = CLIENT_LEFT
+        else:
+            # An event that says so would not be read either: the connection is closed.
+            record.error = "the client reads too slowly"
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def explain(error: Exception, service: Service, record: Record) -> ApiError:
+    """What an error of a request comes to; the log has it too."""
+    if isinstance(error, asyncio.TimeoutError):
+        seconds = service.settings.request_timeout
+        failure = ApiError(504, f"the answer was not finished within {seconds:g} s", code="timeout")
+    elif isinstance(error, Cancelled):
+        failure = ApiError(503, "the request was cancelled by the server", code="cancelled")
+    else:
+        failure = from_exception(error, record.id)
         if failure.status == 500:
-            log.error("request %s has failed", self.record.id, exc_info=error)
-        return failure
+            log.error("request %s has failed", record.id, exc_info=error)
+    record.status, record.error = failure.status, failure.message
+    return failure
 
 
-class _Sender:
+class Sender:
     """Sends events, after the head of the response."""
 
     def __init__(self, send: Send) -> None:
@@ -136,14 +148,17 @@ class _Sender:
         self.has_begun = False
 
     async def begin(self) -> None:
+        """Send the head."""
         self.has_begun = True
         await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
 
     async def event(self, event: bytes) -> None:
+        """Send an event; nothing where it is empty."""
         if event:
             await self._send({"type": "http.response.body", "body": event, "more_body": True})
 
     async def end(self) -> None:
+        """Send the end."""
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -19,6 +19,8 @@ from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.metrics import Metrics, Timer
 from ov_specdec.server.stream import MAX_UNREAD, Stream
+from ov_specdec.server.transcriptions import Transcriptions
+from ov_specdec.speech_pipeline import SpeechPipeline
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.transcript import Transcript
 
@@ -66,13 +68,17 @@ class Service:
     """Generations that were admitted and have not ended."""
     _pipeline: SpeculativePipeline | None = None
     _background: Background | None = None
-    _streams: set[Stream] = field(default_factory=set)
+    _speech: Transcriptions | None = None
+    _streams: set[Stream[Chunk]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.settings.model_name)
 
-    def take(self, pipeline: SpeculativePipeline) -> None:
+    def take(self, pipeline: SpeculativePipeline | SpeechPipeline) -> None:
         """Serve this pipeline from now on."""
+        if isinstance(pipeline, SpeechPipeline):
+            self._speech = Transcriptions(pipeline, self.metrics)
+            return
         self._background = pipeline.background(self._report)
         self._pipeline = pipeline
         self.metrics.watch(self._background)
@@ -82,26 +88,42 @@ class Service:
         if self._pipeline is not None and self._background is not None:
             self._pipeline.close()
             self._background.join(self.settings.step_timeout)
+        if self._speech is not None:
+            self._speech.close()
 
     @property
     def pipeline(self) -> SpeculativePipeline:
-        """The pipeline; `ApiError` while it is loading."""
+        """The pipeline for text; `ApiError` while it is loading, and where speech is served."""
+        if self._speech is not None:
+            raise _not_here("recordings", "/v1/audio/transcriptions")
         if self._pipeline is None:
             raise _loading()
         return self._pipeline
 
     @property
     def background(self) -> Background:
-        """What runs its generations; `ApiError` while it is loading."""
+        """What runs its generations; `ApiError` where there is no pipeline for text."""
         if self._background is None:
+            _ = self.pipeline
             raise _loading()
         return self._background
 
+    @property
+    def speech(self) -> Transcriptions:
+        """What transcribes; `ApiError` while it is loading, and where text is served."""
+        if self._pipeline is not None:
+            raise _not_here("text", "/v1/completions")
+        if self._speech is None:
+            raise _loading()
+        return self._speech
+
     def check_health(self) -> None:
         """Raise `ApiError` unless requests are taken, and the present step makes progress."""
-        background = self.background
         if self.is_draining:
             raise _draining()
+        if self._speech is not None:
+            return
+        background = self.background
         if not background.is_alive or background.step_seconds > self.settings.step_timeout:
             raise ApiError(503, "the engine makes no progress", code="engine_stalled")
 
@@ -148,7 +170,7 @@ class Service:
             self.num_active -= num_choices
 
     @contextmanager
-    def running(self, generations: Sequence[Generation], stream: Stream) -> Iterator[None]:
+    def running(self, generations: Sequence[Generation], stream: Stream[Chunk]) -> Iterator[None]:
         """Run generations that fill a stream; whatever of them is left in the end is cancelled."""
         background = self.background
         self._streams.add(stream)
@@ -161,7 +183,7 @@ class Service:
             for generation in generations:
                 background.cancel(generation)
 
-    def check(self, ask: Ask, tenant: str | None, stream: Stream) -> list[Generation]:
+    def check(self, ask: Ask, tenant: str | None, stream: Stream[Chunk]) -> list[Generation]:
         """The generations of a request, ready to be submitted. Takes a while: not for the loop."""
         checked = []
         for index, (prompt, options) in enumerate(ask.generations()):
@@ -197,13 +219,19 @@ class Service:
             "created": self.started,
             "owned_by": "ov-specdec",
             "max_model_len": self.max_length,
-            "chat_template": self.pipeline.tokenizer.chat_template is not None,
+            "chat_template": self._has_chat_template,
         }
 
     @property
     def max_length(self) -> int:
         """Tokens of prompt and output."""
+        if self._speech is not None:
+            return self._speech.max_length
         return self.pipeline.main.runner.max_length
+
+    @property
+    def _has_chat_template(self) -> bool:
+        return self._speech is None and self.pipeline.tokenizer.chat_template is not None
 
     def stop(self) -> None:
         """Take no more requests, and end those that run when their time is up. In the loop."""
@@ -215,8 +243,10 @@ class Service:
     def _end_all(self) -> None:
         for stream in self._streams:
             stream.fail(_draining())
+        if self._speech is not None:
+            self._speech.cancel_all()
 
-    def _receiver(self, stream: Stream, index: int) -> Callable[[Sequence[Chunk]], None]:
+    def _receiver(self, stream: Stream[Chunk], index: int) -> Callable[[Sequence[Chunk]], None]:
         timer, put = Timer(self.metrics), stream.receiver(index)
 
         def receive(chunks: Sequence[Chunk]) -> None:
@@ -227,6 +257,11 @@ class Service:
 
     def _report(self, error: Exception) -> None:
         log.error("a step has failed, and with it the requests that were running", exc_info=error)
+
+
+def _not_here(what: str, path: str) -> ApiError:
+    message = f"the model that is served takes {what}: use {path}"
+    return ApiError(400, message, code="wrong_endpoint")
 
 
 def _loading() -> ApiError:

@@ -5,15 +5,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
+from typing import Generic, TypeVar
 
-from ov_specdec.chunks import Chunk
+T = TypeVar("T")
 
 MAX_UNREAD = 1024
 """Pieces that a stream may be ahead of its reader: more than any network delays, and yet little
 memory. The socket has buffers of its own."""
 
 
-class Stream:
+class Stream(Generic[T]):
     """Chunks by the index of their choice, read in an event loop. To be made in it.
 
     num_choices: generations that fill it. max_unread: chunks that nobody has read, more than which
@@ -24,15 +25,15 @@ class Stream:
         self._loop = asyncio.get_running_loop()
         self._num_running = num_choices
         self._max_unread = max_unread
-        self._unread: deque[tuple[int, Chunk]] = deque()
+        self._unread: deque[tuple[int, T]] = deque()
         self._news = asyncio.Event()
         self.overflow = asyncio.Event()
         self._error: BaseException | None = None
 
-    def receiver(self, index: int) -> Callable[[Sequence[Chunk]], None]:
+    def receiver(self, index: int) -> Callable[[Sequence[T]], None]:
         """What takes the chunks of a choice, in any thread."""
 
-        def receive(chunks: Sequence[Chunk]) -> None:
+        def receive(chunks: Sequence[T]) -> None:
             self._call(self._put, index, chunks)
 
         return receive
@@ -41,7 +42,7 @@ class Stream:
         """One generation has ended. From any thread."""
         self._call(self._end, error)
 
-    async def next(self, deadline: float | None = None) -> tuple[int, Chunk] | None:
+    async def next(self, deadline: float | None = None) -> tuple[int, T] | None:
         """The next chunk; None where there are no more. Raises the error that has ended it.
 
         deadline: by `time.monotonic`; `asyncio.TimeoutError` then.
@@ -66,7 +67,7 @@ class Stream:
         with suppress(RuntimeError):  # the loop is closed: nobody reads any more
             self._loop.call_soon_threadsafe(function, *arguments)
 
-    def _put(self, index: int, chunks: Sequence[Chunk]) -> None:
+    def _put(self, index: int, chunks: Sequence[T]) -> None:
         if self.overflow.is_set():
             return
         self._unread.extend((index, chunk) for chunk in chunks)

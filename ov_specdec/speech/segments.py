@@ -13,7 +13,7 @@ from ov_specdec.stats import FinishReason, GenerationStats
 class Segment:
     """Text between two times, in seconds.
 
-    tokens: with timestamps. temperature, avg_logprob, compression_ratio, no_speech_prob: of the
+    tokens: with timestamps. seek: the frame that its window begins at. temperature, avg_logprob, compression_ratio, no_speech_prob: of the
     output of the window that it is from; None where nothing depended on it.
     """
 
@@ -21,6 +21,7 @@ class Segment:
     end: float
     text: str
     tokens: tuple[int, ...] = ()
+    seek: int = 0
     temperature: float = 0.0
     avg_logprob: float | None = None
     compression_ratio: float = 0.0
@@ -116,5 +117,5 @@ def collect(chunks: Sequence[TranscriptionChunk]) -> TranscriptionResult:
     if last.stats is None:
         raise OptionError("the stream ended before its last chunk: read it from the beginning")
     segments = tuple(segment for chunk in chunks for segment in chunk.segments)
-    text = "".join(chunk.text for chunk in chunks).strip()
+    text = "".join(chunk.text for chunk in chunks)
     return TranscriptionResult(text, segments, last.language, last.stats)

@@ -75,6 +75,7 @@ class Transcription:
     _told: list[Sequence[int]] = field(default_factory=list, init=False)
     """Tokens of the segments so far."""
     _is_trusted: bool = field(default=True, init=False)
+    _has_text: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         settings, options = self.model.settings, self.options
@@ -101,7 +102,7 @@ class Transcription:
         """Whether the model says times: it has to where there is more than one window."""
         return self.options.return_timestamps or self.num_frames > self.model.extractor.num_frames
 
-    def chunks(self) -> Iterator[TranscriptionChunk]:
+    def chunks(self) -> Generator[TranscriptionChunk, None, None]:
         """A chunk for each window, then one that ends the transcription."""
         watch, encoded = Stopwatch(), self.model.decoder.encoder_seconds
         start = 0
@@ -150,12 +151,16 @@ class Transcription:
         num_kept = sum(len(timed.tokens) for timed in done.segments)
         pieces = self._with_text(_first_tokens(pieces, num_kept))
         text = "".join(piece.text for piece in pieces)
+        if not self._has_text:  # Whisper's text begins with a space
+            text = text.lstrip()
+        self._has_text = self._has_text or bool(text)
         segments = tuple(
             Segment(
                 self._seconds(window.start) + timed.start,
                 self._seconds(window.start) + timed.end,
                 self.model.decode(self._text_tokens(timed.tokens)),
                 timed.tokens,
+                window.start,
                 attempt.temperature,
                 attempt.avg_logprob,
                 attempt.compression_ratio,
