@@ -25,7 +25,7 @@ from ov_specdec.costs import CostCurve, KeptCosts, Progress
 from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.files import user_cache
 from ov_specdec.generation import GenerationStream, TextGenerator
-from ov_specdec.loading.compile import KvBackend, LoadedModel, RuntimeConfig, load_models
+from ov_specdec.loading.compile import LoadedModel, load_models
 from ov_specdec.loading.devices import Precision, usable_cores
 from ov_specdec.loading.generation_config import (
     GenerationConfigUse,
@@ -34,6 +34,7 @@ from ov_specdec.loading.generation_config import (
 )
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
+from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
 from ov_specdec.options import GenerationKwargs, GenerationOptions
 from ov_specdec.scheduling import Limits, Scheduler, Turns

@@ -31,6 +31,8 @@ LAYERS = (
 )
 MAY_IMPORT_OPENVINO = (
     "cache/batch.py",
+    "cache/encoder.py",
+    "cache/encoder_decoder.py",
     "cache/stateful.py",
     "cache/paged.py",
     "loading/",

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ov_specdec.loading.compile import KvBackend
 from ov_specdec.loading.devices import Precision, find_device, openvino_core, precision_properties
+from ov_specdec.loading.runtime_config import KvBackend
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from ov_specdec.cli.generation_options import (
 from ov_specdec.cli.prompt import read_prompt
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError
-from ov_specdec.loading.compile import KvBackend
 from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.generation_config import GenerationConfigUse
+from ov_specdec.loading.runtime_config import KvBackend
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.scheduling import Limits

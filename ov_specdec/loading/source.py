@@ -14,6 +14,11 @@ from ov_specdec.text.pieces import PieceTokenizer
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 
 KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
+HIDDEN_STATES = "encoder_hidden_states"
+ENCODER_DECODER_INPUTS = {
+    *("input_ids", "beam_idx", "cache_position"),
+    *(HIDDEN_STATES, "encoder_attention_mask"),
+}
 
 
 @dataclass(frozen=True)
@@ -50,24 +55,33 @@ def open_source(path: Path) -> ModelSource:
 
 def read_ir(folder: ModelFolder) -> ov.Model:
     """Read a decoder's IR. `ModelError` if it is no stateful decoder over token ids."""
-    try:
-        model = openvino_core().read_model(folder.ir)
-    except RuntimeError as error:
-        raise ModelError(
-            f"{folder.ir} cannot be read ({openvino_message(error)}): export the model again"
-        ) from error
+    model = read_model(folder.ir)
     inputs = {name for port in model.inputs for name in port.names}
-    if "input_ids" not in inputs or not model.get_variables():
+    needed, known, task = {"input_ids"}, KNOWN_INPUTS, "text-generation-with-past"
+    if folder.is_encoder_decoder:
+        needed, known = {"input_ids", HIDDEN_STATES}, ENCODER_DECODER_INPUTS
+        task = "text2text-generation-with-past or automatic-speech-recognition-with-past"
+    if not needed <= inputs or not model.get_variables():
         raise ModelError(
             f"{folder.ir} is not a stateful decoder: export it with ov-specdec export, or with "
-            "optimum-cli export openvino --task text-generation-with-past"
+            f"optimum-cli export openvino --task {task}"
         )
-    if unknown := [port.any_name for port in model.inputs if not port.names & KNOWN_INPUTS]:
+    if unknown := [port.any_name for port in model.inputs if not port.names & known]:
         raise ModelError(
             f"{folder.ir} wants an input '{unknown[0]}', which a text decoder does not get: "
-            "only models of the task text-generation-with-past can be used"
+            f"only models of the task {task} can be used"
         )
     return model
+
+
+def read_model(ir: Path) -> ov.Model:
+    """An IR; `ModelError` if it cannot be read."""
+    try:
+        return openvino_core().read_model(ir)
+    except RuntimeError as error:
+        raise ModelError(
+            f"{ir} cannot be read ({openvino_message(error)}): export the model again"
+        ) from error
 
 
 def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
@@ -84,7 +98,16 @@ def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
 
 
 def check_pair(main: ModelSource, draft: ModelSource) -> GuardReport:
-    """The tokenizer guard's report on two models."""
+    """The tokenizer guard's report on two models.
+
+    Raises `ModelError` where one has an encoder and the other has not.
+    """
+    if main.folder.is_encoder_decoder != draft.folder.is_encoder_decoder:
+        kinds = ("a decoder", "an encoder-decoder model")
+        raise ModelError(
+            f"main '{main.folder.path}' is {kinds[main.folder.is_encoder_decoder]}, draft "
+            f"'{draft.folder.path}' {kinds[draft.folder.is_encoder_decoder]}: give two of one kind"
+        )
     return compare_tokenizers(
         main.tokenizer,
         draft.tokenizer,

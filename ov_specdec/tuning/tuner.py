@@ -12,9 +12,10 @@ from typing import Literal
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.session import Runner
 from ov_specdec.costs import CostCurve
-from ov_specdec.loading.compile import LoadedModel, RuntimeConfig, load_model
+from ov_specdec.loading.compile import LoadedModel, load_model
 from ov_specdec.loading.devices import PRECISION_PROPERTIES, computes_in, describe_machine
 from ov_specdec.loading.profile import Profile, fingerprint
+from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import check_pair, open_source
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.speculation.acceptance import Acceptance, Common
