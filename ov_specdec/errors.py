@@ -49,6 +49,10 @@ class BenchmarkError(SpecdecError):
     """A method of the benchmark that cannot run on this machine or with these models."""
 
 
+CLOSED = "this pipeline is closed: make a new one"
+"""What a `SessionError` says of a pipeline that was closed."""
+
+
 def openvino_message(error: RuntimeError) -> str:
     """The line of an OpenVINO exception that says what is wrong; the rest is source locations."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -1,6 +1,5 @@
 """The Python interface: a main model, a drafter, and text from both."""
 
-import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,16 +21,16 @@ from ov_specdec.checks import (
 )
 from ov_specdec.chunks import GenerationResult, collect
 from ov_specdec.costs import CostCurve, KeptCosts, Progress
-from ov_specdec.errors import OptionError, SessionError
-from ov_specdec.files import user_cache
+from ov_specdec.errors import CLOSED, OptionError, SessionError
 from ov_specdec.generation import GenerationStream, TextGenerator
 from ov_specdec.loading.compile import LoadedModel, load_models
-from ov_specdec.loading.devices import Precision, usable_cores
+from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.generation_config import (
     GenerationConfigUse,
     SamplingDefaults,
     read_sampling_defaults,
 )
+from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
@@ -50,12 +49,6 @@ if sys.version_info >= (3, 11):
     from typing import Unpack
 else:
     from typing_extensions import Unpack
-
-
-CLOSED = "this pipeline is closed: make a new one"
-
-MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
-"""Time for measuring what passes cost: a part of loading, or so many seconds where that is more."""
 
 
 class SpeculativePipeline:
@@ -117,7 +110,7 @@ class SpeculativePipeline:
     ) -> None:
         watch = Stopwatch()
         require_choice("generation_config", generation_config, get_args(GenerationConfigUse))
-        _check_drafter(drafter, main, draft, draft_device, draft_properties, pairing)
+        check_drafter(drafter, main, draft, draft_device, draft_properties, pairing)
         limits = _check_limits(max_batch_size, kv_cache_size, max_prefill_tokens_per_step)
         if not isinstance(profile, str | Path):
             raise OptionError(f"profile={profile!r} must be 'auto', 'none' or a file")
@@ -167,7 +160,7 @@ class SpeculativePipeline:
         runners = [model.runner for model in self._models]
         context_length = self.main.runner.max_length
         limit_memory(runners, kv_cache_size, max_batch_size)
-        self._costs: KeptCosts | None = self._make_costs()
+        self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds)
         draft_runner = self.draft.runner if self.draft else None
         scheduler = Scheduler(self.main.runner, draft_runner, limits, self._costs)
         self._generator: TextGenerator | None = TextGenerator(
@@ -260,19 +253,6 @@ class SpeculativePipeline:
             if self._costs is None:  # another thread may have closed the pipeline meanwhile
                 raise SessionError(CLOSED)
             return self._costs.prepare(progress, seconds)
-
-    def _make_costs(self) -> KeptCosts:
-        """What passes of these models cost, kept under what their times depend on."""
-        runners = [model.runner for model in self._models]
-        parts = [str(usable_cores()), *(model.fingerprint() for model in self._models)]
-        digest = hashlib.sha256("\n".join(parts).encode())
-        cache = user_cache()
-        return KeptCosts(
-            runners[0],
-            runners[1] if len(runners) > 1 else None,
-            None if cache is None else cache / "costs" / f"{digest.hexdigest()[:16]}.json",
-            max(MEASURING_SHARE * self.load_seconds, MEASURING_SECONDS),
-        )
 
     def complete_options(self, **options: Unpack[GenerationKwargs]) -> GenerationOptions:
         """All options of a generation that is given these: with the defaults for the others."""
@@ -381,7 +361,7 @@ def _check_limits(
     return Limits(max_batch_size, max_prefill_tokens_per_step)
 
 
-def _check_drafter(
+def check_drafter(
     drafter: str,
     main: str | Path | None,
     draft: str | Path | None,

@@ -1,24 +1,229 @@
 """The Python interface for speech: a Whisper, a drafter, and text from recordings."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from ov_specdec.cache.encoder import Source
-from ov_specdec.chunks import Chunk
-from ov_specdec.errors import SessionError
+from ov_specdec.cache.encoder_decoder import EncoderDecoderModel
+from ov_specdec.costs import CostCurve, KeptCosts, Progress
+from ov_specdec.errors import CLOSED, ModelError, SessionError
+from ov_specdec.loading.compile import LoadedModel, load_models
 from ov_specdec.loading.devices import Precision
-from ov_specdec.options import GenerationOptions
-from ov_specdec.pipeline import CLOSED, SpeculativePipeline
-from ov_specdec.speculation.drafters.factory import DrafterName
+from ov_specdec.loading.kept_costs import kept_costs
+from ov_specdec.loading.locate import locate
+from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.loading.source import FEATURES_CHECK, ModelSource, check_pair, open_source
+from ov_specdec.pipeline import check_drafter
+from ov_specdec.scheduling import Limits, Scheduler, Turns
+from ov_specdec.speculation.drafters.factory import DrafterFactory, DrafterName
+from ov_specdec.speculation.drafters.pairing import DraftModel
+from ov_specdec.speculation.schedule import LearnedStats
 from ov_specdec.speech.audio import Audio, read_audio
-from ov_specdec.speech.features import FeatureExtractor, Features
+from ov_specdec.speech.decoder import WindowDecoder
+from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.options import TranscriptionKwargs, TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
 from ov_specdec.speech.settings import Task, WhisperSettings
 from ov_specdec.speech.stream import TranscriptionStream
 from ov_specdec.speech.transcriber import Model, Transcription
+from ov_specdec.stats import Stopwatch
+from ov_specdec.text.guard import GuardReport
+
+if sys.version_info >= (3, 11):
+    from typing import Unpack
+else:
+    from typing_extensions import Unpack
+
+
+class SpeechPipeline:
+    """Transcribes as the main model does, faster, with candidates from a drafter.
+
+    main: folder of an exported Whisper, or its name on the Hub. draft: a smaller or distilled one;
+    it shares the main model's encoder where it has the same, or none. drafter: see
+    `SpeculativePipeline`; None takes "model" with a draft, else "suffix". Settings and language of
+    the main model govern both. encoder_device: where the encoders run; None: where the decoders do.
+    The others are those of `SpeculativePipeline`.
+
+    Recordings are transcribed one after the other; from several threads they take turns.
+
+    Raises `OptionError`, `ModelError`, `DeviceError`, and `TokenizerMismatchError` where draft and
+    main do not share a tokenizer. `close`, or the end of a `with` block, frees the models.
+    """
+
+    def __init__(
+        self,
+        main: str | Path,
+        draft: str | Path | None = None,
+        *,
+        drafter: DrafterName | None = None,
+        device: str = "CPU",
+        draft_device: str | None = None,
+        encoder_device: str | None = None,
+        precision: Precision = "default",
+        properties: Mapping[str, str] | None = None,
+        draft_properties: Mapping[str, str] | None = None,
+        num_threads: int | None = None,
+        cache_dir: str | Path | None = None,
+    ) -> None:
+        watch = Stopwatch()
+        self.drafter: DrafterName = drafter or ("suffix" if draft is None else "model")
+        check_drafter(self.drafter, main, draft, draft_device, draft_properties, None)
+        config = RuntimeConfig(
+            device=device,
+            precision=precision,
+            properties=properties,
+            num_threads=num_threads,
+            cache_dir=cache_dir,
+            encoder_device=encoder_device,
+        )
+        draft_config = replace(
+            config,
+            device=device if draft_device is None else draft_device,
+            properties={**(properties or {}), **(draft_properties or {})},
+        )
+        sources = [open_source(locate(name)) for name in (main, draft) if name is not None]
+        settings = WhisperSettings.read(sources[0].folder.path)
+        self.guard_report: GuardReport | None = None
+        if len(sources) > 1:
+            self.guard_report = check_pair(*sources)
+            _require_fit(self.guard_report, *sources)
+        configs = (config, draft_config)[: len(sources)]
+        # Timestamps count, though tokenizers may have no text for them.
+        sizes = [settings.vocab_size for _ in sources]
+        self._models = load_models(list(zip(sources, configs, sizes, strict=True)))
+        self.tokenizer = sources[0].tokenizer
+        self.load_seconds = watch.total()
+        self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds)
+        runners = [_speech_runner(model) for model in self._models]
+        draft_runner = runners[1] if len(runners) > 1 else None
+        scheduler = Scheduler(runners[0], draft_runner, Limits(), self._costs)
+        self._turns = Turns(scheduler)
+        drafts = DraftModel(draft_runner) if draft_runner else None
+        self._drafters = DrafterFactory(self.drafter, drafts)
+        self._model: Model | None = Model(
+            settings,
+            FeatureExtractor(**sources[0].folder.features),
+            lambda text: self.tokenizer.encode_rendered(text).ids,
+            self.tokenizer.decode,
+            WindowDecoder(
+                runners[0],
+                self._turns,
+                self.tokenizer,
+                settings,
+                self._drafters,
+                list({id(runner.encoder): runner.encoder for runner in runners}.values()),
+                LearnedStats(self._costs),
+            ),
+        )
+
+    @property
+    def main(self) -> LoadedModel:
+        """The main model. Raises `SessionError` once the pipeline is closed."""
+        if not self._models:
+            raise SessionError(CLOSED)
+        return self._models[0]
+
+    @property
+    def draft(self) -> LoadedModel | None:
+        """The draft model, where the drafter has one."""
+        return self._models[1] if len(self._models) > 1 else None
+
+    @property
+    def shares_encoder(self) -> bool:
+        """Whether the draft model decodes from the output of the main model's encoder."""
+        runners = [_speech_runner(model) for model in self._models]
+        return len(runners) > 1 and runners[0].encoder is runners[1].encoder
+
+    def transcribe(
+        self,
+        audio: Audio,
+        *,
+        language: str | None = None,
+        task: Task = "transcribe",
+        return_timestamps: bool = False,
+        initial_prompt: str | None = None,
+        **options: Unpack[TranscriptionKwargs],
+    ) -> TranscriptionResult:
+        """Transcribe to the end. Recording and options: see `stream`."""
+        with self.stream(
+            audio,
+            language=language,
+            task=task,
+            return_timestamps=return_timestamps,
+            initial_prompt=initial_prompt,
+            **options,
+        ) as chunks:
+            return collect(list(chunks))
+
+    def stream(
+        self,
+        audio: Audio,
+        *,
+        language: str | None = None,
+        task: Task = "transcribe",
+        return_timestamps: bool = False,
+        initial_prompt: str | None = None,
+        **options: Unpack[TranscriptionKwargs],
+    ) -> TranscriptionStream:
+        """Transcribe, and yield chunks as they come: one for each window of up to 30 seconds.
+
+        audio: a file (wav, flac, ogg, mp3), its path or open; or (samples, sampling_rate), the
+        samples [samples] or [samples, channels], from -1 to 1 or whole numbers. options: see
+        `TranscriptionOptions`.
+
+        Recording and options are checked at once; raises `OptionError`, and `AudioError` for what
+        is no recording. `cancel` and `close` of what is returned end the transcription.
+        """
+        model = self._model
+        if model is None:
+            raise SessionError(CLOSED)
+        given = {
+            "language": language,
+            "task": task,
+            "return_timestamps": return_timestamps,
+            "initial_prompt": initial_prompt,
+        }
+        chosen = TranscriptionOptions.from_kwargs({**given, **options})
+        self._drafters.check(chosen.at(0.0))
+        samples = read_audio(audio, model.extractor.sampling_rate)
+        return TranscriptionStream(Transcription(model, samples, chosen))
+
+    def prepare(
+        self, progress: Progress | None = None, *, seconds: float | None = None
+    ) -> CostCurve:
+        """Measure what passes cost: see `SpeculativePipeline.prepare`."""
+        with self._turns.alone():
+            if self._costs is None:
+                raise SessionError(CLOSED)
+            return self._costs.prepare(progress, seconds)
+
+    def close(self) -> None:
+        """Free the models. A transcription that is running ends within one pass."""
+        self._turns.close()
+        self._model = self._costs = None
+        self._models = []
+
+    def __enter__(self) -> "SpeechPipeline":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _speech_runner(model: LoadedModel) -> EncoderDecoderModel:
+    """A Whisper's runner."""
+    if not isinstance(model.runner, EncoderDecoderModel):
+        raise ModelError(f"{model.folder.path} has no encoder: give a Whisper")
+    return model.runner
+
+
+def _require_fit(report: GuardReport, main: ModelSource, draft: ModelSource) -> None:
+    """Refuse a draft that hears otherwise than the main model, or has another tokenizer."""
+    for check in report.checks:
+        if check.name == FEATURES_CHECK and check.differences:
+            raise ModelError(
+                f"draft '{draft.folder.path}' hears otherwise than main '{main.folder.path}' "
+                f"({check.differences[0]}): give a draft of the same features"
+            )
+    report.require()

@@ -1,7 +1,8 @@
 """What the configuration files of an exported model say about it."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ DEFAULT_CONTEXT = 4096
 """For models that state no context length, such as those with ALiBi positions, and for T5's, whose
 positions are relative: what they state is the length of the texts that they were trained on."""
 
+FEATURE_SETTINGS = ("feature_size", "sampling_rate", "hop_length", "n_fft", "chunk_length")
+"""Of preprocessor_config.json: mel bins, rate, hop, samples of a frame, seconds of a window."""
+
 NUM_SAMPLES, SAMPLE_BYTES = 256, 4096
 """Of the weights, for a digest: of two models that differ in a tenth of them, all but one in 10^11
 are told apart, in some milliseconds."""
@@ -30,7 +34,8 @@ class ModelFolder:
     encoder-decoder model, those of the output, and of a text that is its source.
     sliding_window: tokens that a layer attends to, where that is fewer than the context.
     eos_token_ids: tokens that end a text. decoder_start_token_id: what the decoder of an
-    encoder-decoder model begins with. forced_bos_token_id: what its output begins with.
+    encoder-decoder model begins with. forced_bos_token_id: what its output begins with. features:
+    how a speech model hears, by the names of `FEATURE_SETTINGS`; none for text.
     """
 
     path: Path
@@ -39,6 +44,7 @@ class ModelFolder:
     eos_token_ids: frozenset[int]
     decoder_start_token_id: int | None = None
     forced_bos_token_id: int | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ir(self) -> Path:
@@ -80,7 +86,8 @@ class ModelFolder:
         start = both.get("decoder_start_token_id", both.get("bos_token_id"))
         begins = _as_token_id(path, "decoder_start_token_id", start)
         forced = _as_token_id(path, "forced_bos_token_id", both.get("forced_bos_token_id"))
-        return cls(path, context, window, _as_token_ids(path, eos), begins, forced)
+        ends = _as_token_ids(path, eos)
+        return cls(path, context, window, ends, begins, forced, _feature_settings(path))
 
 
 def _sample(ir: Path, digest: "hashlib._Hash") -> None:
@@ -94,6 +101,17 @@ def _sample(ir: Path, digest: "hashlib._Hash") -> None:
             for sample in range(NUM_SAMPLES):
                 file.seek(sample * size // NUM_SAMPLES)
                 digest.update(file.read(SAMPLE_BYTES))
+
+
+def _feature_settings(path: Path) -> dict[str, int]:
+    """How a speech model hears; `ModelError` if that cannot be used."""
+    file = path / "preprocessor_config.json"
+    content = read_json(file) if file.is_file() else {}
+    found = {name: content[name] for name in FEATURE_SETTINGS if name in content}
+    for name, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ModelError(f"{file} gives {name} as {value!r}: export the model again")
+    return found
 
 
 def _as_token_id(path: Path, name: str, value: object) -> int | None:

@@ -7,11 +7,14 @@ import openvino as ov
 
 from ov_specdec.errors import ModelError, openvino_message
 from ov_specdec.loading.devices import openvino_core
-from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.text.guard import GuardReport, compare_tokenizers
+from ov_specdec.loading.folder import FEATURE_SETTINGS, ModelFolder
+from ov_specdec.text.guard import Check, Difference, GuardReport, compare_tokenizers
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.pieces import PieceTokenizer
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
+
+FEATURES_CHECK = "feature extractor"
+"""The guard's check of how speech models hear."""
 
 KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
 HIDDEN_STATES = "encoder_hidden_states"
@@ -108,9 +111,18 @@ def check_pair(main: ModelSource, draft: ModelSource) -> GuardReport:
             f"main '{main.folder.path}' is {kinds[main.folder.is_encoder_decoder]}, draft "
             f"'{draft.folder.path}' {kinds[draft.folder.is_encoder_decoder]}: give two of one kind"
         )
-    return compare_tokenizers(
+    report = compare_tokenizers(
         main.tokenizer,
         draft.tokenizer,
         main_width=main.logits_width,
         draft_width=draft.logits_width,
     )
+    if not main.folder.features and not draft.folder.features:
+        return report
+    a, b = main.folder.features, draft.folder.features
+    differences = tuple(
+        Difference(name, str(a.get(name)), str(b.get(name)))
+        for name in FEATURE_SETTINGS
+        if a.get(name) != b.get(name)
+    )
+    return GuardReport((*report.checks, Check(FEATURES_CHECK, differences)))

@@ -248,6 +248,7 @@ def _read_seed(fields: Fields) -> int | None:
 
 
 def read_draft_length(fields: Fields) -> int | None:
+    """num_assistant_tokens; None leaves it to the pipeline, as "auto" does."""
     if fields.get("num_assistant_tokens") == "auto":
         return None
     return fields.integer("num_assistant_tokens", low=0, high=MAX_DRAFT_LENGTH)

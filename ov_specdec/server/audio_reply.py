@@ -1,11 +1,10 @@
 """Sends a transcription: whole, or as server-sent events."""
 
+import asyncio
 from typing import BinaryIO
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
-
-import asyncio
 
 from ov_specdec.openai.audio import MEDIA_TYPES, AudioAsk, StreamedTranscription, make_transcription
 from ov_specdec.server.access import Record, error_response

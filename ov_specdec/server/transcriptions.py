@@ -60,9 +60,7 @@ class Transcriptions:
         self._thread.shutdown()
         self.pipeline.close()
 
-    def _fill(
-        self, transcription: TranscriptionStream, stream: Stream[TranscriptionChunk]
-    ) -> None:
+    def _fill(self, transcription: TranscriptionStream, stream: Stream[TranscriptionChunk]) -> None:
         receive = stream.receiver(0)
         try:
             for chunk in transcription:

@@ -5,22 +5,18 @@ Source: `log_mel_spectrogram` of openai/whisper; the mel scale of Slaney's Audit
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.errors import ModelError
-from ov_specdec.files import read_json
 from ov_specdec.speech.audio import Samples
 
 Features: TypeAlias = NDArray[np.float32]
 """Log-mel features, [mel bins, frames]."""
 
-FILE = "preprocessor_config.json"
 MAX_FREQUENCY = 8000.0
 """Of the mel bins, in Hz, as in every Whisper."""
 
@@ -44,25 +40,6 @@ class FeatureExtractor:
     hop_length: int = 160
     n_fft: int = 400
     chunk_length: int = 30
-
-    @classmethod
-    def read(cls, folder: Path) -> "FeatureExtractor":
-        """That of a model folder; `ModelError` where it is missing or cannot be used."""
-        path = folder / FILE
-        if not path.is_file():
-            raise ModelError(
-                f"{folder} holds no {FILE}, which a speech model needs: export the model again"
-            )
-        content = read_json(path)
-        given = {field.name: content.get(field.name, field.default) for field in fields(cls)}
-        for name, value in given.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ModelError(f"{path} gives {name} as {value!r}: export the model again")
-        return cls(**given)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The settings by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def num_samples(self) -> int:

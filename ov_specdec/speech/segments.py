@@ -13,8 +13,9 @@ from ov_specdec.stats import FinishReason, GenerationStats
 class Segment:
     """Text between two times, in seconds.
 
-    tokens: with timestamps. seek: the frame that its window begins at. temperature, avg_logprob, compression_ratio, no_speech_prob: of the
-    output of the window that it is from; None where nothing depended on it.
+    tokens: with timestamps. seek: the frame that its window begins at. temperature, avg_logprob,
+    compression_ratio, no_speech_prob: of the output of that window; None where nothing depended on
+    it.
     """
 
     start: float

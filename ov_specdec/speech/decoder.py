@@ -1,0 +1,90 @@
+"""Decodes windows with the models: the engine, drafters and scheduler that text has too."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from ov_specdec.cache.encoder import Encoder
+from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.cache.session import Runner
+from ov_specdec.cache.source import Source
+from ov_specdec.chunks import Chunk, Output
+from ov_specdec.errors import CLOSED, SessionError
+from ov_specdec.options import GenerationOptions, as_tuple
+from ov_specdec.sampling.from_options import Samplers, make_samplers
+from ov_specdec.scheduling import Cancelled, Request, Turns
+from ov_specdec.speculation.draft_length import ConstantLength, Policy
+from ov_specdec.speculation.drafters.factory import DrafterFactory
+from ov_specdec.speculation.engine import SequenceState, Speculation
+from ov_specdec.speculation.schedule import LearnedStats, make_policy
+from ov_specdec.speech.features import Features
+from ov_specdec.speech.settings import WhisperSettings
+from ov_specdec.text.detokenizer import IncrementalDetokenizer
+from ov_specdec.text.tokenizer import Tokenizer
+
+
+@dataclass
+class WindowDecoder:
+    """Implements `Decoder` with a main model and a drafter. encoders: of main and draft.
+
+    learned: what outputs before have taught about the speed of the models.
+    """
+
+    main: Runner
+    turns: Turns
+    tokenizer: Tokenizer
+    settings: WhisperSettings
+    drafters: DrafterFactory
+    encoders: Sequence[Encoder]
+    learned: LearnedStats = field(default_factory=LearnedStats)
+
+    @property
+    def encoder_seconds(self) -> float:
+        """Time that all passes of the encoders took so far."""
+        return sum(encoder.seconds for encoder in self.encoders)
+
+    def decode(
+        self, features: Features, prompt: Sequence[int], options: GenerationOptions
+    ) -> Generator[Chunk, None, None]:
+        """The output that follows the prompt, in chunks without text."""
+        length, eos = self.settings.max_target_positions, {self.settings.eos_token_id}
+        if options.max_new_tokens is not None:
+            length = min(len(prompt) + options.max_new_tokens, length)
+        state = SequenceState(list(prompt), length, frozenset(eos))
+        samplers = make_samplers(options, prompt_length=len(prompt), eos_token_ids=eos)
+        source = Source(features[None], options.cache_salt)
+        # Its text is made of what is left of it in the end.
+        output = Output(state, IncrementalDetokenizer(lambda _: "", []))
+        request = Request(
+            partial(self._speculate, source, options, samplers, state),
+            output.add,
+            len(prompt),
+            max_unread=None,
+        )
+        try:
+            yield from self.turns.read(request)
+        except Cancelled as error:
+            raise SessionError(CLOSED) from error
+        finally:
+            self.learned.costs.keep()
+
+    def _speculate(
+        self,
+        source: Source,
+        options: GenerationOptions,
+        samplers: Samplers,
+        state: SequenceState,
+    ) -> Speculation:
+        """An output that begins; what passes cost may be measured before."""
+        texts = as_tuple(options.reference_texts)
+        references = [self.tokenizer.encode_rendered(text).ids for text in texts]
+        drafter = self.drafters.make(options, samplers.draft, source, references)
+        policy: Policy = ConstantLength(0)
+        if drafter is not None:
+            policy = make_policy(options, drafter.sources, self.learned)
+        is_raw = options.logprobs_mode == "raw_logprobs"
+        scored = () if is_raw else samplers.main.processors
+        main = CachedSequence(self.main, source)
+        return Speculation(
+            main, samplers.main, state, drafter, policy, options.logprobs, scored=scored
+        )
