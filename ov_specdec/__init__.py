@@ -6,6 +6,7 @@ Names are imported when they are first used, so that `ov-specdec --version` load
 TYPE_CHECKING = False  # type checkers take it for True; `typing` would be one more import
 
 __all__ = [
+    "AudioError",
     "Batch",
     "Chunk",
     "ContextLengthError",
@@ -22,10 +23,17 @@ __all__ = [
     "OptionError",
     "Origin",
     "RoundStats",
+    "Segment",
     "SessionError",
     "SpecdecError",
     "SpeculativePipeline",
+    "SpeechPipeline",
     "TokenizerMismatchError",
+    "TranscriptionChunk",
+    "TranscriptionKwargs",
+    "TranscriptionOptions",
+    "TranscriptionResult",
+    "TranscriptionStream",
     "__version__",
 ]
 
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
     from ov_specdec.batch import Batch
     from ov_specdec.chunks import Chunk, GenerationResult, Origin
     from ov_specdec.errors import (
+        AudioError,
         ContextLengthError,
         DeviceError,
         ExportError,
@@ -46,6 +55,10 @@ if TYPE_CHECKING:
     from ov_specdec.generation import GenerationStream
     from ov_specdec.options import GenerationKwargs, GenerationOptions
     from ov_specdec.pipeline import SpeculativePipeline
+    from ov_specdec.speech.options import TranscriptionKwargs, TranscriptionOptions
+    from ov_specdec.speech.segments import Segment, TranscriptionChunk, TranscriptionResult
+    from ov_specdec.speech.stream import TranscriptionStream
+    from ov_specdec.speech_pipeline import SpeechPipeline
     from ov_specdec.stats import GenerationStats, RoundStats
     from ov_specdec.text.messages import Message
 
@@ -55,7 +68,14 @@ else:
 
     _MODULES = {
         "errors": (
-            *("ContextLengthError", "DeviceError", "ExportError", "LogitsError", "ModelError"),
+            *(
+                "AudioError",
+                "ContextLengthError",
+                "DeviceError",
+                "ExportError",
+                "LogitsError",
+                "ModelError",
+            ),
             *("OptionError", "SessionError", "SpecdecError", "TokenizerMismatchError"),
         ),
         "batch": ("Batch",),
@@ -63,6 +83,10 @@ else:
         "generation": ("GenerationStream",),
         "options": ("GenerationKwargs", "GenerationOptions"),
         "pipeline": ("SpeculativePipeline",),
+        "speech.options": ("TranscriptionKwargs", "TranscriptionOptions"),
+        "speech.segments": ("Segment", "TranscriptionChunk", "TranscriptionResult"),
+        "speech.stream": ("TranscriptionStream",),
+        "speech_pipeline": ("SpeechPipeline",),
         "stats": ("GenerationStats", "RoundStats"),
         "text.messages": ("Message",),
     }

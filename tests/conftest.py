@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests import tiny_encoder_decoder
+from tests import tiny_encoder_decoder, tiny_whisper
 from tests.chats import PLAIN
 from tests.cores import keep_to_one_core
 from tests.tiny import ARCHITECTURES, Shelf, TinyPair, make_pair, make_wide_draft
 from tests.tiny_encoder_decoder import TinyEncoderDecoder, make_encoder_decoder
+from tests.tiny_whisper import TinyWhisper, make_whisper
 
 
 def pytest_configure(config):
@@ -65,6 +66,14 @@ def chat_pair(tiny_pair, tmp_path_factory):
 def wide_draft(shelf, tmp_path_factory):
     """Folder of the same draft with logits padded to another width."""
     return shelf.copy("wide", make_wide_draft, tmp_path_factory.mktemp("wide") / "all") / "draft"
+
+
+@pytest.fixture(scope="session")
+def whisper(shelf, tmp_path_factory):
+    """A tiny random Whisper, and a draft that shares its encoder."""
+    target = tmp_path_factory.mktemp("whisper") / "models"
+    sources = [Path(module.__file__) for module in (tiny_whisper, tiny_encoder_decoder)]
+    return TinyWhisper(shelf.copy("tiny-whisper", make_whisper, target, *sources))
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ LAYERS = (
     {"generation", "openai"},
     {"background", "batch"},
     {"pipeline"},
+    {"speech_pipeline"},
     {"expansion", "tuning", "bench", "demo", "server", "batch_file"},
     {"cli"},
 )

@@ -90,15 +90,18 @@ def save_checkpoint(
     save_tokenizer(folder)
 
 
-def export(checkpoint: Path, folder: Path) -> Path:
-    """Export a checkpoint through Optimum in this process, weights as they are."""
+def export(checkpoint: Path, folder: Path, task: str = "text-generation", **shapes) -> Path:
+    """Export a checkpoint through Optimum in this process, weights as they are.
+
+    shapes: of the inputs that it is traced with, under Optimum's names.
+    """
     from optimum.exporters.openvino import main_export
 
     # Optimum collects garbage several times: without this, over all that tests have imported.
     gc.freeze()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tracing warns a dozen times
-        main_export(str(checkpoint), str(folder), task="text-generation-with-past", stateful=True)
+        main_export(str(checkpoint), str(folder), task=f"{task}-with-past", stateful=True, **shapes)
     gc.unfreeze()
     return folder
 
