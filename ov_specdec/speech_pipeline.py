@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from ov_specdec.arguments import check_drafter
 from ov_specdec.cache.encoder_decoder import EncoderDecoderModel
 from ov_specdec.costs import CostCurve, KeptCosts, Progress
 from ov_specdec.errors import CLOSED, ModelError, SessionError
@@ -14,7 +15,6 @@ from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.locate import locate
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import FEATURES_CHECK, ModelSource, check_pair, open_source
-from ov_specdec.pipeline import check_drafter
 from ov_specdec.scheduling import Limits, Scheduler, Turns
 from ov_specdec.speculation.drafters.factory import DrafterFactory, DrafterName
 from ov_specdec.speculation.drafters.pairing import DraftModel

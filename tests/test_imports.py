@@ -24,7 +24,7 @@ LAYERS = (
     {"chunks", "scheduling"},
     {"speech"},
     {"generation", "openai"},
-    {"background", "batch"},
+    {"arguments", "background", "batch"},
     {"pipeline"},
     {"speech_pipeline"},
     {"expansion", "tuning", "bench", "demo", "server", "batch_file"},

@@ -1,15 +1,24 @@
 """What passes of loaded models cost, kept under what their times depend on."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import partial
 
+import numpy as np
+
+from ov_specdec.cache.source import Source
 from ov_specdec.costs import KeptCosts
 from ov_specdec.files import user_cache
 from ov_specdec.loading.compile import LoadedModel
 from ov_specdec.loading.devices import usable_cores
+from ov_specdec.loading.folder import FEATURE_SETTINGS, ModelFolder
 
 MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
 """Time for measuring what passes cost: a part of loading, or so many seconds where that is more."""
+
+SAMPLE_TOKENS = 100
+"""Of the source that passes of an encoder-decoder model are timed with. The longer a source, the
+longer each pass, whatever its size."""
 
 
 def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
@@ -23,4 +32,15 @@ def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
         runners[1] if len(runners) > 1 else None,
         None if cache is None else cache / "costs" / f"{digest.hexdigest()[:16]}.json",
         max(MEASURING_SHARE * load_seconds, MEASURING_SECONDS),
+        new_namespace=partial(_sample_source, models[0].folder),
     )
+
+
+def _sample_source(folder: ModelFolder) -> Hashable:
+    """A namespace to time passes in, which shares nothing with others."""
+    if not folder.is_encoder_decoder:
+        return object()
+    if not folder.features:
+        return Source(np.zeros((1, SAMPLE_TOKENS), np.int64), object())
+    bins, rate, hop, _, seconds = (folder.features[name] for name in FEATURE_SETTINGS)
+    return Source(np.zeros((1, bins, seconds * rate // hop), np.float32), object())

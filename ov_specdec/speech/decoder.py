@@ -54,7 +54,7 @@ class WindowDecoder:
         samplers = make_samplers(options, prompt_length=len(prompt), eos_token_ids=eos)
         source = Source(features[None], options.cache_salt)
         # Its text is made of what is left of it in the end.
-        output = Output(state, IncrementalDetokenizer(lambda _: "", []))
+        output = Output(state, IncrementalDetokenizer(lambda _: "", []), len(prompt))
         request = Request(
             partial(self._speculate, source, options, samplers, state),
             output.add,
