@@ -88,6 +88,49 @@ def length_option(default: int | None = None) -> Callable[..., Any]:
     return _number("max_new_tokens", int, "Most tokens to generate.", default)
 
 
+def seed_option() -> Callable[..., Any]:
+    """The option --seed."""
+    return _number("seed", int, "Makes the run repeat.")
+
+
+SPECULATION_OPTIONS = (
+    click.option(
+        "--num-assistant-tokens",
+        type=_length,
+        metavar="auto|N",
+        default="auto",
+        show_default=True,
+        help="Candidates per round; 0 is plain decoding.",
+    ),
+    click.option(
+        "--num-assistant-tokens-schedule",
+        type=click.Choice(get_args(Schedule)),
+        help="How it changes. [constant for N; adaptive for auto]",
+    ),
+    _number(
+        "assistant_confidence_threshold",
+        float,
+        "End a draft after a candidate that the draft model gives less probability.",
+    ),
+    click.option(
+        "--assistant-do-sample/--no-assistant-do-sample",
+        default=GenerationOptions.assistant_do_sample,
+        show_default=True,
+        help="When sampling: whether the draft model draws too, or takes its most likely tokens.",
+    ),
+    _number("prompt_lookup_num_tokens", int, "Most candidates per match of prompt-lookup."),
+    _number("max_matching_ngram_size", int, "Longest n-gram that prompt-lookup looks for. [3]"),
+    click.option(
+        "--reference-texts",
+        type=_text,
+        multiple=True,
+        metavar="FILE",
+        help="Text that the output may quote, in which suffix looks too; may be given several "
+        "times.",
+    ),
+)
+"""Those that concern candidates."""
+
 GENERATION_OPTIONS = (
     _number("min_new_tokens", int, "Tokens before which the text cannot end by itself."),
     click.option(
@@ -117,7 +160,7 @@ GENERATION_OPTIONS = (
     _number("top_p", float, "Keep the fewest most likely tokens whose mass reaches X."),
     _number("min_p", float, "Drop tokens less likely than this part of the most likely one."),
     _number("typical_p", float, "Keep the tokens of most typical surprise whose mass reaches X."),
-    _number("seed", int, "Makes the run repeat."),
+    seed_option(),
     _number("repetition_penalty", float, "Above 1: tokens in prompt and output get less likely."),
     _number("presence_penalty", float, "Subtracted from the logits of tokens in the output."),
     _number("frequency_penalty", float, "The same, once for each time that a token occurs."),
@@ -158,40 +201,7 @@ GENERATION_OPTIONS = (
         metavar="LANG",
         help="Language to translate into, as the tokenizer names it, such as fra_Latn.",
     ),
-    click.option(
-        "--num-assistant-tokens",
-        type=_length,
-        metavar="auto|N",
-        default="auto",
-        show_default=True,
-        help="Candidates per round; 0 is plain decoding.",
-    ),
-    click.option(
-        "--num-assistant-tokens-schedule",
-        type=click.Choice(get_args(Schedule)),
-        help="How it changes. [constant for N; adaptive for auto]",
-    ),
-    _number(
-        "assistant_confidence_threshold",
-        float,
-        "End a draft after a candidate that the draft model gives less probability.",
-    ),
-    click.option(
-        "--assistant-do-sample/--no-assistant-do-sample",
-        default=GenerationOptions.assistant_do_sample,
-        show_default=True,
-        help="When sampling: whether the draft model draws too, or takes its most likely tokens.",
-    ),
-    _number("prompt_lookup_num_tokens", int, "Most candidates per match of prompt-lookup."),
-    _number("max_matching_ngram_size", int, "Longest n-gram that prompt-lookup looks for. [3]"),
-    click.option(
-        "--reference-texts",
-        type=_text,
-        multiple=True,
-        metavar="FILE",
-        help="Text that the output may quote, in which suffix looks too; may be given several "
-        "times.",
-    ),
+    *SPECULATION_OPTIONS,
     click.option(
         "--chat-template-kwargs",
         type=_object,

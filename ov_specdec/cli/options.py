@@ -64,6 +64,30 @@ COMPILE_OPTIONS = (
         help="OpenVINO property for both models; may be given several times.",
     ),
 )
+LOADING_OPTIONS = (
+    click.option("--draft-device", help="Device of the draft model. [that of the main model]"),
+    click.option(
+        "--encoder-device",
+        help="Device of the encoders of encoder-decoder models. [that of the model]",
+    ),
+    click.option(
+        "--num-threads", type=int, metavar="N", help="CPU threads of each model. [OpenVINO decides]"
+    ),
+    click.option(
+        "--cache-dir",
+        metavar="DIR",
+        help="Keep compiled models in this folder: later starts are faster.",
+    ),
+)
+"""Where models run, and how they are loaded, for text and for speech."""
+
+DRAFT_PROPERTY_OPTION = click.option(
+    "--draft-property",
+    "draft_properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="The same for the draft model alone.",
+)
 PIPELINE_OPTIONS = (
     *MODEL_OPTIONS,
     click.option(
@@ -81,11 +105,7 @@ PIPELINE_OPTIONS = (
         "text, or by whichever suits the two. [such a draft is refused]",
     ),
     DEVICE_OPTION,
-    click.option("--draft-device", help="Device of the draft model. [that of the main model]"),
-    click.option(
-        "--encoder-device",
-        help="Device of the encoders of encoder-decoder models. [that of the model]",
-    ),
+    *LOADING_OPTIONS,
     click.option(
         "--kv",
         type=click.Choice(get_args(KvBackend)),
@@ -100,14 +120,6 @@ PIPELINE_OPTIONS = (
         help="Stale entries that a stateful KV cache hides before it is trimmed; 0: trim at once.",
     ),
     click.option(
-        "--num-threads", type=int, metavar="N", help="CPU threads of each model. [OpenVINO decides]"
-    ),
-    click.option(
-        "--cache-dir",
-        metavar="DIR",
-        help="Keep compiled models in this folder: later starts are faster.",
-    ),
-    click.option(
         "--kv-cache-size",
         type=float,
         metavar="GB",
@@ -115,13 +127,7 @@ PIPELINE_OPTIONS = (
     ),
     PROFILE_OPTION,
     *COMPILE_OPTIONS,
-    click.option(
-        "--draft-property",
-        "draft_properties",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="The same for the draft model alone.",
-    ),
+    DRAFT_PROPERTY_OPTION,
     click.option(
         "--generation-config",
         type=click.Choice(get_args(GenerationConfigUse)),

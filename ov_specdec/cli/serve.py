@@ -17,9 +17,14 @@ from ov_specdec.cli.options import (
     pop_pipeline,
     with_options,
 )
+from ov_specdec.cli.speech import is_speech, make_speech_pipeline, speech_arguments
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.speech_pipeline import SpeechPipeline
+
+MAX_TEXT, MAX_RECORDING = 4.0, 25.0
+"""Megabytes of a body; of a recording as in OpenAI's reference."""
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -71,9 +76,7 @@ SERVER_OPTIONS = (
         "--max-body-size",
         type=float,
         metavar="MB",
-        default=4.0,
-        show_default=True,
-        help="Greatest body of a request; more is answered with 413.",
+        help="Greatest body of a request; more is answered with 413. [4; 25 for recordings]",
     ),
     click.option(
         "--cors-origin",
@@ -100,7 +103,7 @@ def serve(
     max_queue: int,
     request_timeout: float | None,
     shutdown_timeout: float,
-    max_body_size: float,
+    max_body_size: float | None,
     cors_origins: tuple[str, ...],
     log_level: str,
     **options: Any,
@@ -109,6 +112,10 @@ def serve(
     pipeline = pop_pipeline(options)
     require_int("max_queue", max_queue, low=0)
     require_number("shutdown_timeout", shutdown_timeout, low=0.0)
+    speech = is_speech(pipeline["main"])
+    loading = speech_arguments(pipeline) if speech else pipeline
+    if max_body_size is None:
+        max_body_size = MAX_RECORDING if speech else MAX_TEXT
     require_number("max_body_size", max_body_size, above=0.0)
     if request_timeout is not None:
         require_number("request_timeout", request_timeout, above=0.0)
@@ -121,7 +128,7 @@ def serve(
         from ov_specdec.server.service import Settings
     except ImportError as error:
         raise OptionError(
-            f"the server needs fastapi, uvicorn and prometheus-client ({error}): "
+            f"the server needs fastapi, uvicorn, prometheus-client and python-multipart ({error}): "
             "pip install 'ov-specdec[serve]'"
         ) from error
     settings = Settings(
@@ -143,8 +150,8 @@ def serve(
         )
     set_up_log(log_level)
 
-    def load() -> SpeculativePipeline:
-        return make_pipeline(pipeline, {})
+    def load() -> SpeculativePipeline | SpeechPipeline:
+        return make_speech_pipeline(loading) if speech else make_pipeline(loading, {})
 
     run_server(load, settings, host, chosen, lambda: click.echo(_url(host, chosen)))
 

@@ -3,11 +3,18 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, OptionError
+from ov_specdec.errors import (
+    AudioError,
+    CacheFullError,
+    ContextLengthError,
+    LogitsError,
+    OptionError,
+)
 
 TYPES = {
     400: "invalid_request_error",
     401: "invalid_request_error",
+    403: "invalid_request_error",
     404: "invalid_request_error",
     405: "invalid_request_error",
     413: "invalid_request_error",
@@ -22,6 +29,8 @@ TYPES = {
 FIELDS = {
     "assistant_confidence_threshold": "assistant_confidence_threshold",
     "continue_final_message": "continue_final_message",
+    "initial_prompt": "prompt",
+    "language": "language",
     "num_assistant_tokens": "num_assistant_tokens",
     "reference_texts": "prediction",
 }
@@ -65,6 +74,8 @@ def from_exception(error: BaseException, request_id: str) -> ApiError:
     """
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, AudioError):
+        return ApiError(400, str(error), "file", "invalid_audio")
     if isinstance(error, ContextLengthError):
         return ApiError(400, str(error), None, "context_length_exceeded")
     if isinstance(error, OptionError | LogitsError):

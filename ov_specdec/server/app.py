@@ -1,7 +1,7 @@
 """The routes: what is answered under which path."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from importlib.resources import files
@@ -14,16 +14,20 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from ov_specdec.openai import ApiError, Ask, read_chat, read_completion, read_responses
+from ov_specdec.openai.audio import FILE, AudioAsk, read_transcription, read_translation
+from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.tokens import read_detokenize, read_tokenize
 from ov_specdec.server import schemas
 from ov_specdec.server.access import Access, Record, error_response
-from ov_specdec.server.bodies import read_json
+from ov_specdec.server.audio_reply import AudioReply
+from ov_specdec.server.bodies import read_form, read_json
 from ov_specdec.server.reply import Reply
 from ov_specdec.server.service import Service
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": schemas.ErrorBody, "description": "A field that cannot be honoured."},
     401: {"model": schemas.ErrorBody, "description": "No valid API key."},
+    403: {"model": schemas.ErrorBody, "description": "A form of another site's page."},
     404: {"model": schemas.ErrorBody, "description": "Another model."},
     413: {"model": schemas.ErrorBody, "description": "The body is too large."},
     429: {"model": schemas.ErrorBody, "description": "The queue is full."},
@@ -47,6 +51,7 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     app.add_exception_handler(ApiError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_http_error)
     _add_generation(app, service)
+    _add_audio(app, service)
     _add_tokens(app, service)
     _add_state(app, service)
     app.add_middleware(Access, api_keys=service.settings.api_keys)
@@ -85,6 +90,33 @@ def _add_generation(app: FastAPI, service: Service) -> None:
     async def responses(request: Request) -> Any:
         """Answer a text or a conversation; nothing is stored."""
         return await generate(request, read_responses)
+
+
+def _add_audio(app: FastAPI, service: Service) -> None:
+    settings = service.settings
+
+    async def transcribe(
+        request: Request, read: Callable[[Mapping[str, Sequence[str]]], AudioAsk]
+    ) -> AudioReply:
+        limits = settings.max_body, settings.body_timeout
+        texts, recording = await read_form(request, *limits, settings.cors_origins)
+        record: Record = request.state.record
+        ask = read(texts)
+        if recording is None:
+            raise invalid(FILE, "file is missing: send the recording as a file")
+        service.check_model(ask.model)
+        record.user = ask.user
+        return AudioReply(service, ask, recording, record)
+
+    @_post(app, "/v1/audio/transcriptions", schemas.TranscriptionForm, schemas.Transcription)
+    async def transcriptions(request: Request) -> Any:
+        """Transcribe a recording."""
+        return await transcribe(request, read_transcription)
+
+    @_post(app, "/v1/audio/translations", schemas.TranslationForm, schemas.Transcription)
+    async def translations(request: Request) -> Any:
+        """Translate a recording into English."""
+        return await transcribe(request, read_translation)
 
 
 def _add_tokens(app: FastAPI, service: Service) -> None:
@@ -153,6 +185,8 @@ def _post(
     body, answer: what the OpenAPI document says of both.
     """
     schema = body.model_json_schema()
+    is_form = issubclass(body, schemas.Form)
+    media_type = "multipart/form-data" if is_form else "application/json"
 
     def decorate(
         handler: Callable[[Request], Awaitable[Any]],
@@ -166,7 +200,7 @@ def _post(
             openapi_extra={
                 "requestBody": {
                     "required": True,
-                    "content": {"application/json": {"schema": schema}},
+                    "content": {media_type: {"schema": schema}},
                 }
             },
         )

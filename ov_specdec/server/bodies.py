@@ -2,10 +2,13 @@
 
 import asyncio
 import json
-from typing import Any
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, BinaryIO
 
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
+from ov_specdec.openai.audio import FILE
 from ov_specdec.openai.errors import ApiError, invalid
 
 
@@ -17,15 +20,7 @@ async def read_json(request: Request, max_body: int, timeout: float) -> Any:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise invalid(None, f"the content type is {kind!r}: it must be application/json")
-    declared = request.headers.get("content-length", "0")
-    if declared.isdecimal() and int(declared) > max_body:
-        raise _too_large(max_body)
-    try:
-        body = await asyncio.wait_for(_read(request, max_body), timeout)
-    except asyncio.TimeoutError as error:
-        raise invalid(None, f"the body has not arrived within {timeout:g} s") from error
-    except ClientDisconnect as error:
-        raise invalid(None, "the client has left before its body was read") from error
+    body = await _read_within(request, max_body, timeout)
     try:
         content = json.loads(body, parse_constant=_refuse)
         if b"\\u" in body:  # it may hold half of a surrogate pair, which no answer could repeat
@@ -34,6 +29,57 @@ async def read_json(request: Request, max_body: int, timeout: float) -> Any:
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise invalid(None, f"the body is not valid JSON: {reason}") from error
+
+
+async def read_form(
+    request: Request, max_body: int, timeout: float, allowed_origins: Sequence[str]
+) -> tuple[dict[str, list[str]], BinaryIO | None]:
+    """The texts of a form by field, and its file, if there is one: the field "file".
+
+    max_body, timeout: as above. A page of another site can send a form without being asked, but its
+    browser says so: such a form is refused, unless its site is among `allowed_origins`.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "multipart/form-data":
+        raise invalid(None, f"the content type is {kind!r}: it must be multipart/form-data")
+    origin = request.headers.get("origin")
+    is_own = origin is None or origin.partition("://")[2] == request.headers.get("host")
+    if not is_own and origin not in allowed_origins:
+        raise ApiError(403, f"pages of {origin} may not use this server: see --cors-origin")
+    body = await _read_within(request, max_body, timeout)
+
+    async def parts() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    try:
+        form = await MultiPartParser(
+            request.headers, parts(), max_files=1, max_part_size=max_body
+        ).parse()
+    except MultiPartException as error:
+        raise invalid(None, f"the form cannot be read: {error.message}") from error
+    texts: dict[str, list[str]] = {}
+    file: BinaryIO | None = None
+    for name, value in form.multi_items():
+        if isinstance(value, str):
+            texts.setdefault(name, []).append(value)
+        elif name != FILE:
+            raise invalid(name, f"{name} is a file: give it as '{FILE}'")
+        else:
+            file = value.file
+    return texts, file
+
+
+async def _read_within(request: Request, max_body: int, timeout: float) -> bytes:
+    """A body, within limits of size and time."""
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > max_body:
+        raise _too_large(max_body)
+    try:
+        return await asyncio.wait_for(_read(request, max_body), timeout)
+    except asyncio.TimeoutError as error:
+        raise invalid(None, f"the body has not arrived within {timeout:g} s") from error
+    except ClientDisconnect as error:
+        raise invalid(None, "the client has left before its body was read") from error
 
 
 async def _read(request: Request, max_body: int) -> bytes:

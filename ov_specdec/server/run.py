@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.app import make_app
 from ov_specdec.server.service import Service, Settings
+from ov_specdec.speech_pipeline import SpeechPipeline
 
 GRACE = 5.0
 """Seconds beside `shutdown_timeout` in which the last answers are sent."""
@@ -35,7 +36,7 @@ class Server(uvicorn.Server):
 
 
 def serve(
-    load: Callable[[], SpeculativePipeline],
+    load: Callable[[], SpeculativePipeline | SpeechPipeline],
     settings: Settings,
     host: str,
     port: int,

@@ -191,3 +191,43 @@ class Version(BaseModel):
     """Answer of /version."""
 
     version: str
+
+
+class Form(_Body):
+    """Fields of a form, beside the file."""
+
+    file: Annotated[bytes, Field(json_schema_extra={"format": "binary"})]
+    model: str | None = None
+    prompt: str | None = None
+    temperature: float | None = Field(None, ge=0, le=1)
+    seed: int | None = Field(None, ge=0)
+    num_assistant_tokens: int | Literal["auto"] | None = None
+    cache_salt: str | None = None
+    user: str | None = None
+
+
+class TranslationForm(Form):
+    """What /v1/audio/translations takes."""
+
+    response_format: Literal["json", "text", "srt", "verbose_json", "vtt"] | None = None
+
+
+class TranscriptionForm(TranslationForm):
+    """What /v1/audio/transcriptions takes."""
+
+    language: str | None = None
+    stream: bool | None = None
+    timestamp_granularities: list[Literal["segment"]] | None = Field(
+        None, alias="timestamp_granularities[]"
+    )
+
+
+class Transcription(BaseModel):
+    """The answer as json; as verbose_json it has language, duration and segments too."""
+
+    text: str
+    usage: Object
+    task: str | None = None
+    language: str | None = None
+    duration: float | None = None
+    segments: list[Object] | None = None

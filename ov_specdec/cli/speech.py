@@ -1,0 +1,52 @@
+"""What commands share that take a speech model too."""
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ov_specdec.cli.terminal import console
+from ov_specdec.errors import OptionError
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.locate import locate
+from ov_specdec.speculation.schedule import follows_costs
+from ov_specdec.speech.options import TranscriptionOptions
+from ov_specdec.speech_pipeline import SpeechPipeline
+
+LOADING = tuple(signature(SpeechPipeline).parameters)
+
+
+def is_speech(main: str | None) -> bool:
+    """Whether a main model hears; the embedded one reads."""
+    return main is not None and bool(ModelFolder.read(locate(main)).features)
+
+
+def speech_arguments(pipeline: Mapping[str, Any]) -> dict[str, Any]:
+    """Those arguments of `SpeculativePipeline` that `SpeechPipeline` has too.
+
+    Others that were typed are refused; a drafter that was not is left to the pipeline.
+    """
+    source = click.get_current_context().get_parameter_source
+    typed = {name for name in pipeline if source(name) is not ParameterSource.DEFAULT}
+    if others := sorted(typed - set(LOADING)):
+        raise OptionError(
+            f"{others[0]}={pipeline[others[0]]!r} has no effect with a speech model: leave it out"
+        )
+    given = {name: pipeline[name] for name in LOADING if name in pipeline}
+    return given if "drafter" in typed else {**given, "drafter": None}
+
+
+def make_speech_pipeline(
+    arguments: Mapping[str, Any], options: TranscriptionOptions | None = None
+) -> SpeechPipeline:
+    """Load the models and measure what their passes cost if need be, with a spinner on stderr."""
+    chosen = TranscriptionOptions() if options is None else options
+    with console.status("Loading models") as status:
+        pipeline = SpeechPipeline(**arguments)
+        if pipeline.drafter != "none" and follows_costs(chosen.at(0.0)):
+            pipeline.prepare(
+                lambda share: status.update(f"Measuring what passes cost: {share:.0%}")
+            )
+        return pipeline

@@ -1,0 +1,207 @@
+"""`ov-specdec transcribe`: recordings to text and subtitles."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from click.core import ParameterSource
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ov_specdec.cli.generation_options import SPECULATION_OPTIONS, seed_option
+from ov_specdec.cli.messages import fail
+from ov_specdec.cli.options import (
+    COMPILE_OPTIONS,
+    DEVICE_OPTION,
+    DRAFT_PROPERTY_OPTION,
+    LOADING_OPTIONS,
+    parse_properties,
+    with_options,
+)
+from ov_specdec.cli.speech import LOADING, make_speech_pipeline
+from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.errors import AudioError, OptionError
+from ov_specdec.speculation.drafters.factory import DrafterName
+from ov_specdec.speech.formats import Format, write
+from ov_specdec.speech.options import TranscriptionOptions
+from ov_specdec.speech.segments import TranscriptionResult, collect
+from ov_specdec.speech.settings import Task
+from ov_specdec.speech_pipeline import SpeechPipeline
+
+NONE = "none"
+
+
+def _limit(text: str) -> float | None:
+    """A threshold, or none."""
+    try:
+        return None if text == NONE else float(text)
+    except ValueError as error:
+        raise click.BadParameter(f"'{text}' must be a number or {NONE}") from error
+
+
+def _threshold(name: str, text: str) -> Any:
+    default = getattr(TranscriptionOptions, name)
+    flag = "--" + name.replace("_", "-")
+    return click.option(
+        flag, type=_limit, metavar=f"X|{NONE}", default=default, show_default=True, help=text
+    )
+
+
+TRANSCRIPTION_OPTIONS = (
+    click.option("--language", metavar="L", help="Such as en or English. [detected]"),
+    click.option(
+        "--task",
+        type=click.Choice(get_args(Task)),
+        default="transcribe",
+        show_default=True,
+        help="translate: into English.",
+    ),
+    click.option("--initial-prompt", metavar="TEXT", help="Text before the recording, for style."),
+    click.option(
+        "--temperature",
+        type=float,
+        multiple=True,
+        metavar="X",
+        help="Given several times, one after the other is tried. [0 to 1 in steps of 0.2]",
+    ),
+    _threshold("compression_ratio_threshold", "Try outputs again that zlib shortens by more."),
+    _threshold("logprob_threshold", "Try outputs again whose mean log-probability is lower."),
+    _threshold("no_speech_threshold", "Leave such outputs out where no speech is this likely."),
+    click.option(
+        "--condition-on-prev-tokens/--no-condition-on-prev-tokens",
+        default=TranscriptionOptions.condition_on_prev_tokens,
+        show_default=True,
+        help="Tell the model the text before each window of 30 seconds.",
+    ),
+    _threshold("silence_threshold", "Skip windows that are nowhere as loud, in dB."),
+    click.option(
+        "--max-new-tokens",
+        type=int,
+        metavar="N",
+        help="Most tokens for a window. [as many as the model has room for]",
+    ),
+    seed_option(),
+    *SPECULATION_OPTIONS,
+)
+
+
+@click.command()
+@with_errors
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--main", metavar="DIR", required=True, help="Whisper: folder or Hub name.")
+@click.option(
+    "--draft", metavar="DIR", help="Smaller or distilled Whisper, as draft: folder or Hub name."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(get_args(Format)),
+    default="txt",
+    show_default=True,
+    help="Of the output; srt and vtt are subtitles.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write a file for each recording into this folder. [stdout]",
+)
+@with_options(TRANSCRIPTION_OPTIONS)
+@click.option(
+    "--drafter",
+    type=click.Choice(get_args(DrafterName)),
+    help="Where candidates come from. [model with --draft, else suffix]",
+)
+@with_options((DEVICE_OPTION, *LOADING_OPTIONS, *COMPILE_OPTIONS, DRAFT_PROPERTY_OPTION))
+def transcribe(files: tuple[Path, ...], form: Format, output: Path | None, **options: Any) -> None:
+    """Transcribe FILES (wav, flac, ogg, mp3), one after the other, with a Whisper."""
+    loading = {n: options.pop(n) for n in LOADING if n in options}
+    for name in ("properties", "draft_properties"):
+        loading[name] = parse_properties(loading[name]) or None
+    given = {**_typed(options), "return_timestamps": form != "txt"}
+    chosen = TranscriptionOptions.from_kwargs(given)
+    targets = _targets(files, form, output)
+    with make_speech_pipeline(loading, chosen) as pipeline:
+        for file, target in zip(files, targets, strict=True):
+            result = _transcribe(pipeline, file, given)
+            text = write(result, form)
+            if target is None:
+                click.echo(text, nl=False)
+            else:
+                target.write_text(text, encoding="utf-8")
+                click.echo(target)
+            click.echo(f"{file}: {summary(result)}", err=True)
+
+
+def _typed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were typed; the others have the pipeline's defaults."""
+    source = click.get_current_context().get_parameter_source
+    return {k: v for k, v in options.items() if source(k) is not ParameterSource.DEFAULT}
+
+
+def _targets(files: tuple[Path, ...], form: str, output: Path | None) -> list[Path | None]:
+    """The files that the results go into; `OptionError` for recordings that are not there."""
+    for file in files:
+        if not file.is_file():
+            raise AudioError(f"'{file}' is not a file: give a recording")
+    if output is None:
+        return [None] * len(files)
+    targets = [output / f"{file.stem}.{form}" for file in files]
+    for target in targets:
+        if targets.count(target) > 1:
+            raise OptionError(f"several recordings would be written to '{target}': rename one")
+    output.mkdir(parents=True, exist_ok=True)
+    return list(targets)
+
+
+def _transcribe(
+    pipeline: SpeechPipeline, file: Path, options: Mapping[str, Any]
+) -> TranscriptionResult:
+    """One recording, with a bar over its length on stderr."""
+    chunks = []
+    try:
+        with pipeline.stream(file, **options) as stream, _bar(file, stream.audio_seconds) as bar:
+            for chunk in stream:
+                chunks.append(chunk)
+                bar(chunk.end)
+    except KeyboardInterrupt:
+        done = chunks[-1].end if chunks else 0.0
+        fail(f"interrupted after {done:.0f} s of '{file}': what was not finished is lost")
+    return collect(chunks)
+
+
+@contextmanager
+def _bar(file: Path, seconds: float) -> Iterator[Callable[[float], None]]:
+    """What it yields sets the bar to a time."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f} of {task.total:.0f} s"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(file.name, total=seconds)
+
+        def show(end: float) -> None:
+            bar.update(task, completed=end)
+
+        yield show
+
+
+def summary(result: TranscriptionResult) -> str:
+    """A transcription's statistics in one line."""
+    stats, decoding = result.stats, result.stats.generation
+    parts = [
+        f"{stats.audio_seconds:.1f} s in {stats.seconds:.2f} s "
+        f"(real-time factor {stats.real_time_factor:.3f}, encoder {stats.encoder_share:.0%})",
+        f"language {result.language or 'not detected'}",
+        f"{decoding.generated_tokens} tokens, {decoding.accepted} of {decoding.drafted} candidates "
+        f"accepted ({decoding.acceptance_rate:.0%}), "
+        f"{decoding.tokens_per_main_pass:.1f} tokens per main pass",
+    ]
+    if stats.num_skipped:
+        parts.append(f"windows without speech: {stats.num_skipped}")
+    if stats.num_retries:
+        parts.append(f"outputs tried again: {stats.num_retries}")
+    return " | ".join(parts)
