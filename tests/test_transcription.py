@@ -124,6 +124,11 @@ def test_the_next_window_begins_where_the_last_segment_has_ended():
     assert [segment.text for segment in found.segments] == [" 1", " 2 3", " 4"]
 
 
+def test_without_timestamps_marks_of_time_cut_nothing():
+    found = run(ScriptedDecoder([[T + 9, T, T, 1, END]]), noise(0.5), language="en")
+    assert (found.text, found.stats.num_windows) == ("1", 1)
+
+
 def test_chunks_add_up_to_the_text_and_tell_how_far_they_are():
     outputs = [[T, 1, T + 50, END], [T, 2, T + 50, END]]
     chunks = list(transcription(ScriptedDecoder(outputs), noise(2.0), language="en").chunks())

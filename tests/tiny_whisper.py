@@ -22,7 +22,7 @@ MARKS = (
 IDS = {mark: NUM_TEXT + place for place, mark in enumerate(MARKS)}
 EOS, NO_TIMESTAMPS = IDS["<|endoftext|>"], IDS["<|notimestamps|>"]
 VOCAB_SIZE = NO_TIMESTAMPS + 1 + 50 * WINDOW + 1
-MAX_LENGTH = 64
+MAX_LENGTH = 96
 
 GENERATION = {
     "decoder_start_token_id": IDS["<|startoftranscript|>"],

@@ -18,7 +18,7 @@ from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionChunk
 from ov_specdec.speech.settings import WhisperSettings
 from ov_specdec.speech.suppression import AllowOnly, whisper_processors
-from ov_specdec.speech.windows import Window, is_silent, previous_text, split, window_at
+from ov_specdec.speech.windows import Window, is_silent, previous_text, split, whole, window_at
 from ov_specdec.stats import FinishReason, Stopwatch
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
@@ -145,7 +145,9 @@ class Transcription:
         if attempt.has_no_speech(self.options):
             return self._skip(window)
         tokens = [t for t in attempt.tokens if t != self.model.settings.eos_token_id]
-        done = split(tokens, window, self.model.settings, self.model.extractor)
+        done = whole(tokens, window, self.model.extractor)
+        if self.predicts_timestamps:
+            done = split(tokens, window, self.model.settings, self.model.extractor)
         self._told += [timed.tokens for timed in done.segments]
         end = window.start + done.num_frames
         num_kept = sum(len(timed.tokens) for timed in done.segments)

@@ -66,6 +66,12 @@ def is_silent(samples: Samples, extractor: FeatureExtractor, threshold: float) -
     return 10.0 * math.log10(max(power, 1e-20)) < threshold
 
 
+def whole(tokens: Sequence[int], window: Window, extractor: FeatureExtractor) -> Split:
+    """All of a window's output as one segment."""
+    seconds = window.length * extractor.hop_length / extractor.sampling_rate
+    return Split((TimedTokens(0.0, seconds, tuple(tokens)),), window.length)
+
+
 def split(
     tokens: Sequence[int], window: Window, settings: WhisperSettings, extractor: FeatureExtractor
 ) -> Split:
@@ -79,9 +85,11 @@ def split(
     seconds = extractor.hop_length / extractor.sampling_rate
     if not cuts:
         times = [_time(token, settings) for token in tokens if settings.is_timestamp(token)]
-        end = times[-1] if times and times[-1] > 0 else window.length * seconds
-        return Split((TimedTokens(0.0, end, tuple(tokens)),), window.length)
-    if marks[-2:] == [False, True]:
+        if not times or times[-1] == 0:
+            return whole(tokens, window, extractor)
+        return Split((TimedTokens(0.0, times[-1], tuple(tokens)),), window.length)
+    ends_in_one = marks[-2:] == [False, True]
+    if ends_in_one:
         cuts.append(len(tokens))
         num_frames = window.length
     else:
@@ -92,7 +100,7 @@ def split(
     segments = []
     for start, end in zip([0, *cuts], cuts, strict=False):
         part = tokens[start:end]
-        closing = part[-2] if settings.is_timestamp(part[-2]) else part[-1]
+        closing = part[-1] if end < cuts[-1] or ends_in_one else part[-2]
         begins, ends = _time(part[0], settings), _time(closing, settings)
         segments.append(TimedTokens(begins, ends, tuple(part)))
     return Split(tuple(segments), num_frames)

@@ -1,0 +1,140 @@
+"""Recordings over a socket, as OpenAI's own client sends them."""
+
+import io
+
+import httpx
+import openai
+import pytest
+import soundfile
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.speech_pipeline import SpeechPipeline
+from tests.server import NAME, serving
+from tests.tiny_whisper import RATE, recording
+
+FIXED = {"language": "en", "temperature": 0.2, "extra_body": {"seed": 3}}
+SAME = {"language": "en", "temperature": 0.2, "seed": 3}
+PATH = "/v1/audio/transcriptions"
+
+
+@pytest.fixture(scope="module")
+def pipeline(whisper):
+    with SpeechPipeline(whisper.main, whisper.draft, precision="exact", num_threads=1) as made:
+        made.prepare(seconds=0.1)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(pipeline):
+    with serving(pipeline) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0).audio
+
+
+def wav(seconds=4.1, form="WAV"):
+    file = io.BytesIO()
+    soundfile.write(file, recording(seconds), RATE, format=form)
+    return f"speech.{form.lower()}", file.getvalue()
+
+
+def post(server, path=PATH, file=None, headers=None, **fields):
+    files = {"file": file or wav(1.0)}
+    return server.http.post(path, data=fields, files=files, headers=headers)
+
+
+@pytest.mark.parametrize("form", ["WAV", "FLAC", "OGG"])
+def test_an_answer_is_what_the_pipeline_gives(client, pipeline, form):
+    name, content = wav(form=form)
+    answer = client.transcriptions.create(model=NAME, file=(name, content), **FIXED)
+    assert answer.text == pipeline.transcribe(io.BytesIO(content), **SAME).text
+
+
+def test_a_stream_has_the_text_in_pieces(client, pipeline):
+    whole = pipeline.transcribe(io.BytesIO(wav()[1]), **SAME).text
+    events = list(client.transcriptions.create(model=NAME, file=wav(), stream=True, **FIXED))
+    assert [event.type for event in events][-1] == "transcript.text.done"
+    assert "".join(event.delta for event in events[:-1]) == events[-1].text == whole
+
+
+def test_segments_and_subtitles_and_translations(client, server):
+    timed = client.transcriptions.create(
+        model=NAME,
+        file=wav(),
+        response_format="verbose_json",
+        timestamp_granularities=["segment"],
+        **FIXED,
+    )
+    assert timed.duration == pytest.approx(4.1)
+    assert [segment.id for segment in timed.segments] == list(range(len(timed.segments)))
+    answer = post(server, file=wav(), response_format="srt")
+    assert answer.headers["content-type"].startswith("application/x-subrip")
+    assert client.translations.create(model=NAME, file=wav(1.0)).text is not None
+
+
+def test_what_cannot_be_honoured_is_a_400_that_names_the_field(client, server):
+    with pytest.raises(openai.BadRequestError) as error:
+        client.transcriptions.create(
+            model=NAME,
+            file=wav(),
+            response_format="verbose_json",
+            timestamp_granularities=["word"],
+        )
+    assert error.value.param == "timestamp_granularities"
+    for file, fields, param in (
+        (("a.wav", b"no audio"), {}, "file"),
+        (None, {"language": "xx"}, "language"),
+        (None, {"prompt": "print " * 200}, "prompt"),
+    ):
+        answer = post(server, file=file, **fields)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    assert (
+        server.http.post(PATH, data={}, files={"other": b"x"}).json()["error"]["param"] == "other"
+    )
+    missing = server.http.post(PATH, files={"model": (None, NAME)}).json()["error"]
+    assert missing["param"] == "file"
+    assert post(server, model="another").status_code == 404
+    assert server.http.post(PATH, json={}).status_code == 400
+
+
+def test_a_form_of_another_site_is_refused(server):
+    assert post(server, headers={"origin": "https://evil.example"}).status_code == 403
+    assert post(server, headers={"origin": server.url}).status_code == 200
+
+
+def test_a_recording_may_be_too_large(whisper, pipeline):
+    with serving(pipeline, max_body=1000) as running:
+        assert post(running).status_code == 413
+
+
+def test_what_is_served_tells_which_paths_it_takes(server, tiny_pair):
+    assert server.http.get("/health").status_code == 200
+    model = server.http.get("/v1/models").json()["data"][0]
+    assert (model["max_model_len"], model["chat_template"]) == (96, False)
+    answer = server.post("/v1/completions", prompt="a")
+    assert answer.status_code == 400
+    assert "/v1/audio/transcriptions" in answer.json()["error"]["message"]
+    assert server.post("/tokenize", prompt="a").status_code == 400
+    with (
+        SpeculativePipeline(*tiny_pair, num_threads=1) as text,
+        serving(text) as running,
+    ):
+        answer = post(running)
+        assert answer.status_code == 400
+        assert "/v1/completions" in answer.json()["error"]["message"]
+
+
+def test_a_client_that_leaves_ends_its_transcription(server, pipeline):
+    with pytest.raises(httpx.ReadTimeout):
+        server.http.post(PATH, files={"file": wav(60.0)}, timeout=0.3)
+    # Transcriptions run one after the other, so that this one would wait for the other's end.
+    assert post(server).status_code == 200
+
+
+def test_transcriptions_are_counted(server):
+    before = server.metric("generation_tokens_total")
+    assert post(server, **{"language": "en"}).status_code == 200
+    assert server.metric("generation_tokens_total") > before
