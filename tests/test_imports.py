@@ -23,7 +23,7 @@ LAYERS = (
     {"speculation", "loading"},
     {"chunks", "scheduling"},
     {"generation", "openai"},
-    {"background", "batch"},
+    {"arguments", "background", "batch"},
     {"pipeline"},
     {"expansion", "tuning", "bench", "demo", "server", "batch_file"},
     {"cli"},

@@ -26,3 +26,9 @@ class Source:
         described = f"{self.values.dtype} {self.values.shape}".encode()
         digest = hashlib.sha256(described + np.ascontiguousarray(self.values).tobytes())
         object.__setattr__(self, "digest", digest.digest())
+
+    @property
+    def ids(self) -> list[int]:
+        """Of a text; none of a recording."""
+        is_text = np.issubdtype(self.values.dtype, np.integer)
+        return self.values[0].tolist() if is_text else []

@@ -83,6 +83,10 @@ PIPELINE_OPTIONS = (
     DEVICE_OPTION,
     click.option("--draft-device", help="Device of the draft model. [that of the main model]"),
     click.option(
+        "--encoder-device",
+        help="Device of the encoders of encoder-decoder models. [that of the model]",
+    ),
+    click.option(
         "--kv",
         type=click.Choice(get_args(KvBackend)),
         default="auto",

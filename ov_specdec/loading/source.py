@@ -5,12 +5,13 @@ from pathlib import Path
 
 import openvino as ov
 
-from ov_specdec.errors import ModelError, openvino_message
+from ov_specdec.errors import ModelError, TokenizerMismatchError, openvino_message
 from ov_specdec.loading.devices import openvino_core
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.pieces import PieceTokenizer
+from ov_specdec.text.text_to_text import TextToText
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 
 KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
@@ -45,6 +46,29 @@ class ModelSource:
         """Tokens that end a text: the generation configuration's, or else the tokenizer's."""
         fallback = self.tokenizer.eos_token_id
         return self.folder.eos_token_ids or frozenset([] if fallback is None else [fallback])
+
+    def text_to_text(self) -> TextToText | None:
+        """How an encoder-decoder model makes a text of a text; None for a decoder alone.
+
+        Raises `ModelError` for a model of speech, and for one that does not say how its decoder
+        begins.
+        """
+        folder = self.folder
+        if not folder.is_encoder_decoder:
+            return None
+        if folder.encoder_ir.is_file():  # a missing one is an error of its own
+            inputs = {port.any_name for port in read_model(folder.encoder_ir).inputs}
+            if "input_ids" not in inputs:
+                raise ModelError(
+                    f"{folder.path} reads {', '.join(sorted(inputs))}, not texts: use a model for "
+                    "text, or for speech SpeechPipeline or ov-specdec transcribe"
+                )
+        if folder.decoder_start_token_id is None:
+            raise ModelError(
+                f"the configuration in {folder.path} names no decoder_start_token_id: add it to "
+                "generation_config.json"
+            )
+        return TextToText(folder.decoder_start_token_id, folder.forced_bos_token_id)
 
 
 def open_source(path: Path) -> ModelSource:
@@ -87,8 +111,14 @@ def read_model(ir: Path) -> ov.Model:
 def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
     """What two models that the guard refuses can be paired by.
 
-    Raises `TokenizerMismatchError` for a kind of tokenizer that no pairing knows.
+    Raises `TokenizerMismatchError` for a kind of tokenizer that no pairing knows, and for
+    encoder-decoder models, whose encoders would have to read different ids.
     """
+    if main.folder.is_encoder_decoder:
+        raise TokenizerMismatchError(
+            "draft and main are encoder-decoder models with different tokenizers, which cannot be "
+            "paired: use a draft of the same family, or drafter='suffix'"
+        )
     return TokenizerPair(
         PieceTokenizer(main.tokenizer),
         PieceTokenizer(draft.tokenizer),
