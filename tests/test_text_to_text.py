@@ -10,6 +10,8 @@ from ov_specdec.errors import ContextLengthError
 from ov_specdec.loading.source import check_pair, open_source, pair_tokenizers
 from ov_specdec.text.text_to_text import TextToText
 from ov_specdec.text.tokenizer import load_tokenizer
+from tests.command_line import run
+from tests.server import serving
 from tests.tiny_encoder_decoder import NUM_TOKENS, SOURCES, START, TEXT, reference
 
 LENGTH = {"max_new_tokens": NUM_TOKENS}
@@ -135,6 +137,49 @@ def test_a_sampled_text_is_the_same_again(pipeline):
     first, second = (pipeline.generate(SOURCES[0], **options) for _ in range(2))
     assert first.token_ids == second.token_ids != pipeline.generate(SOURCES[0], **LENGTH).token_ids
     assert first.stats.accepted > 0
+
+
+def test_the_command_line_generates_and_compares(bart, pipeline):
+    text, models = "def area(", ("--main", bart.main, "--draft", bart.draft, "--precision", "exact")
+    options = ("--max-new-tokens", 8, "--forced-bos-token-id", 57, "--json")
+    done = run("generate", text, *models, *options, "--encoder-device", "CPU")
+    assert (done.returncode, done.stderr) == (0, "")
+    expected = pipeline.generate(text, max_new_tokens=8, forced_bos_token_id=57)
+    assert json.loads(done.stdout)["token_ids"] == expected.token_ids
+    compared = run("compare", text, *models, *options)
+    assert json.loads(compared.stdout)["equal"] is True
+    checked = run("check", bart.main, bart.draft)
+    assert checked.stdout.endswith("compatible\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("tune", "MAIN", "DRAFT"), "no profile for encoder-decoder models"),
+        (
+            ("generate", "x", "--main", "MAIN", "--drafter", "none", "--tgt-lang", "fr"),
+            "--tgt-lang",
+        ),
+        (("chat", "--main", "MAIN", "--draft", "DRAFT"), "has no chat template"),
+    ],
+)
+def test_commands_that_cannot_say_so_in_one_line(bart, command, message):
+    folders = {"MAIN": bart.main, "DRAFT": bart.draft}
+    done = run(*(folders.get(part, part) for part in command))
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_server_completes(pipeline):
+    text = "def area("
+    expected = pipeline.generate(text, max_new_tokens=8)
+    with serving(pipeline) as server:
+        answer = server.complete([text, text], max_tokens=8)
+        assert [choice["text"] for choice in answer["choices"]] == [expected.text] * 2
+        assert answer["usage"]["prompt_tokens"] == 2 * expected.stats.prompt_tokens
+        refused = server.post("/v1/completions", prompt=text, echo=True, logprobs=1)
+        assert (refused.status_code, "prompt_logprobs" in refused.text) == (400, True)
 
 
 def changed(folder, target, **files):
