@@ -7,6 +7,7 @@ import pytest
 
 from ov_specdec import ModelError, OptionError, SpeculativePipeline, TokenizerMismatchError
 from ov_specdec.errors import ContextLengthError
+from ov_specdec.loading.folder import DEFAULT_CONTEXT
 from ov_specdec.loading.source import check_pair, open_source, pair_tokenizers
 from ov_specdec.text.text_to_text import TextToText
 from ov_specdec.text.tokenizer import load_tokenizer
@@ -155,11 +156,8 @@ def test_the_command_line_generates_and_compares(bart, pipeline):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (("tune", "MAIN", "DRAFT"), "no profile for encoder-decoder models"),
-        (
-            ("generate", "x", "--main", "MAIN", "--drafter", "none", "--tgt-lang", "fr"),
-            "--tgt-lang",
-        ),
+        (("tune", "MAIN", "DRAFT"), "no profile is made for encoder-decoder models"),
+        (("generate", "x", "--main", "MAIN", "--draft", "DRAFT", "--kv", "paged"), "--kv paged"),
         (("chat", "--main", "MAIN", "--draft", "DRAFT"), "has no chat template"),
     ],
 )
@@ -211,6 +209,11 @@ def test_the_models_own_first_token_and_a_language(bart, tmp_path):
             pipeline.generate(SOURCES[0], tgt_lang="fra_Lat")
         with pytest.raises(OptionError, match="contradicts forced_bos_token_id=3"):
             pipeline.generate(SOURCES[0], tgt_lang="fra_Latn", forced_bos_token_id=3)
+
+
+def test_relative_positions_have_no_end(encoder_decoder, tmp_path):
+    folder = changed(encoder_decoder("t5").main, tmp_path / "t5", config={"n_positions": 512})
+    assert open_source(folder).folder.context_length == DEFAULT_CONTEXT
 
 
 def test_what_an_encoder_decoder_cannot_do_is_an_error(pipeline, tmp_path):

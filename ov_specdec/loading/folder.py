@@ -1,7 +1,7 @@
 """What the configuration files of an exported model say about it."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +76,21 @@ class ModelFolder:
         if "relative_attention_num_buckets" in config:
             key = None
         context = DEFAULT_CONTEXT if key is None else _as_length(path, key, config[key])
-        window, both = _sliding_window(path, config, context), {**config, **defaults}
-        start = both.get("decoder_start_token_id", both.get("bos_token_id"))
-        begins = _as_token_id(path, "decoder_start_token_id", start)
-        forced = _as_token_id(path, "forced_bos_token_id", both.get("forced_bos_token_id"))
-        return cls(path, context, window, _as_token_ids(path, eos), begins, forced)
+        folder = cls(
+            path, context, _sliding_window(path, config, context), _as_token_ids(path, eos)
+        )
+        if not folder.is_encoder_decoder:
+            return folder
+        given = {
+            name: _as_token_id(path, name, value)
+            for name in ("bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+            if (value := defaults.get(name, config.get(name))) is not None
+        }
+        return replace(
+            folder,
+            decoder_start_token_id=given.get("decoder_start_token_id", given.get("bos_token_id")),
+            forced_bos_token_id=given.get("forced_bos_token_id"),
+        )
 
 
 def _sample(ir: Path, digest: "hashlib._Hash") -> None:
@@ -96,9 +106,9 @@ def _sample(ir: Path, digest: "hashlib._Hash") -> None:
                 digest.update(file.read(SAMPLE_BYTES))
 
 
-def _as_token_id(path: Path, name: str, value: object) -> int | None:
-    """A token id as a configuration gives it, if it does; `ModelError` if it is none."""
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+def _as_token_id(path: Path, name: str, value: object) -> int:
+    """A token id as a configuration gives it; `ModelError` if it is none."""
+    if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise ModelError(
         f"the configuration in {path} gives {name} as {value!r}, which is no token id: correct it, "

@@ -120,7 +120,7 @@ class Tuner:
         sources = open_source(main), open_source(draft)
         if sources[0].folder.is_encoder_decoder:
             raise OptionError(
-                f"no profile is made for encoder-decoder models, such as '{main}': leave out DRAFT, "
+                f"no profile is made for encoder-decoder models such as '{main}': leave out DRAFT, "
                 f"and compare drafters with --other-draft {draft}"
             )
         check_pair(*sources).require()
