@@ -1,5 +1,7 @@
 """Decoders that attend to an encoder's output: their KV states, their sources, the whole loop."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -10,10 +12,12 @@ from ov_specdec.cache.source import Source
 from ov_specdec.loading.compile import load_model, load_models
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
+from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters.model import ModelDrafter
 from ov_specdec.speculation.engine import SequenceState, Speculation
+from tests.enumeration import enumerate_outcomes
 from tests.flaky import make_flaky
 from tests.tiny_encoder_decoder import NUM_IDS, NUM_TOKENS, SOURCES, START, TEXT, features
 
@@ -155,6 +159,24 @@ def test_speculative_is_plain_is_torchs(architecture, encoder_decoder, shares):
         assert tokens == expected
         total, accepted = total + num_drafted, accepted + num_accepted
     assert 0 < accepted < total, "nothing was rejected, or nothing accepted"
+
+
+def test_drawn_outputs_have_the_main_models_distribution(encoder_decoder):
+    made = encoder_decoder("t5")
+    folders = made.main, made.draft
+    loaded = load_models([(open_source(folder), EXACT, NUM_IDS) for folder in folders])
+    source, warper = source_of("t5", 0), LogitsWarper(temperature=2.0, top_k=2)
+
+    def draw(length, random):
+        sampler = RandomSampler((), warper, random)
+        main, draft = (CachedSequence(model.runner, source) for model in loaded)
+        drafter, state = ModelDrafter(draft, sampler), SequenceState([START], 4)
+        list(Speculation(main, sampler, state, drafter, ConstantLength(length)).rounds())
+        return tuple(state.tokens)
+
+    plain, drafted = (enumerate_outcomes(partial(draw, length)) for length in (0, 2))
+    assert len(plain) == 8
+    assert drafted == pytest.approx(plain, abs=1e-5)
 
 
 def test_a_draft_without_an_encoder_shares_the_mains(encoder_decoder, tmp_path):

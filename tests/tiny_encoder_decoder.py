@@ -5,7 +5,9 @@ import json
 import shutil
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -153,18 +155,25 @@ def add_noise(main: Path, draft: Path, file: str) -> None:
     ov.save_model(model, draft / file, compress_to_fp16=False)
 
 
+@cache
+def load_checkpoint(checkpoint: Path, *, is_speech: bool) -> Any:
+    """A checkpoint on torch."""
+    from transformers import AutoModelForSeq2SeqLM
+    from transformers import WhisperForConditionalGeneration as Whisper
+
+    return (Whisper if is_speech else AutoModelForSeq2SeqLM).from_pretrained(checkpoint).eval()
+
+
 def reference(checkpoint: Path, source: object, **options: object) -> list[int]:
     """`NUM_TOKENS` tokens, decoded greedily by transformers on torch.
 
     source: ids, or features.
     """
     import torch
-    from transformers import AutoModelForSeq2SeqLM, GenerationConfig
-    from transformers import WhisperForConditionalGeneration as Whisper
+    from transformers import GenerationConfig
 
-    is_speech = isinstance(source, np.ndarray)
-    model = (Whisper if is_speech else AutoModelForSeq2SeqLM).from_pretrained(checkpoint).eval()
-    if is_speech:
+    model = load_checkpoint(checkpoint, is_speech=isinstance(source, np.ndarray))
+    if isinstance(source, np.ndarray):
         tokens = [START]
         with torch.no_grad():
             hidden = model.model.encoder(torch.tensor(source)).last_hidden_state

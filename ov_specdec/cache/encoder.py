@@ -34,7 +34,7 @@ class Encoder:
         """The hidden states [1, places, width] that a decoder attends to."""
         if self._last is None or self._last[0] != source:
             watch = Stopwatch()
-            feed = {self._reads: source.values}
+            feed = {self._reads: np.ascontiguousarray(source.values)}
             if ATTENTION_MASK in self._inputs:
                 feed[ATTENTION_MASK] = np.ones(source.values.shape, np.int64)
             # A request of its own: it holds the memory of a pass, which is not needed until the

@@ -51,7 +51,7 @@ class EncoderDecoderModel:
         self._inputs = frozenset(port.any_name for port in compiled.inputs)
         self._vocab_size = vocab_size
         self._request = compiled.create_infer_request()
-        # What the states hold: a source, so many tokens, for whom, and what he has left in them.
+        # What the states hold: a source and so many tokens; whose they are, or what was left there.
         self._source: Source | None = None
         self._hidden: NDArray[np.float32] | None = None
         self._length = 0

@@ -24,7 +24,7 @@ class Source:
 
     def __post_init__(self) -> None:
         described = f"{self.values.dtype} {self.values.shape}".encode()
-        digest = hashlib.sha256(described + np.ascontiguousarray(self.values).tobytes())
+        digest = hashlib.sha256(described + self.values.tobytes())
         object.__setattr__(self, "digest", digest.digest())
 
     @property

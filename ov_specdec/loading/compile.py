@@ -12,8 +12,14 @@ from ov_specdec.cache.encoder_decoder import EncoderDecoderModel
 from ov_specdec.cache.paged import PagedModel
 from ov_specdec.cache.session import Runner
 from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulModel
-from ov_specdec.errors import DeviceError, ModelError, OptionError, openvino_message
-from ov_specdec.loading.devices import Device, describe_machine, find_device, openvino_core
+from ov_specdec.errors import DeviceError, ModelError, OptionError
+from ov_specdec.loading.devices import (
+    Device,
+    compile_for,
+    describe_machine,
+    find_device,
+    openvino_core,
+)
 from ov_specdec.loading.encoder import load_encoders
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import hides_by_mask, select_rows, sequence_axes, to_paged
@@ -52,7 +58,6 @@ class LoadedModel:
 class _Prepared:
     """A model that is ready to be compiled, and what its session will need."""
 
-    core: ov.Core
     source: ModelSource
     config: RuntimeConfig
     device: Device
@@ -70,15 +75,7 @@ class _Prepared:
     def compile(self) -> ov.CompiledModel | DeviceError:
         """The compiled model, or the error for what the device does not offer."""
         properties = self.config.properties_for(self.device)
-        try:
-            return self.core.compile_model(self.model, self.device.name, properties)
-        except RuntimeError as error:
-            settings = ", ".join(f"{key}={value}" for key, value in properties.items())
-            return DeviceError(
-                f"{self.source.folder.path} does not compile for {self.device.name} with "
-                f"{settings or 'defaults'} ({openvino_message(error)}): check the properties, or "
-                "try another kv or precision"
-            )
+        return compile_for(self.device, self.model, properties, self.source.folder.path)
 
 
 def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -> LoadedModel:
@@ -104,10 +101,9 @@ def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig, int]]) -> lis
 
 
 def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prepared:
-    core = openvino_core()
-    device = find_device(core, config.device)
+    device = find_device(openvino_core(), config.device)
     if source.folder.is_encoder_decoder:
-        return _prepare_encoder_decoder(core, source, config, device)
+        return _prepare_encoder_decoder(source, config, device)
     axes = sequence_axes(source.model)
     max_hidden = MAX_HIDDEN if config.max_hidden_tokens is None else config.max_hidden_tokens
     # In a sliding window, hidden entries would take the places of visible ones.
@@ -115,11 +111,11 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
         max_hidden = 0
     backend, reason, model = _choose_backend(source, device, kv)
     select_rows(model, axis=0 if backend == "paged" else 1)
-    return _Prepared(core, source, config, device, backend, reason, model, axes, max_hidden)
+    return _Prepared(source, config, device, backend, reason, model, axes, max_hidden)
 
 
 def _prepare_encoder_decoder(
-    core: ov.Core, source: ModelSource, config: RuntimeConfig, device: Device
+    source: ModelSource, config: RuntimeConfig, device: Device
 ) -> _Prepared:
     """A decoder that attends to an encoder's output: its states are trimmed at once."""
     if config.kv == "paged":
@@ -141,7 +137,7 @@ def _prepare_encoder_decoder(
         )
     select_rows(source.model, axis=1)
     reason = "an encoder-decoder model"
-    return _Prepared(core, source, config, device, "stateful", reason, source.model, axes, 0)
+    return _Prepared(source, config, device, "stateful", reason, source.model, axes, 0)
 
 
 def _open(

@@ -1,7 +1,7 @@
 """The encoders of encoder-decoder models: one for main and draft where they have the same."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +9,8 @@ from pathlib import Path
 import openvino as ov
 
 from ov_specdec.cache.encoder import ATTENTION_MASK, Encoder
-from ov_specdec.errors import DeviceError, ModelError, OptionError, openvino_message
-from ov_specdec.loading.devices import find_device, openvino_core
+from ov_specdec.errors import DeviceError, ModelError, OptionError
+from ov_specdec.loading.devices import Device, compile_for, find_device, openvino_core
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import HIDDEN_STATES, ModelSource, read_model
 
@@ -27,21 +27,12 @@ class _Prepared:
 
     path: Path
     model: ov.Model
-    config: RuntimeConfig
+    device: Device
+    properties: Mapping[str, str]
 
     def compile(self) -> ov.CompiledModel | DeviceError:
         """The compiled model, or the error for what the device does not offer."""
-        core = openvino_core()
-        try:
-            device = find_device(core, self.config.encoder_device or self.config.device)
-            return core.compile_model(self.model, device.name, self.config.properties_for(device))
-        except DeviceError as error:
-            return error
-        except RuntimeError as error:
-            return DeviceError(
-                f"{self.path} does not compile for {device.name} ({openvino_message(error)}): "
-                "check the properties, or try another precision or encoder_device"
-            )
+        return compile_for(self.device, self.model, self.properties, self.path)
 
 
 def load_encoders(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[Encoder | None]:
@@ -76,7 +67,7 @@ def load_encoders(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[E
 
 
 def _prepare(source: ModelSource, config: RuntimeConfig) -> _Prepared:
-    """An encoder's IR as read; `ModelError` if it is none of a text or a recording."""
+    """An encoder as read; `ModelError` if it is none of a text or a recording."""
     path = source.folder.encoder_ir
     if not path.is_file():
         raise ModelError(f"{path} is missing: export the model again")
@@ -87,7 +78,8 @@ def _prepare(source: ModelSource, config: RuntimeConfig) -> _Prepared:
             f"{path} reads {', '.join(sorted(inputs))}, which is neither a text nor a recording: "
             "use a model for text or speech"
         )
-    return _Prepared(path, model, config)
+    device = find_device(openvino_core(), config.encoder_device or config.device)
+    return _Prepared(path, model, device, config.properties_for(device))
 
 
 def _has_encoder_of(main: ModelSource, draft: ModelSource) -> bool:
@@ -97,11 +89,12 @@ def _has_encoder_of(main: ModelSource, draft: ModelSource) -> bool:
 
 
 def _digest(path: Path) -> bytes:
-    """Of the weights of an IR."""
-    digest = hashlib.sha256()
-    with path.with_suffix(".bin").open("rb") as file:
-        while part := file.read(PART):
-            digest.update(part)
+    """Of the weights of an IR; of none where they are missing, which reading it then says."""
+    digest, weights = hashlib.sha256(), path.with_suffix(".bin")
+    if weights.is_file():
+        with weights.open("rb") as file:
+            while part := file.read(PART):
+                digest.update(part)
     return digest.digest()
 
 

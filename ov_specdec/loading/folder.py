@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +82,22 @@ class ModelFolder:
         if "relative_attention_num_buckets" in config:
             key = None
         context = DEFAULT_CONTEXT if key is None else _as_length(path, key, config[key])
-        window, both = _sliding_window(path, config, context), {**config, **defaults}
-        start = both.get("decoder_start_token_id", both.get("bos_token_id"))
-        begins = _as_token_id(path, "decoder_start_token_id", start)
-        forced = _as_token_id(path, "forced_bos_token_id", both.get("forced_bos_token_id"))
-        ends = _as_token_ids(path, eos)
-        return cls(path, context, window, ends, begins, forced, _feature_settings(path))
+        folder = cls(
+            path, context, _sliding_window(path, config, context), _as_token_ids(path, eos)
+        )
+        if not folder.is_encoder_decoder:
+            return folder
+        given = {
+            name: _as_token_id(path, name, value)
+            for name in ("bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+            if (value := defaults.get(name, config.get(name))) is not None
+        }
+        return replace(
+            folder,
+            decoder_start_token_id=given.get("decoder_start_token_id", given.get("bos_token_id")),
+            forced_bos_token_id=given.get("forced_bos_token_id"),
+            features=_feature_settings(path),
+        )
 
 
 def _sample(ir: Path, digest: "hashlib._Hash") -> None:
@@ -114,9 +124,9 @@ def _feature_settings(path: Path) -> dict[str, int]:
     return found
 
 
-def _as_token_id(path: Path, name: str, value: object) -> int | None:
-    """A token id as a configuration gives it, if it does; `ModelError` if it is none."""
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+def _as_token_id(path: Path, name: str, value: object) -> int:
+    """A token id as a configuration gives it; `ModelError` if it is none."""
+    if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise ModelError(
         f"the configuration in {path} gives {name} as {value!r}, which is no token id: correct it, "

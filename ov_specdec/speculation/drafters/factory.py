@@ -59,13 +59,14 @@ class DrafterFactory:
         if options.num_assistant_tokens == 0:
             return None
         drafters: list[Drafter] = []
-        prompt = source.ids if source else []
+        prompt = source.ids if source else ()
         if self.name in WITH_SUFFIX:
             # A sampled text that is to come out the same again depends on nothing but itself.
             earlier = (
                 tuple if options.is_repeatable_draw else partial(self.earlier.indexes, namespace)
             )
-            drafters.append(SuffixDrafter((prompt, *references), earlier))
+            texts = [prompt, *references] if prompt else references
+            drafters.append(SuffixDrafter(texts, earlier))
         if self.name in WITH_LOOKUP:
             limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
             drafters.append(PromptLookup(*limits, prompt))
