@@ -28,6 +28,7 @@ __all__ = [
     "SpecdecError",
     "SpeculativePipeline",
     "SpeechPipeline",
+    "SpeechStats",
     "TokenizerMismatchError",
     "TranscriptionChunk",
     "TranscriptionKwargs",
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from ov_specdec.options import GenerationKwargs, GenerationOptions
     from ov_specdec.pipeline import SpeculativePipeline
     from ov_specdec.speech.options import TranscriptionKwargs, TranscriptionOptions
-    from ov_specdec.speech.segments import Segment, TranscriptionChunk, TranscriptionResult
+    from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionChunk, TranscriptionResult
     from ov_specdec.speech.stream import TranscriptionStream
     from ov_specdec.speech_pipeline import SpeechPipeline
     from ov_specdec.stats import GenerationStats, RoundStats
@@ -84,7 +85,7 @@ else:
         "options": ("GenerationKwargs", "GenerationOptions"),
         "pipeline": ("SpeculativePipeline",),
         "speech.options": ("TranscriptionKwargs", "TranscriptionOptions"),
-        "speech.segments": ("Segment", "TranscriptionChunk", "TranscriptionResult"),
+        "speech.segments": ("Segment", "SpeechStats", "TranscriptionChunk", "TranscriptionResult"),
         "speech.stream": ("TranscriptionStream",),
         "speech_pipeline": ("SpeechPipeline",),
         "stats": ("GenerationStats", "RoundStats"),
