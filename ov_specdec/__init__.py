@@ -57,7 +57,12 @@ if TYPE_CHECKING:
     from ov_specdec.options import GenerationKwargs, GenerationOptions
     from ov_specdec.pipeline import SpeculativePipeline
     from ov_specdec.speech.options import TranscriptionKwargs, TranscriptionOptions
-    from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionChunk, TranscriptionResult
+    from ov_specdec.speech.segments import (
+        Segment,
+        SpeechStats,
+        TranscriptionChunk,
+        TranscriptionResult,
+    )
     from ov_specdec.speech.stream import TranscriptionStream
     from ov_specdec.speech_pipeline import SpeechPipeline
     from ov_specdec.stats import GenerationStats, RoundStats

@@ -15,8 +15,9 @@ from ov_specdec.demo.cancellation import Cancellation, Cancellations
 from ov_specdec.demo.comparison import Comparison, compare
 from ov_specdec.demo.conversation import Conversation
 from ov_specdec.demo.models import Choice, LoadedModels
+from ov_specdec.demo.queue import DONE, LOADING, STOPPED, WAITING
 from ov_specdec.demo.run import Piece, Run
-from ov_specdec.demo.service import DONE, LOADING, STOPPED, WAITING, DemoService, Form
+from ov_specdec.demo.service import DemoService, Form
 from ov_specdec.demo.settings import Settings
 from ov_specdec.demo.sweep import NUM_STEPS, REPEATS, TEMPERATURES, sweep
 from ov_specdec.demo.turns import Turns

@@ -139,7 +139,7 @@ def test_models_that_do_not_fit_are_refused_in_one_line(whisper, tiny_pair, tmp_
         ({"language": "xx"}, OptionError, "language='xx' is not known"),
         ({"task": "sing"}, OptionError, "task='sing'"),
         ({"reference_texts": "a"}, OptionError, "needs drafter='suffix' or 'both'"),
-        ({"initial_prompt": "print" * 99}, OptionError, "initial_prompt has"),
+        ({"initial_prompt": "print" * 99}, OptionError, "initial_prompt='print"),
         ({"audio": "missing.wav"}, AudioError, "'missing.wav' is not a file"),
     ],
 )

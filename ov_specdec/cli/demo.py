@@ -14,9 +14,11 @@ from ov_specdec.cli.options import (
     parse_properties,
     with_options,
 )
+from ov_specdec.cli.speech import is_speech, make_speech_pipeline, speech_arguments
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.demo.models import Choice, LoadedModels
 from ov_specdec.demo.service import DemoService
+from ov_specdec.demo.speech import SpeechService
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.devices import list_devices
 
@@ -47,6 +49,7 @@ def demo(
     port = check_address(host, port)
     try:
         from ov_specdec.demo.page import launch_arguments, make_page, stop_serving
+        from ov_specdec.demo.speech_page import make_speech_page
     except ImportError as error:
         raise OptionError(
             f"the demo needs gradio ({error}): pip install 'ov-specdec[demo]'"
@@ -56,12 +59,18 @@ def demo(
         "precision": precision,
         "properties": parse_properties(properties) or None,
     }
-    models = LoadedModels(main, draft, arguments)
-    with console.status("Loading models"):
-        models.get(Choice("model", device, device))
-    names = [device, *(found.name for found in list_devices() if found.name != device)]
-    service = DemoService(models)
-    page = make_page(service, names)
+    service: DemoService | SpeechService
+    if is_speech(main):
+        loading = {"main": main, "draft": draft, "device": device, **arguments}
+        service = SpeechService(make_speech_pipeline(speech_arguments(loading)))
+        page = make_speech_page(service)
+    else:
+        models = LoadedModels(main, draft, arguments)
+        with console.status("Loading models"):
+            models.get(Choice("model", device, device))
+        names = [device, *(found.name for found in list_devices() if found.name != device)]
+        service = DemoService(models)
+        page = make_page(service, names)
     try:
         _, address, shared = page.launch(
             server_name=host,

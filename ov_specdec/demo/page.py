@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import gradio as gr
 
@@ -63,6 +63,15 @@ RUN: dict[str, Any] = {
     "show_progress": "hidden",  # gradio's would fade the line of status
 }
 
+
+class Cancels(Protocol):
+    """What runs for visitors."""
+
+    def cancel(self, visitor: str) -> None:
+        """End the visitor's runs."""
+        ...
+
+
 Values = dict[gr.components.Component, Any]
 State = TypeVar("State")
 
@@ -79,12 +88,18 @@ def make_page(service: DemoService, devices: Sequence[str]) -> gr.Blocks:
         else:
             _prompt(service, devices)
 
-        def leave(request: gr.Request) -> None:
-            service.cancel(_visitor(request))
-
-        page.unload(leave)
+        leave_at_end(page, service)
     page.queue()
     return page
+
+
+def leave_at_end(page: gr.Blocks, service: Cancels) -> None:
+    """Cancel a visitor's runs when he leaves the page."""
+
+    def leave(request: gr.Request) -> None:
+        service.cancel(visitor_of(request))
+
+    page.unload(leave)
 
 
 def launch_arguments() -> dict[str, Any]:
@@ -159,16 +174,16 @@ def _settings(devices: Sequence[str]) -> list[gr.components.Component]:
 
 def _side_by_side(service: DemoService, form: list[gr.components.Component]) -> None:
     """The two panes, with what belongs to them."""
-    (run, stop), status = _buttons({"run": "Run", "stop": "Stop"})
+    (run, stop), status = buttons({"run": "Run", "stop": "Stop"})
     empty = Comparison(models=service.models.description)
-    outputs = [status, *_results(_contents(empty, *view.panes(empty)))]
+    outputs = [status, *results(contents(empty, *view.panes(empty)))]
 
     def show(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
-        states = service.compare(_visitor(request), _filled(form, values))
-        for comparison, line in _as_html(states, empty):
-            yield line, *_contents(comparison, *view.panes(comparison))
+        states = service.compare(visitor_of(request), _filled(form, values))
+        for comparison, line in as_html(states, empty):
+            yield line, *contents(comparison, *view.panes(comparison))
 
-    _connect(service, [run.click], stop, show, form, outputs)
+    connect(service, [run.click], stop, show, form, outputs)
 
 
 def _turns_side_by_side(service: DemoService, form: list[gr.components.Component]) -> None:
@@ -176,37 +191,37 @@ def _turns_side_by_side(service: DemoService, form: list[gr.components.Component
     conversation, *_ = form
     message = gr.Textbox(label="Message", placeholder=KEYS, lines=1, max_lines=8, autofocus=True)
     gr.Examples([[text] for text in MESSAGES], message, label="Examples")
-    (run, stop, clear), status = _buttons({"run": "Send", "stop": "Stop", "clear": "Clear"})
+    (run, stop, clear), status = buttons({"run": "Send", "stop": "Stop", "clear": "Clear"})
     empty = Comparison(models=service.models.description)
-    outputs = [status, *_results(_contents(empty, *view.turn_panes([])))]
+    outputs = [status, *results(contents(empty, *view.turn_panes([])))]
 
-    def contents(turns: Sequence[Turn]) -> tuple[Any, ...]:
-        return _contents(turns[-1].comparison if turns else empty, *view.turn_panes(turns))
+    def of(turns: Sequence[Turn]) -> tuple[Any, ...]:
+        return contents(turns[-1].comparison if turns else empty, *view.turn_panes(turns))
 
     def send(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
         held: Conversation = values[conversation]
         turn = held.ask(values[message])
         box: Any = ""
-        states = service.compare(_visitor(request), _filled(form, values))
-        for turn.comparison, line in _as_html(states, empty):
-            yield held, box, line, *contents(held.turns)
+        states = service.compare(visitor_of(request), _filled(form, values))
+        for turn.comparison, line in as_html(states, empty):
+            yield held, box, line, *of(held.turns)
             box = gr.skip()  # the next message may be there by now
         if unanswered := held.take_back():
-            yield held, unanswered.message, gr.skip(), *contents(held.turns)
+            yield held, unanswered.message, gr.skip(), *of(held.turns)
 
     def begin_anew(held: Conversation, request: gr.Request) -> tuple[Any, ...]:
-        service.cancel(_visitor(request))
+        service.cancel(visitor_of(request))
         held.clear()
-        return view.status(READY), *contents(held.turns)
+        return view.status(READY), *of(held.turns)
 
     starts = [run.click, message.submit]
     # What is an output, gradio frees some time after the visitor has left.
-    _connect(service, starts, stop, send, [*form, message], [conversation, message, *outputs])
+    connect(service, starts, stop, send, [*form, message], [conversation, message, *outputs])
     clear.click(begin_anew, conversation, outputs, **AT_ONCE)
 
 
-def _contents(comparison: Comparison, plain: str, speculative: str) -> tuple[Any, ...]:
-    """What `_results` shows of a comparison. plain, speculative: the panes."""
+def contents(comparison: Comparison, plain: str, speculative: str) -> tuple[Any, ...]:
+    """What `results` shows of a comparison. plain, speculative: the panes."""
     ended = comparison.speculative.is_complete
     return (
         view.verdict(comparison),
@@ -219,29 +234,29 @@ def _contents(comparison: Comparison, plain: str, speculative: str) -> tuple[Any
     )
 
 
-def _results(contents: tuple[Any, ...]) -> list[gr.components.Component]:
-    """Verdict, panes, details and charts. contents: what they show at first."""
-    verdict, plain, speculative, details, rounds, *_ = contents
-    results = [_html(verdict, "verdict")]
+def results(shown: tuple[Any, ...]) -> list[gr.components.Component]:
+    """Verdict, panes, details and charts. shown: what they show at first."""
+    verdict, plain, speculative, details, rounds, *_ = shown
+    made = [_html(verdict, "verdict")]
     with gr.Row():
         # Columns of this width stand one below the other in a narrow window.
         for pane, name in ((plain, "plain"), (speculative, "speculative")):
             with gr.Column(min_width=NARROW):
-                results.append(_html(pane, name))
+                made.append(_html(pane, name))
     _html(view.legend(), "legend")
-    results.append(_html(details, "details"))
+    made.append(_html(details, "details"))
     by_round = gr.Checkbox(label="Round by round, with rejected candidates struck through")
-    results.append(_html(rounds, "rounds", visible=False))
-    by_round.change(lambda on: gr.update(visible=on), by_round, results[-1], **AT_ONCE)
+    made.append(_html(rounds, "rounds", visible=False))
+    by_round.change(lambda on: gr.update(visible=on), by_round, made[-1], **AT_ONCE)
     with gr.Row():
         candidates = _bars("round", "candidates", "candidate", "Candidates per round")
         times = _bars("method", "seconds", "part", "Where the time goes")
-    return [*results, candidates, times]
+    return [*made, candidates, times]
 
 
 def _temperature(service: DemoService, form: list[gr.components.Component]) -> None:
     """The sweep over temperatures."""
-    (run, stop), status = _buttons({"sweep": "Run", "stop-sweep": "Stop"})
+    (run, stop), status = buttons({"sweep": "Run", "stop-sweep": "Stop"})
     with gr.Row():
         speed = gr.LinePlot(
             x="temperature",
@@ -264,20 +279,20 @@ def _temperature(service: DemoService, form: list[gr.components.Component]) -> N
         )
 
     def show(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
-        states = service.sweep(_visitor(request), _filled(form, values))
-        for points, line in _as_html(states, []):
+        states = service.sweep(visitor_of(request), _filled(form, values))
+        for points, line in as_html(states, []):
             # From an empty table gradio would take numbers for names, and keep to it.
             speeds, rates = charts.by_temperature(points) if points else (gr.skip(), gr.skip())
             yield line, speeds, rates
 
-    _connect(service, [run.click], stop, show, form, [status, speed, acceptance])
+    connect(service, [run.click], stop, show, form, [status, speed, acceptance])
 
 
-def _buttons(labels: Mapping[str, str]) -> tuple[list[gr.Button], gr.HTML]:
+def buttons(labels: Mapping[str, str]) -> tuple[list[gr.Button], gr.HTML]:
     """Buttons, the main one first, and a line of status. labels: by the name of the element."""
     main, *_ = labels
     with gr.Row(equal_height=True):
-        buttons = [
+        made = [
             gr.Button(
                 label,
                 variant="primary" if name == main else "secondary",
@@ -289,11 +304,11 @@ def _buttons(labels: Mapping[str, str]) -> tuple[list[gr.Button], gr.HTML]:
         ]
         with gr.Column(scale=6, min_width=260):
             status = _html(view.status(READY), f"{main}-status")
-    return buttons, status
+    return made, status
 
 
-def _connect(
-    service: DemoService,
+def connect(
+    service: Cancels,
     starts: Sequence[Any],
     stop: gr.Button,
     show: Callable[..., Iterator[Any]],
@@ -306,13 +321,13 @@ def _connect(
     """
 
     def cancel(request: gr.Request) -> None:
-        service.cancel(_visitor(request))
+        service.cancel(visitor_of(request))
 
     gr.on(starts, show, set(inputs), outputs, **RUN)
     stop.click(cancel, None, None, **AT_ONCE)
 
 
-def _as_html(states: Iterator[tuple[State, str]], empty: State) -> Iterator[tuple[State, str]]:
+def as_html(states: Iterator[tuple[State, str]], empty: State) -> Iterator[tuple[State, str]]:
     """States with their lines as HTML; after an error, its message beside the `empty` state."""
     try:
         for state, line in states:
@@ -326,7 +341,8 @@ def _filled(form: list[gr.components.Component], values: Values) -> Form:
     return Form(*(values[field] for field in form))
 
 
-def _visitor(request: gr.Request) -> str:
+def visitor_of(request: gr.Request) -> str:
+    """Who asks: a session of the page."""
     return str(request.session_hash)
 
 

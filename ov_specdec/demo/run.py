@@ -1,6 +1,6 @@
 """One generation as it goes on: its text by origin, and what it has taken so far."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -81,7 +81,9 @@ class Run:
         return [pieces for pieces in rounds if pieces]
 
     def follow(
-        self, chunks: GenerationStream, decode: Callable[[list[int]], str]
+        self,
+        chunks: GenerationStream | Generator[Chunk, None, None],
+        decode: Callable[[list[int]], str],
     ) -> Iterator[None]:
         """Take in chunks to the last one, and pause after each.
 

@@ -1,18 +1,17 @@
 """What visitors ask for with a button: states to show, each with a line of status."""
 
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Literal, TypeVar
+from typing import Literal
 
-from ov_specdec.demo.cancellation import Cancellation, Cancellations
+from ov_specdec.demo.cancellation import Cancellation
 from ov_specdec.demo.comparison import Comparison, compare
 from ov_specdec.demo.conversation import Conversation
 from ov_specdec.demo.models import Choice, LoadedModels
+from ov_specdec.demo.queue import LOADING, RunQueue, State, States
 from ov_specdec.demo.settings import Settings
 from ov_specdec.demo.sweep import NUM_STEPS, Point, sweep
-from ov_specdec.demo.turns import Turns
 from ov_specdec.errors import OptionError
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speculation.drafters.factory import DrafterName
@@ -20,12 +19,6 @@ from ov_specdec.speculation.drafters.factory import DrafterName
 SHOW_EVERY = 0.06
 """Seconds between two pictures of a run: the page shares the cores with the models."""
 
-WAITING = "Waiting for another visitor's run to end \N{HORIZONTAL ELLIPSIS}"
-LOADING = "Loading models \N{HORIZONTAL ELLIPSIS}"
-STOPPED, DONE = "Stopped.", "Done."
-
-State = TypeVar("State")
-States = Generator[tuple[State, str], None, None]
 Work = Callable[[SpeculativePipeline, Settings, Cancellation], States[State]]
 
 
@@ -81,8 +74,7 @@ class DemoService:
     """What all visitors share: the models, used by one run at a time, and the runs themselves."""
 
     models: LoadedModels
-    runs: Cancellations = field(default_factory=Cancellations)
-    turns: Turns = field(default_factory=Turns)
+    queue: RunQueue = field(default_factory=RunQueue)
 
     def compare(self, visitor: str, form: Form) -> States[Comparison]:
         """States of a comparison, not more often than can be seen."""
@@ -94,11 +86,11 @@ class DemoService:
 
     def cancel(self, visitor: str) -> None:
         """End the visitor's runs within one pass, and those that wait at once."""
-        self.runs.cancel(visitor)
+        self.queue.cancel(visitor)
 
     def close(self) -> None:
         """End all runs, and free the models."""
-        self.runs.cancel_all()
+        self.queue.cancel_all()
         self.models.close()
 
     def _in_turn(self, visitor: str, form: Form, state: State, work: Work[State]) -> States[State]:
@@ -107,24 +99,14 @@ class DemoService:
         state: what to show until there is something. Raises `OptionError` and what loading raises.
         """
         settings = form.settings
-        cancellation, turn = self.runs.start(visitor), self.turns.join()
-        try:
-            if not turn.is_set():
-                yield state, WAITING
-                cancellation.calls(turn.set)
-                turn.wait()
-            if not cancellation.is_set() and not self.models.holds(form.choice):
+
+        def run(cancellation: Cancellation) -> States[State]:
+            if not self.models.holds(form.choice):
                 yield state, LOADING
             if not cancellation.is_set():
-                pipeline = self.models.get(form.choice)
-                # Whoever comes next needs the pipeline, also where this visitor has just left.
-                with closing(work(pipeline, settings, cancellation)) as states:
-                    for state, line in states:
-                        yield state, line
-            yield state, STOPPED if cancellation.is_set() else DONE
-        finally:
-            self.turns.leave(turn)
-            self.runs.end(visitor, cancellation)
+                yield from work(self.models.get(form.choice), settings, cancellation)
+
+        yield from self.queue.run(visitor, state, run)
 
 
 def _compare(
@@ -133,7 +115,7 @@ def _compare(
     shown = 0.0
     for comparison in compare(pipeline, settings, cancellation):
         if perf_counter() - shown >= SHOW_EVERY:
-            yield comparison, _progress(comparison)
+            yield comparison, progress(comparison)
             shown = perf_counter()
 
 
@@ -144,7 +126,8 @@ def _sweep(
         yield points, f"{number} of {NUM_STEPS}: temperature {points[-1].temperature}."
 
 
-def _progress(comparison: Comparison) -> str:
+def progress(comparison: Comparison) -> str:
+    """Which of the two runs is going on."""
     if comparison.speculative.outcome == "not started":
         return "1 of 2: plain decoding."
     return "2 of 2: speculative decoding."

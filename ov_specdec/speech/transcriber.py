@@ -7,6 +7,7 @@ from math import exp
 from statistics import fmean
 from typing import Protocol
 
+from ov_specdec.checks import shorten
 from ov_specdec.chunks import Chunk
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
@@ -88,8 +89,8 @@ class Transcription:
             self._initial = self.model.encode(f" {options.initial_prompt.strip()}")
         if len(self._initial) > settings.max_prompt_length:
             raise OptionError(
-                f"initial_prompt has {len(self._initial)} tokens, the model takes "
-                f"{settings.max_prompt_length}: shorten it"
+                f"initial_prompt={shorten(options.initial_prompt)} has {len(self._initial)} "
+                f"tokens, the model takes {settings.max_prompt_length}: shorten it"
             )
 
     @property
