@@ -3,7 +3,7 @@
 FROM python:3.12-slim
 
 COPY . /source
-RUN pip install --no-cache-dir "/source[serve]" && rm -rf /source
+RUN pip install --no-cache-dir "/source[serve,speech]" && rm -rf /source
 
 RUN useradd --create-home server
 USER server

@@ -87,7 +87,7 @@ class SpeechPipeline:
         self.guard_report: GuardReport | None = None
         if len(sources) > 1:
             self.guard_report = check_pair(*sources)
-            _require_fit(self.guard_report, *sources)
+            _require_fit(self.guard_report, sources[0], sources[1], settings.vocab_size)
         configs = (config, draft_config)[: len(sources)]
         # Timestamps count, though tokenizers may have no text for them.
         sizes = [settings.vocab_size for _ in sources]
@@ -218,8 +218,10 @@ def _speech_runner(model: LoadedModel) -> EncoderDecoderModel:
     return model.runner
 
 
-def _require_fit(report: GuardReport, main: ModelSource, draft: ModelSource) -> None:
-    """Refuse a draft that hears otherwise than the main model, or has another tokenizer."""
+def _require_fit(
+    report: GuardReport, main: ModelSource, draft: ModelSource, vocab_size: int
+) -> None:
+    """Refuse a draft that hears otherwise, has another tokenizer, or lacks tokens for times."""
     for check in report.checks:
         if check.name == FEATURES_CHECK and check.differences:
             raise ModelError(
@@ -227,3 +229,8 @@ def _require_fit(report: GuardReport, main: ModelSource, draft: ModelSource) -> 
                 f"({check.differences[0]}): give a draft of the same features"
             )
     report.require()
+    if draft.logits_width < vocab_size:
+        raise ModelError(
+            f"draft '{draft.folder.path}' has logits for {draft.logits_width} tokens, main for "
+            f"{vocab_size}: give a draft that has all timestamps"
+        )

@@ -33,7 +33,8 @@ def test_text_goes_to_stdout_and_figures_to_stderr(whisper, models, file):
         options = {"language": "en", "temperature": 0, "logprob_threshold": None}
         text = pipeline.transcribe(file, num_assistant_tokens=0, **options).text
     assert done.stdout.rstrip("\n") == text.rstrip("\n")
-    assert re.search(r"4\.1 s in .* real-time factor .* candidates accepted", done.stderr)
+    assert done.stderr.count("\n") == 1
+    assert re.search(r"4\.1 s in .*real-time factor .* candidates accepted", done.stderr)
 
 
 def test_files_are_written_one_for_each_recording(models, file, tmp_path):
@@ -44,7 +45,7 @@ def test_files_are_written_one_for_each_recording(models, file, tmp_path):
     done = run("transcribe", file, other, *arguments, "--format", "json")
     assert done.stdout.split() == [str(output / "talk.json"), str(output / "other.json")]
     content = json.loads((output / "talk.json").read_text())
-    assert content["segments"][0]["start"] == 0.0
+    assert 0 <= content["segments"][0]["start"] < content["segments"][0]["end"] <= 4.1
     assert content["stats"]["audio_seconds"] == pytest.approx(4.1)
 
 

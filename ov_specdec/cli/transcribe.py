@@ -180,7 +180,8 @@ def _bar(file: Path, seconds: float) -> Iterator[Callable[[float], None]]:
         TextColumn("{task.completed:.0f} of {task.total:.0f} s"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task(file.name, total=seconds)
 
         def show(end: float) -> None:

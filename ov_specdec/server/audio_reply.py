@@ -7,6 +7,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ov_specdec.openai.audio import MEDIA_TYPES, AudioAsk, StreamedTranscription, make_transcription
+from ov_specdec.scheduling import Cancelled
 from ov_specdec.server.access import Record, error_response
 from ov_specdec.server.reply import Sender, explain, run_for_client
 from ov_specdec.server.service import Service
@@ -49,6 +50,8 @@ class AudioReply(Response):
                     chunks = []
                     while (piece := await stream.next(self.deadline)) is not None:
                         chunks.append(piece[1])
+                        if piece[1].finish_reason == "cancelled":  # by a server that shuts down
+                            raise Cancelled
                         self._note(piece[1])
                         if self.ask.stream:
                             if not sender.has_begun:

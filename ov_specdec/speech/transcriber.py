@@ -19,7 +19,15 @@ from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionChunk
 from ov_specdec.speech.settings import WhisperSettings
 from ov_specdec.speech.suppression import AllowOnly, whisper_processors
-from ov_specdec.speech.windows import Window, is_silent, previous_text, split, whole, window_at
+from ov_specdec.speech.windows import (
+    Split,
+    Window,
+    is_silent,
+    previous_text,
+    split,
+    whole,
+    window_at,
+)
 from ov_specdec.stats import FinishReason, Stopwatch
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
@@ -157,7 +165,12 @@ class Transcription:
         if not self._has_text:  # Whisper's text begins with a space
             text = text.lstrip()
         self._has_text = self._has_text or bool(text)
-        segments = tuple(
+        segments = self._segments(done, window, attempt)
+        return end, TranscriptionChunk(text, self._seconds(end), tuple(pieces), segments)
+
+    def _segments(self, done: Split, window: Window, attempt: Attempt) -> tuple[Segment, ...]:
+        """The segments that hold text, where they are asked for."""
+        return tuple(
             Segment(
                 self._seconds(window.start) + timed.start,
                 self._seconds(window.start) + timed.end,
@@ -172,7 +185,6 @@ class Transcription:
             for timed in done.segments
             if self.options.return_timestamps and self._text_tokens(timed.tokens)
         )
-        return end, TranscriptionChunk(text, self._seconds(end), tuple(pieces), segments)
 
     def _prompt(self) -> list[int]:
         """Previous text, where there is any to be told of, and the start tokens."""
