@@ -5,7 +5,6 @@ import json
 import random
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -15,7 +14,7 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.server.app import make_app
-from tests.server import serving
+from tests.server import serving, wait_until
 
 LONG = {"prompt": "def area(", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
 
@@ -40,18 +39,11 @@ def still_answers(server):
     """After every test the server is idle, holds no memory, and answers what it should."""
     yield
     wait_until(lambda: server.metric("num_requests_running") == 0)
-    assert server.service.num_active == 0
+    wait_until(lambda: server.service.num_active == 0)
     assert server.metric("kv_cache_usage_perc") == 0
     assert server.http.get("/health").status_code == 200
     answer = server.complete("def area(", max_tokens=4)
     assert answer["usage"]["completion_tokens"] == 4
-
-
-def wait_until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it has not come about"
-        time.sleep(0.005)
 
 
 @contextmanager
