@@ -4,6 +4,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -52,10 +53,7 @@ class PassCurve:
         Linear between measurements, and beyond the largest pass. Beyond the most cached tokens that
         were met it stays: over a short stretch passes grow by less than the machine's pace changes.
         """
-        rows = [
-            (cached, _line(sorted(row.items()), num_tokens))
-            for cached, row in sorted(self.seconds.items())
-        ]
+        rows = [(cached, _line(row, num_tokens)) for cached, row in self._rows]
         return _line(rows, min(num_cached, rows[-1][0])) + self.per_sequence * (num_sequences - 1)
 
     def by_size(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
@@ -64,6 +62,11 @@ class PassCurve:
         seconds = [self.at(size, num_cached) for size in known]
         result: NDArray[np.floating] = np.interp(range(first, last + 1), known, seconds)
         return result
+
+    @cached_property
+    def _rows(self) -> list[tuple[int, list[tuple[int, float]]]]:
+        """The measurements in ascending order, of rows and of sizes."""
+        return [(cached, sorted(row.items())) for cached, row in sorted(self.seconds.items())]
 
     def corrected(self, num_tokens: int, num_cached: int, factor: float) -> "PassCurve":
         """The curve with one measurement multiplied; one that is missing is taken from others."""
