@@ -72,6 +72,14 @@ def test_a_draft_goes_on_while_its_confidence_is_worth_the_price():
     assert plan.floors == tuple(sorted(plan.floors)) or plan.floors[-1] == 1.0
 
 
+def test_drafts_go_on_up_to_where_passes_become_expensive_and_no_further():
+    flat_then_steep = FixedCurve(CostCurve(PassCurve({16: {1: 1.0, 16: 1.0, 17: 3.0, 32: 40.0}})))
+    bids = [bid(0.9, takes_passes=False, acceptance=lambda c: c)] * 2
+    for plan in Budget(flat_then_steep).share(bids, Load(2, 2, 16)):
+        assert plan.length == 7
+        assert max(plan.floors[:6]) < 0.01
+
+
 def test_what_does_not_pay_is_probed_once_in_a_step_where_it_is_likeliest_to_succeed():
     bids = [bid(chance, may_probe=True) for chance in (0.01, 0.05, 0.02)]
     plans = Budget(COSTS).share(bids, Load(3, 3, 16))

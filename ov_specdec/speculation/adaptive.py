@@ -191,21 +191,9 @@ class AdaptiveLength:
         expected = tuple(own.alive[1:].tolist())
         if match is not None:
             return Plan(best, "pays", expected=expected)
-        floors = self._floors(own, prices)
+        ends = floors(own.alive, self._rate * (LENGTHS * self._step + prices))
         calibrated = self._acceptance.calibrated
-        return Plan(len(floors), "pays", self._min_confidence, expected, floors, calibrated)
-
-    def _floors(self, offer: Offer, prices: Numbers) -> tuple[float, ...]:
-        """How probable n candidates have to be for one more to pay, from n = 1 on, up to the end.
-
-        One more may pay only together with those that fill up a larger size.
-        """
-        costs = self._rate * (LENGTHS * self._step + prices)
-        tokens = (offer.tokens - offer.tokens[:, None]) / np.maximum(offer.alive, TINY)[:, None]
-        needed = (costs - costs[:, None]) / np.maximum(tokens, TINY)
-        needed = np.where(LENGTHS[:, None] < LENGTHS, needed, 1.0).min(axis=1)
-        end = int((needed[1:] >= 1.0).argmax()) + 1
-        return tuple(needed[1 : end + 1].tolist())
+        return Plan(len(ends), "pays", self._min_confidence, expected, ends, calibrated)
 
     def _prices(self) -> Numbers:
         """Seconds of a pass over n + 1 tokens now, with the changes of size that it entails."""
@@ -256,6 +244,21 @@ class AdaptiveLength:
             self._common.credit += SPENT_ON_PROBES * plain / stats.num_sequences
         drafted = stats.source == MODEL and stats.num_drafted > 0
         self._unread = 1 if drafted else self._unread + stats.num_generated
+
+
+def floors(alive: Numbers, costs: Numbers) -> tuple[float, ...]:
+    """How probable n candidates have to be for one more to pay, from n = 1 on, up to the end.
+
+    alive: [lengths], the probability that n candidates are all accepted. costs: [lengths], the
+    tokens that a round with n of them has to be worth. One more may pay only together with those
+    that fill up a larger size.
+    """
+    lengths, tokens = np.arange(len(alive)), np.cumsum(alive)
+    gains = (tokens - tokens[:, None]) / np.maximum(alive, TINY)[:, None]
+    needed = (costs - costs[:, None]) / np.maximum(gains, TINY)
+    needed = np.where(lengths[:, None] < lengths, needed, 1.0).min(axis=1)
+    end = int((needed[1:] >= 1.0).argmax()) + 1
+    return tuple(needed[1 : end + 1].tolist())
 
 
 def padded(prices: Numbers, is_size: NDArray[np.bool_]) -> Numbers:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.costs import GRID, SIZES, CostCurve, Costs
-from ov_specdec.speculation.adaptive import HORIZON, TINY, Numbers, padded
+from ov_specdec.speculation.adaptive import HORIZON, Numbers, floors, padded
 from ov_specdec.speculation.draft_length import Bid, Plan
 
 MOST = SIZES[-1]
@@ -70,13 +70,15 @@ class Budget:
         rates = tokens / (passes + drafting)
         best = int(rates.argmax())
 
-        # What one token more costs, on average over one more of each sequence.
-        ahead = min(best + len(bids), len(ranked.alive))
-        slope = (passes[ahead] - passes[best]) / max(ahead - best, 1)
+        # What another length of one sequence costs, while all others keep to theirs.
         sharing = np.bincount(ranked.place[:best][ranked.takes_pass[:best]], minlength=MOST)
-        prices = rates[best] * (slope + steps[sharing])
-        lengths = np.bincount(ranked.sequence[:best], minlength=len(bids))
-        plans = [_plan(bid, int(n), prices) for bid, n in zip(bids, lengths, strict=True)]
+        drafting = np.cumsum([0.0, *steps[sharing]])
+        lengths = np.bincount(ranked.sequence[:best], minlength=len(bids)).tolist()
+        plans = [
+            _plan(bid, length, rates[best] * (passes[best - length :][:n] + drafting[:n]))
+            for bid, length in zip(bids, lengths, strict=True)
+            for n in [len(bid.alive)]
+        ]
 
         idle = [i for i, bid in enumerate(bids) if plans[i].length == 0 and bid.may_probe]
         if idle:  # one in a step, where it is likeliest to succeed
@@ -164,14 +166,10 @@ def _draft_steps(curve: CostCurve, num_sequences: int, num_cached: int) -> Numbe
     return np.diff(by_size + curve.draft.per_sequence * np.arange(num_sequences + 1), prepend=0.0)
 
 
-def _plan(bid: Bid, length: int, prices: Numbers) -> Plan:
-    """prices: the tokens that a candidate in each place has to be worth."""
+def _plan(bid: Bid, length: int, costs: Numbers) -> Plan:
+    """costs: by the number of candidates, the tokens that they have to be worth."""
     if not length or bid.acceptance is None:
         reason = "pays" if length else "loses"
         return Plan(length, reason, bid.min_confidence, bid.expected)
-    # After n candidates: how probable they have to be for one more to pay.
-    n = np.arange(1, len(bid.alive) - 1)
-    next_one = bid.alive[n + 1] / np.maximum(bid.alive[n], TINY)
-    floors = np.minimum(prices[n] / np.maximum(next_one, TINY), 1.0)
-    most, ends = len(bid.alive) - 1, (*floors.tolist(), 1.0)
-    return Plan(most, "pays", bid.min_confidence, bid.expected, ends, bid.acceptance)
+    ends = floors(bid.alive, costs)
+    return Plan(len(ends), "pays", bid.min_confidence, bid.expected, ends, bid.acceptance)
