@@ -175,7 +175,7 @@ def test_a_template_that_raises_fails_its_request_alone(server):
 
 def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):
     runner = pipeline.main.runner
-    request, fails = runner._request, threading.Event()
+    request, fails = runner._model._request, threading.Event()
 
     class Broken:
         def __getattr__(self, name):
@@ -185,14 +185,14 @@ def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline, 
             fails.set()
             raise RuntimeError("the device is gone")
 
-    monkeypatch.setattr(runner, "_request", Broken())
+    monkeypatch.setattr(runner._model, "_request", Broken())
     answer = server.post("/v1/completions", **LONG)
     assert fails.is_set()
     assert answer.status_code == 500
     assert "device" not in answer.text
-    assert runner._request is not request  # a new one took its place
+    assert runner._model._request is not request  # a new one took its place
     monkeypatch.undo()
-    runner._renew_request()
+    runner._model._renew_request()
 
 
 def test_a_step_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):

@@ -144,7 +144,8 @@ class AdaptiveLength:
             self._is_settled = False
             return
         self._account(stats)
-        self._size = stats.pass_tokens
+        if stats.pass_tokens not in self._main.fixed:
+            self._size = stats.pass_tokens
         match = None if stats.declined is None else stats.declined[:2]
         if stats.match_confidence is not None:
             match = stats.source, stats.match_confidence
@@ -162,7 +163,7 @@ class AdaptiveLength:
     def _look_up_costs(self, num_cached: int) -> None:
         curve = self._costs.curve
         self._cached = num_cached
-        self._change = curve.main.change
+        self._main = curve.main
         self._seconds = np.array([curve.main.at(int(n) + 1, num_cached) for n in LENGTHS])
         self._draft = curve.draft
         self._start, self._step, self._again = curve.drafting(num_cached)
@@ -197,9 +198,7 @@ class AdaptiveLength:
 
     def _prices(self) -> Numbers:
         """Seconds of a pass over n + 1 tokens now, with the changes of size that it entails."""
-        sizes = LENGTHS + 1
-        changes = (sizes != self._size).astype(float) + (sizes != self._home)
-        prices: Numbers = self._seconds + changes * self._change
+        prices: Numbers = self._seconds + self._main.changes(LENGTHS + 1, self._size, self._home)
         return prices
 
     def _settle(self) -> None:
@@ -217,7 +216,9 @@ class AdaptiveLength:
             rates[size] = tokens / seconds
         fastest = max(rates, key=rates.__getitem__)
         home = self._home or fastest
-        if rates[fastest] > rates[home] * (1.0 + self._change / self._seconds[home - 1] / HORIZON):
+        if rates[fastest] > rates[home] * (
+            1.0 + self._main.change / self._seconds[home - 1] / HORIZON
+        ):
             home = fastest
         self._home, self._rate = home, rates[home]
         self._plans.clear()

@@ -49,7 +49,8 @@ class Budget:
 
     def ran(self, num_tokens: int) -> None:
         """The main model has run a pass over so many tokens."""
-        self._size = num_tokens
+        if num_tokens not in self.costs.curve.main.fixed:
+            self._size = num_tokens
 
     def pass_size(self, num_tokens: int, load: Load) -> int:
         """The size that a pass over so many tokens is to be padded to: the one that costs least."""
@@ -108,10 +109,9 @@ class Budget:
     def _seconds(self, first: int, last: int, load: Load) -> Numbers:
         """Seconds of passes over `first` to `last` tokens, with the changes of size they entail."""
         main, sizes = self.costs.curve.main, np.arange(first, last + 1)
-        changes = (sizes != self._size).astype(float) + (sizes != self._home)
-        extra = main.change * changes + main.per_sequence * (load.num_sequences - 1)
-        seconds: Numbers = main.by_size(first, last, load.num_cached) + extra
-        return seconds
+        seconds: Numbers = main.by_size(first, last, load.num_cached)
+        seconds += main.changes(sizes, self._size, self._home)
+        return seconds + main.per_sequence * (load.num_sequences - 1)
 
     def _padded(self, load: Load, most: int) -> Numbers:
         """Seconds of passes over none to `most` tokens more, where each may be padded."""
