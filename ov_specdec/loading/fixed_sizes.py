@@ -17,8 +17,13 @@ has copies of the draft model too.
 
 MAX_FIXED_SIZE = 512
 
-MAIN_SIZES = (1, 8, 4, 16)
-"""Passes of a main model, the most useful first: plain decoding, then short and long drafts."""
+MAIN_SIZES = (1, 4, 12, 8, 16, 2)
+"""Passes of a main model, the most useful first: plain decoding, then short and long drafts.
+
+Embedded pair, default draft length, relative to length 12 without copies: 0.88 without copies, 0.94
+with 1, 8, 4, 16; 1.04 with these; 1.08 (0.99 to 1.19) with 3 and 6 too, which take two seconds more
+to load.
+"""
 
 DRAFT_SIZES = (1, 2)
 """Of a draft model: a candidate, and one after a draft of which all was accepted."""
