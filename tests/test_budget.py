@@ -90,6 +90,17 @@ def test_what_does_not_pay_is_probed_once_in_a_step_where_it_is_likeliest_to_suc
     ]
 
 
+def test_plans_are_kept_while_nobody_bids_otherwise():
+    budget, bids = Budget(COSTS), [bid(0.9), bid(0.5)]
+    plans = budget.share(bids, Load(2, 2, 16))
+    assert budget.share(list(bids), Load(2, 2, 24)) is plans
+    assert budget.share(bids, Load(2, 9, 16)) is not plans  # of which a prompt takes seven
+    others = [bids[0], bid(0.95)]
+    assert [plan.length for plan in budget.share(others, Load(2, 2, 16))] == lengths(others)
+    probing = [bid(0.01, may_probe=True)] * 2
+    assert budget.share(probing, Load(2, 2, 16)) is not budget.share(probing, Load(2, 2, 16))
+
+
 def test_expectations_are_those_of_the_bid():
     [plan] = Budget(COSTS).share([bid(0.9)], Load(1, 1, 16))
     assert plan.expected[:2] == pytest.approx((0.9, 0.81))

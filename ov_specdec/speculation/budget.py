@@ -46,6 +46,9 @@ class Budget:
         self.costs = costs
         self._size = self._home = 0
         """Tokens of the last pass, and of those that most steps have."""
+        self._planned: tuple[Sequence[Bid], Load, int] | None = None
+        """What the last plans follow from."""
+        self._plans: list[Plan] = []
 
     def ran(self, num_tokens: int) -> None:
         """The main model has run a pass over so many tokens."""
@@ -59,7 +62,28 @@ class Budget:
         return min(sizes, key=lambda size: float(seconds[size - num_tokens]))
 
     def share(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
-        """Plans that yield most tokens per second, of all sequences together."""
+        """Plans that yield most tokens per second, of all sequences together.
+
+        They stay as they are while all sequences bid what they bid in the step before.
+        """
+        if not self._is_planned(bids, load):
+            self._plans = self._share(bids, load)
+            self._planned = bids, load, self._size
+        return self._plans
+
+    def _is_planned(self, bids: Sequence[Bid], load: Load) -> bool:
+        """Whether the last plans serve again; not those with a probe, which is one step's."""
+        if self._planned is None or any(plan.reason == "probe" for plan in self._plans):
+            return False
+        before, last_load, last_size = self._planned
+        return (
+            len(bids) == len(before)
+            and all(bid is last for bid, last in zip(bids, before, strict=True))
+            and load.num_tokens == last_load.num_tokens
+            and self._size == last_size
+        )
+
+    def _share(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
         curve = self.costs.curve
         ranked = Candidates.of(bids)
         tokens = load.num_sequences + np.cumsum([0.0, *ranked.alive])
