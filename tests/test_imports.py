@@ -33,6 +33,7 @@ MAY_IMPORT_OPENVINO = (
     "cache/encoder.py",
     "cache/encoder_decoder.py",
     "cache/stateful.py",
+    "cache/packed.py",
     "cache/paged.py",
     "loading/",
     "bench/",
