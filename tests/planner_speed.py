@@ -49,7 +49,9 @@ def own_options(arguments):
 def load(arguments, names, scratch):
     """By the name of a method, what continues a prompt with it."""
     draft = {} if arguments.drafter == "prompt-lookup" else {"draft": arguments.draft}
-    pipeline = SpeculativePipeline(main=arguments.main, drafter=arguments.drafter, **draft)
+    pipeline = SpeculativePipeline(
+        arguments.main, drafter=arguments.drafter, fixed_sizes=arguments.fixed_sizes, **draft
+    )
     runners = {name: PipelineRunner(pipeline, o) for name, o in own_options(arguments).items()}
     setup = Setup(str(arguments.main), str(arguments.draft), scratch=scratch)
     peers = {f"genai-{n}": n for n in arguments.genai}
@@ -171,6 +173,7 @@ def main():
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--lengths", type=int, nargs="*", default=[2, 3, 4, 6, 8, 12])
     parser.add_argument("--genai", type=int, nargs="*", default=[], help="its draft lengths")
+    parser.add_argument("--fixed-sizes", choices=["auto", "none"], default="auto")
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--warm", action="store_true", help="run each method once before")
     parser.add_argument("--first-process", action="store_true")

@@ -18,7 +18,7 @@ from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters.model import ModelDrafter
 from ov_specdec.speculation.engine import SequenceState, Speculation
 from tests.enumeration import enumerate_outcomes
-from tests.flaky import make_flaky
+from tests.flaky import Flaky, FlakyRequest, make_flaky
 from tests.tiny_encoder_decoder import NUM_IDS, NUM_TOKENS, SOURCES, START, TEXT, features
 
 EXACT = RuntimeConfig(precision="exact")
@@ -114,6 +114,20 @@ def test_a_failed_pass_empties_the_sequence_and_takes_a_new_request(encoder_deco
     done = alone(cache.advance([START, 5, 6]))
     assert done.num_tokens == 3
     np.testing.assert_array_equal(done.logits, expected)
+
+
+def test_an_encoder_that_has_failed_is_asked_again(bart, encoder_decoder):
+    model, flaky = load(encoder_decoder("bart").main), Flaky(None)
+    request = FlakyRequest(model.encoder._compiled.create_infer_request(), flaky)
+    model.encoder._request, flaky.fails_in = request, 0
+    cache = CachedSequence(model, source_of("bart", 0))
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        alone(cache.advance([START]))
+    assert cache._session.length == 0
+    logits = alone(cache.advance([START])).logits
+    assert model.encoder._request is not request
+    expected = alone(CachedSequence(bart, source_of("bart", 0)).advance([START])).logits
+    np.testing.assert_array_equal(logits, expected)
 
 
 def test_what_cannot_be_run_is_refused(bart, encoder_decoder):

@@ -35,6 +35,7 @@ MAY_IMPORT_OPENVINO = (
     "cache/encoder.py",
     "cache/encoder_decoder.py",
     "cache/stateful.py",
+    "cache/packed.py",
     "cache/paged.py",
     "loading/",
     "bench/",

@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.tiny import VOCAB_SIZE, save_tokenizer
 
-TEXT = ("t5", "bart", "mbart", "pegasus")
+TEXT = ("t5", "bart", "mbart", "pegasus", "m2m_100")
 NUM_IDS = 290
 """Columns of the logits that the tokenizer has a token for."""
 
@@ -31,7 +31,7 @@ HEADS = {
 }
 SETTINGS = {
     "t5": {"d_model": 48, "d_kv": 12, "d_ff": 96, "num_layers": 2, "num_heads": 4},
-    **dict.fromkeys(("bart", "mbart", "pegasus"), HEADS),
+    **dict.fromkeys(("bart", "mbart", "pegasus", "m2m_100"), HEADS),
     "whisper": {
         **HEADS,
         "num_mel_bins": NUM_BINS,

@@ -20,6 +20,7 @@ class Encoder:
         self._compiled = compiled
         self._inputs = {port.any_name for port in compiled.inputs}
         [self._reads] = self._inputs - {ATTENTION_MASK}
+        self._request: ov.InferRequest | None = None
         self._last: tuple[Source, NDArray[np.float32]] | None = None
         self.seconds = 0.0
         """Time that all of its passes took."""
@@ -37,9 +38,9 @@ class Encoder:
             feed = {self._reads: np.ascontiguousarray(source.values)}
             if ATTENTION_MASK in self._inputs:
                 feed[ATTENTION_MASK] = np.ones(source.values.shape, np.int64)
-            # A request of its own: it holds the memory of a pass, which is not needed until the
-            # next source, and a failed one is not used again.
-            output = self._compiled.create_infer_request().infer(feed, share_inputs=True)
+            request, self._request = self._request or self._compiled.create_infer_request(), None
+            output = request.infer(feed, share_inputs=True)
+            self._request = request  # one whose pass has failed is not used again
             self._last = source, output[self._compiled.output(0)]
             self.seconds += watch.total()
         return self._last[1]

@@ -34,6 +34,7 @@ class EncoderDecoderModel:
     max_sequences = 1
     num_free = None
     bytes_per_token = 0
+    fixed_sizes: frozenset[int] = frozenset()
 
     def __init__(
         self,

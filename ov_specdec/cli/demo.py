@@ -11,7 +11,9 @@ from ov_specdec.cli.options import (
     DEVICE_OPTION,
     MODEL_OPTIONS,
     PROFILE_OPTION,
+    fixed_sizes_option,
     parse_properties,
+    parse_sizes,
     with_options,
 )
 from ov_specdec.cli.speech import is_speech, make_speech_pipeline, speech_arguments
@@ -26,6 +28,7 @@ from ov_specdec.loading.devices import list_devices
 @click.command()
 @with_errors
 @with_options((*MODEL_OPTIONS, DEVICE_OPTION, PROFILE_OPTION, *COMPILE_OPTIONS))
+@fixed_sizes_option("auto")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
 @click.option(
     "--port",
@@ -41,6 +44,7 @@ def demo(
     profile: str,
     precision: str,
     properties: tuple[str, ...],
+    fixed_sizes: str,
     host: str,
     port: int | None,
     share: bool,
@@ -58,6 +62,7 @@ def demo(
         "profile": profile,
         "precision": precision,
         "properties": parse_properties(properties) or None,
+        "fixed_sizes": parse_sizes(fixed_sizes),
     }
     service: DemoService | SpeechService
     if is_speech(main):

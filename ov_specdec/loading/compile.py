@@ -1,7 +1,7 @@
 """From a model as read to a session: KV backend, properties, compilation."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -22,7 +22,7 @@ from ov_specdec.loading.devices import (
 )
 from ov_specdec.loading.encoder import load_encoders
 from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.loading.graph import hides_by_mask, select_rows, sequence_axes, to_paged
+from ov_specdec.loading.graph import fix_size, hides_by_mask, select_rows, sequence_axes, to_paged
 from ov_specdec.loading.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, read_ir
 
@@ -64,6 +64,7 @@ class _Prepared:
     kv: Backend
     reason: str
     model: ov.Model
+    copies: dict[int, ov.Model]
     axes: dict[str, int]
     max_hidden: int
 
@@ -72,10 +73,15 @@ class _Prepared:
         """Whether there is another KV backend to try."""
         return self.kv == "paged" and self.config.kv == "auto"
 
-    def compile(self) -> ov.CompiledModel | DeviceError:
-        """The compiled model, or the error for what the device does not offer."""
+    def compile(self, size: int | None = None) -> ov.CompiledModel | DeviceError:
+        """The model, or its copy of a size, compiled; or the error for what a device lacks."""
         properties = self.config.properties_for(self.device)
-        return compile_for(self.device, self.model, properties, self.source.folder.path)
+        model = self.model if size is None else self.copies[size]
+        return compile_for(self.device, model, properties, self.source.folder.path)
+
+
+Compiled = Mapping[int | None, ov.CompiledModel | DeviceError]
+"""A compiled model, by None, and its copies, by their sizes."""
 
 
 def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -> LoadedModel:
@@ -94,7 +100,11 @@ def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig, int]]) -> lis
     # Nothing but compilation, which lets go of Python's lock: a thread that changes a graph under
     # that lock and one that compiles can wait for each other for ever.
     with ThreadPoolExecutor() as pool:
-        compiled = list(pool.map(_Prepared.compile, prepared))
+        compiling = [
+            {size: pool.submit(one.compile, size) for size in (None, *one.copies)}
+            for one in prepared
+        ]
+    compiled = [{size: done.result() for size, done in one.items()} for one in compiling]
     sizes = [vocab_size for _, _, vocab_size in models]
     encoders = load_encoders([(source, config) for source, config, _ in models])
     return [_open(*model) for model in zip(prepared, compiled, sizes, encoders, strict=True)]
@@ -111,7 +121,9 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
         max_hidden = 0
     backend, reason, model = _choose_backend(source, device, kv)
     select_rows(model, axis=0 if backend == "paged" else 1)
-    return _Prepared(source, config, device, backend, reason, model, axes, max_hidden)
+    sizes = config.fixed_sizes if backend == "paged" else ()
+    copies = {size: fix_size(model, size) for size in sizes}
+    return _Prepared(source, config, device, backend, reason, model, copies, axes, max_hidden)
 
 
 def _prepare_encoder_decoder(
@@ -137,36 +149,39 @@ def _prepare_encoder_decoder(
         )
     select_rows(source.model, axis=1)
     reason = "an encoder-decoder model"
-    return _Prepared(source, config, device, "stateful", reason, source.model, axes, 0)
+    return _Prepared(source, config, device, "stateful", reason, source.model, {}, axes, 0)
 
 
 def _open(
-    prepared: _Prepared,
-    compiled: ov.CompiledModel | DeviceError,
-    vocab_size: int,
-    encoder: Encoder | None,
+    prepared: _Prepared, compiled: Compiled, vocab_size: int, encoder: Encoder | None
 ) -> LoadedModel:
     """A runner on a compiled model; on another KV backend where it did not compile for the first.
 
     Raises the `DeviceError` where there is no other.
     """
-    if isinstance(compiled, DeviceError):
-        if not prepared.may_fall_back:
-            raise compiled
-        fresh = replace(prepared.source, model=read_ir(prepared.source.folder))
-        other = _prepare(fresh, prepared.config, "stateful")
-        return _open(replace(other, reason=str(compiled)), other.compile(), vocab_size, encoder)
-    max_length = prepared.source.folder.context_length
+    models: dict[int | None, ov.CompiledModel] = {}
+    for size, result in compiled.items():
+        if isinstance(result, DeviceError):
+            if not prepared.may_fall_back:
+                raise result
+            fresh = replace(prepared.source, model=read_ir(prepared.source.folder))
+            other = _prepare(fresh, prepared.config, "stateful")
+            alone: Compiled = {None: other.compile()}
+            return _open(replace(other, reason=str(result)), alone, vocab_size, encoder)
+        models[size] = result
+    model, max_length = models.pop(None), prepared.source.folder.context_length
     if encoder is not None:
         decoder = EncoderDecoderModel(
-            compiled, prepared.axes, encoder, max_length=max_length, vocab_size=vocab_size
+            model, prepared.axes, encoder, max_length=max_length, vocab_size=vocab_size
         )
         return _loaded(decoder, prepared)
     if prepared.kv == "paged":
-        paged = PagedModel(compiled, max_length=max_length, vocab_size=vocab_size)
-        return _loaded(paged, prepared)
+        copies = {size: copy for size, copy in models.items() if size is not None}
+        return _loaded(
+            PagedModel(model, max_length=max_length, vocab_size=vocab_size, copies=copies), prepared
+        )
     stateful = StatefulModel(
-        compiled,
+        model,
         prepared.axes,
         max_length=max_length,
         vocab_size=vocab_size,

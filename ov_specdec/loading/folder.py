@@ -61,6 +61,16 @@ class ModelFolder:
         """Whether the decoder attends to the output of an encoder."""
         return self.ir.name == DECODER_FILE
 
+    @property
+    def weights(self) -> Path:
+        """The file of the weights; a model need not have one."""
+        return self.ir.with_suffix(".bin")
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the weights."""
+        return self.weights.stat().st_size if self.weights.is_file() else 0
+
     def digest(self) -> str:
         """What tells this model from others: its graphs, and samples of its weights."""
         digest = hashlib.sha256()

@@ -61,6 +61,8 @@ class SamplingDefaults:
         """
         set_by_caller = {name for name, value in given.items() if value is not None}
         defaults = {k: v for k, v in self.values.items() if k not in set_by_caller}
+        if "tgt_lang" in set_by_caller:
+            defaults.pop("forced_bos_token_id", None)  # another language's
         if "do_sample" in set_by_caller:
             draws = given["do_sample"]
         elif set_by_caller.intersection(SAMPLING_OPTIONS):

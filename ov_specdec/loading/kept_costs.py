@@ -24,7 +24,8 @@ longer each pass, whatever its size."""
 def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
     """The costs of a main model, and of its draft if there is one."""
     runners = [model.runner for model in models]
-    parts = [str(usable_cores()), *(model.fingerprint() for model in models)]
+    sizes = [str(sorted(runner.fixed_sizes)) for runner in runners]
+    parts = [str(usable_cores()), *sizes, *(model.fingerprint() for model in models)]
     digest = hashlib.sha256("\n".join(parts).encode())
     cache = user_cache()
     return KeptCosts(

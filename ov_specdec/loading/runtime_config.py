@@ -20,7 +20,8 @@ class RuntimeConfig:
     max_hidden_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of
     the model; None takes as many as OpenVINO finds right. cache_dir: folder where OpenVINO keeps
     the compiled model for the next time; None: nowhere. encoder_device: where the encoder of an
-    encoder-decoder model runs; None: where its decoder does.
+    encoder-decoder model runs; None: where its decoder does. fixed_sizes: tokens of passes that a
+    paged model is compiled once more for.
     """
 
     device: str = "CPU"
@@ -31,6 +32,7 @@ class RuntimeConfig:
     num_threads: int | None = None
     cache_dir: str | Path | None = None
     encoder_device: str | None = None
+    fixed_sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         require_text("device", self.device)
