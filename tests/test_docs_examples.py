@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 MEASURING = {"watch", "stats", "Round", "_costs", "_budget"}
-MEASURING |= {"prompt_logprobs", "wanted", "num_from_draft"}
+MEASURING |= {"prompt_logprobs", "_score", "num_from_draft"}
 """What the engine only measures, learns from and hands on with."""
 
 OF_THE_ENGINE = {"tokens = self": Speculation.round, "self.sweep": Scheduler.step}
