@@ -7,7 +7,6 @@ from threading import RLock
 
 import numpy as np
 
-from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.cache.session import Runner
 from ov_specdec.cache.source import Source
 from ov_specdec.chunks import Chunk, GenerationResult, Output, collect
@@ -15,10 +14,10 @@ from ov_specdec.errors import ContextLengthError, OptionError
 from ov_specdec.options import GenerationOptions, as_tuple
 from ov_specdec.sampling.from_options import Samplers, make_samplers
 from ov_specdec.scheduling import MAX_UNREAD, Cancelled, Request, Turns
-from ov_specdec.speculation.draft_length import ConstantLength, Policy
+from ov_specdec.speculation.begin import begin
 from ov_specdec.speculation.drafters.factory import DrafterFactory
 from ov_specdec.speculation.engine import Round, SequenceState, Speculation
-from ov_specdec.speculation.schedule import LearnedStats, make_policy
+from ov_specdec.speculation.schedule import LearnedStats
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.prompt import Prompt, encode_prompt
 from ov_specdec.text.text_to_text import TextToText
@@ -182,15 +181,17 @@ class TextGenerator:
         source = Source(np.array([ids]), namespace) if self.text_to_text else None
         texts = as_tuple(options.reference_texts)
         references = [self.tokenizer.encode_rendered(text).ids for text in texts]
-        drafter = self.drafters.make(options, samplers.draft, namespace, references, source)
-        policy: Policy = ConstantLength(0)
-        if drafter is not None:
-            policy = make_policy(options, drafter.sources, self.learned)
-        main = CachedSequence(self.main, source or namespace)
-        is_raw = options.logprobs_mode == "raw_logprobs"
-        scored = () if is_raw else samplers.main.processors
-        wanted = options.logprobs, options.prompt_logprobs, scored
-        return Speculation(main, samplers.main, state, drafter, policy, *wanted)
+        return begin(
+            self.main,
+            self.drafters,
+            self.learned,
+            options,
+            samplers,
+            state,
+            namespace,
+            references,
+            source,
+        )
 
     def _chunks(self, generation: "Generation") -> Generator[Chunk, None, None]:
         """Its chunks; what came of it is kept, wherever it ends, for later turns."""

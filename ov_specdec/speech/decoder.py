@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ov_specdec.cache.encoder import Encoder
-from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.cache.session import Runner
 from ov_specdec.cache.source import Source
 from ov_specdec.chunks import Chunk, Output
@@ -13,10 +12,10 @@ from ov_specdec.errors import CLOSED, SessionError
 from ov_specdec.options import GenerationOptions, as_tuple
 from ov_specdec.sampling.from_options import Samplers, make_samplers
 from ov_specdec.scheduling import Cancelled, Request, Turns
-from ov_specdec.speculation.draft_length import ConstantLength, Policy
+from ov_specdec.speculation.begin import begin
 from ov_specdec.speculation.drafters.factory import DrafterFactory
 from ov_specdec.speculation.engine import SequenceState, Speculation
-from ov_specdec.speculation.schedule import LearnedStats, make_policy
+from ov_specdec.speculation.schedule import LearnedStats
 from ov_specdec.speech.features import Features
 from ov_specdec.speech.settings import WhisperSettings
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
@@ -78,13 +77,14 @@ class WindowDecoder:
         """An output that begins; what passes cost may be measured before."""
         texts = as_tuple(options.reference_texts)
         references = [self.tokenizer.encode_rendered(text).ids for text in texts]
-        drafter = self.drafters.make(options, samplers.draft, source, references)
-        policy: Policy = ConstantLength(0)
-        if drafter is not None:
-            policy = make_policy(options, drafter.sources, self.learned)
-        is_raw = options.logprobs_mode == "raw_logprobs"
-        scored = () if is_raw else samplers.main.processors
-        main = CachedSequence(self.main, source)
-        return Speculation(
-            main, samplers.main, state, drafter, policy, options.logprobs, scored=scored
+        return begin(
+            self.main,
+            self.drafters,
+            self.learned,
+            options,
+            samplers,
+            state,
+            options.cache_salt,
+            references,
+            source,
         )
