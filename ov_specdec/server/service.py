@@ -94,8 +94,7 @@ class Service:
     @property
     def pipeline(self) -> SpeculativePipeline:
         """The pipeline for text; `ApiError` while it is loading, and where speech is served."""
-        if self._speech is not None:
-            raise _not_here("recordings", "/v1/audio/transcriptions")
+        self._require_text()
         if self._pipeline is None:
             raise _loading()
         return self._pipeline
@@ -103,8 +102,8 @@ class Service:
     @property
     def background(self) -> Background:
         """What runs its generations; `ApiError` where there is no pipeline for text."""
+        self._require_text()
         if self._background is None:
-            _ = self.pipeline
             raise _loading()
         return self._background
 
@@ -228,6 +227,11 @@ class Service:
         if self._speech is not None:
             return self._speech.max_length
         return self.pipeline.main.runner.max_length
+
+    def _require_text(self) -> None:
+        """Refuse what is asked of a model for text where speech is served."""
+        if self._speech is not None:
+            raise _not_here("recordings", "/v1/audio/transcriptions")
 
     @property
     def _has_chat_template(self) -> bool:
