@@ -118,7 +118,7 @@ def serve(
     try:
         from ov_specdec.server.logs import set_up_log
         from ov_specdec.server.run import serve as run_server
-        from ov_specdec.server.service import Settings
+        from ov_specdec.server.settings import Settings
     except ImportError as error:
         raise OptionError(
             f"the server needs fastapi, uvicorn and prometheus-client ({error}): "
