@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import socket
 import time
 from collections import defaultdict
@@ -16,18 +15,17 @@ from prometheus_client.parser import text_string_to_metric_families
 
 pytest.importorskip("ray", reason="Ray has no wheel for this Python")
 
-import ray
-from ray import serve
 from ray.exceptions import RayActorError
 
-from ov_specdec.cluster.application import ClusterArgs, build
+from ov_specdec.cluster.application import ClusterArgs
 from ov_specdec.cluster.cpus import read_places
 from ov_specdec.cluster.remote import RemoteEngine
+from ov_specdec.cluster.run import NAME, connected, deploy
 from ov_specdec.cluster.work import Work
+from ov_specdec.errors import DeviceError
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.server.stream import Stream
 
-NAME = "cluster"
 BATCH = 2
 PIPELINE = {"precision": "exact", "num_threads": 1, "max_batch_size": BATCH}
 GREEDY = {"temperature": 0, "ignore_eos": True}
@@ -41,8 +39,13 @@ PROMPTS = [
 class Cluster:
     """The application over HTTP."""
 
-    def __init__(self, url):
-        self.http = httpx.Client(base_url=url, timeout=60)
+    def __init__(self, port):
+        self.port = port
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+
+    def deploy(self, pipeline=PIPELINE, **changes):
+        args = ClusterArgs(pipeline=pipeline, settings={"max_queue": 0}, **changes)
+        deploy(args, "127.0.0.1", self.port)
 
     def complete(self, prompt, **fields):
         body = {**GREEDY, "max_tokens": 8, "prompt": prompt, **fields}
@@ -80,11 +83,6 @@ def wait_until(condition, seconds=60):
         time.sleep(0.02)
 
 
-def deploy(**changes):
-    args = ClusterArgs(pipeline=PIPELINE, settings={"max_queue": 0}, **changes)
-    serve.run(build(args), name=NAME)
-
-
 def replica_processes():
     children = psutil.Process().children(recursive=True)
     return [child for child in children if f"{NAME}:Replica" in "".join(child.cmdline())]
@@ -96,15 +94,10 @@ def cluster():
         pytest.skip("two replicas need two CPUs")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80_000_000)
-    try:
-        serve.start(http_options={"host": "127.0.0.1", "port": port})
-        deploy(replicas=2)
-        yield Cluster(f"http://127.0.0.1:{port}")
-    finally:
-        serve.shutdown()
-        ray.shutdown()
+    with connected(None):
+        made = Cluster(port)
+        made.deploy(replicas=2)
+        yield made
 
 
 def test_each_replica_has_a_cpu_of_its_own(cluster):
@@ -188,7 +181,7 @@ def test_a_replica_that_is_killed_ends_its_own_requests_alone(cluster):
 
 
 def test_replicas_come_and_go_with_the_load(cluster):
-    deploy(
+    cluster.deploy(
         autoscale={
             "min_replicas": 1,
             "max_replicas": 2,
@@ -205,6 +198,11 @@ def test_replicas_come_and_go_with_the_load(cluster):
         wait_until(lambda: len(cluster.metric("num_requests_running")) == 2)
     wait_until(lambda: len(cluster.metric("num_requests_running")) == 1)
     assert cluster.complete(PROMPTS[0])["choices"]
+
+
+def test_models_that_are_not_there_are_named(cluster):
+    with pytest.raises(DeviceError, match="'nowhere' is not a folder"):
+        cluster.deploy({**PIPELINE, "main": "nowhere", "drafter": "none"})
 
 
 class Handle:

@@ -22,34 +22,30 @@ NAME = "ov-specdec"
 OBJECT_STORE = 100_000_000
 """Bytes of shared memory. Little goes through it: chunks of text are sent inline."""
 
+LOGGING = LoggingConfig(log_level="WARNING", enable_access_log=False)
+"""Of Ray Serve itself: requests are in the server's own log."""
+
 
 def serve_replicas(
     args: ClusterArgs, host: str, port: int, address: str | None, on_ready: Callable[[], None]
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; running requests then get `shutdown_timeout` to end.
 
-    address: of a Ray cluster that is running, where only the application is ended; None: Ray is
-    started for it, on this machine, and ended too. on_ready: called when requests are taken. Raises
-    `DeviceError` where no replica comes up.
+    address: see `connected`. on_ready: called when requests are taken. Raises `DeviceError` where
+    the replicas cannot be started.
     """
-    options = HTTPOptions(host=host.removeprefix("[").removesuffix("]"), port=port)
-    logging = LoggingConfig(log_level="WARNING", enable_access_log=False)
-    with redirect_stdout(sys.stderr), _ray(address):  # Ray prints what its workers print
-        serve.start(http_options=options, logging_config=logging)
+    with redirect_stdout(sys.stderr), connected(address):  # Ray prints what its workers print
         try:
-            serve.run(build(args), name=NAME, logging_config=logging)
+            deploy(args, host, port)
             on_ready()
             _wait_for_signal()
-        except RuntimeError as error:
-            reason = serve.status().applications[NAME].message
-            raise DeviceError(f"no replica could be started: {reason}") from error
         finally:
             serve.delete(NAME)
 
 
 @contextmanager
-def _ray(address: str | None) -> Iterator[None]:
-    """A connection to a cluster, or one that is made for it."""
+def connected(address: str | None) -> Iterator[None]:
+    """A connection to a Ray cluster, at an address; None: one that is started here, and ended."""
     own: dict[str, Any] = {}
     if address is None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is to call out
@@ -58,13 +54,32 @@ def _ray(address: str | None) -> Iterator[None]:
             "include_dashboard": False,
             "object_store_memory": OBJECT_STORE,
         }
-    ray.init(address=address, **own)
+    # Without an address Ray would take a cluster that it finds.
+    ray.init(address=address or "local", **own)
     try:
         yield
     finally:
         if address is None:
             serve.shutdown()  # type: ignore[no-untyped-call]
         ray.shutdown()
+
+
+def deploy(args: ClusterArgs, host: str, port: int) -> None:
+    """Start the application, or put another in its place; returns when it takes requests."""
+    options = HTTPOptions(host=host.removeprefix("[").removesuffix("]"), port=port)
+    serve.start(http_options=options, logging_config=LOGGING)
+    try:
+        serve.run(build(args), name=NAME, logging_config=LOGGING)
+    except RuntimeError as error:
+        raise DeviceError(f"the replicas could not be started: {_reason()}") from error
+
+
+def _reason() -> str:
+    """Why they were not: the last line of what Ray has, which is that of the first exception."""
+    application = serve.status().applications[NAME]
+    messages = [each.message for each in application.deployments.values()]
+    lines = [line for text in (application.message, *messages) for line in text.splitlines()]
+    return lines[-1] if lines else "Ray's log says why"
 
 
 def _wait_for_signal() -> None:
