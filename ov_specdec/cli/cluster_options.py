@@ -1,5 +1,6 @@
 """Options of `ov-specdec serve` for several replicas, on Ray Serve."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -28,11 +29,17 @@ CLUSTER_OPTIONS = (
 )
 
 
-def pop_cluster(options: dict[str, Any]) -> dict[str, Any] | None:
-    """Take them out of the command's options; None where it runs without Ray.
+@dataclass(frozen=True)
+class ClusterOptions:
+    """What they amount to. autoscale: the fewest replicas and the most."""
 
-    Gives address, replicas, and autoscale as Ray has it, or None.
-    """
+    replicas: int
+    autoscale: tuple[int, int] | None
+    address: str | None
+
+
+def pop_cluster(options: dict[str, Any]) -> ClusterOptions | None:
+    """Take them out of the command's options; None where it runs without Ray."""
     replicas, autoscale = options.pop("replicas"), options.pop("autoscale")
     address = options.pop("address")
     if replicas is None and autoscale is None:
@@ -45,11 +52,7 @@ def pop_cluster(options: dict[str, Any]) -> dict[str, Any] | None:
     require_int("replicas", replicas, low=1)
     if bounds is not None and not bounds[0] <= replicas <= bounds[1]:
         raise OptionError(f"--replicas {replicas} must be within --autoscale {autoscale}")
-    scale = None
-    if bounds is not None:
-        low, high = bounds
-        scale = {"min_replicas": low, "initial_replicas": replicas, "max_replicas": high}
-    return {"replicas": replicas, "autoscale": scale, "address": address}
+    return ClusterOptions(replicas, bounds, address)
 
 
 def _read_bounds(text: str) -> tuple[int, int]:

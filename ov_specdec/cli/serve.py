@@ -12,7 +12,7 @@ import click
 
 from ov_specdec.checks import require_int, require_number
 from ov_specdec.cli.address import check_address
-from ov_specdec.cli.cluster_options import CLUSTER_OPTIONS, pop_cluster
+from ov_specdec.cli.cluster_options import CLUSTER_OPTIONS, ClusterOptions, pop_cluster
 from ov_specdec.cli.options import (
     BATCH_OPTIONS,
     PIPELINE_OPTIONS,
@@ -157,7 +157,7 @@ def serve(
 
 
 def _serve_replicas(
-    cluster: dict[str, Any],
+    cluster: ClusterOptions,
     pipeline: dict[str, Any],
     settings: "Settings",
     log_level: str,
@@ -172,9 +172,20 @@ def _serve_replicas(
         raise OptionError(
             f"several replicas need Ray Serve ({error}): pip install 'ov-specdec[cluster]'"
         ) from error
-    address = cluster.pop("address")
-    args = ClusterArgs(**cluster, pipeline=pipeline, settings=asdict(settings), log_level=log_level)
-    serve_replicas(args, host, port, address, announce)
+    scale = None
+    if cluster.autoscale is not None:
+        low, high = cluster.autoscale
+        scale = {"min_replicas": low, "initial_replicas": cluster.replicas, "max_replicas": high}
+    args = ClusterArgs.model_validate(
+        {
+            "replicas": cluster.replicas,
+            "autoscale": scale,
+            "pipeline": pipeline,
+            "settings": asdict(settings),
+            "log_level": log_level,
+        }
+    )
+    serve_replicas(args, host, port, cluster.address, announce)
 
 
 def _read_keys(file: str | None) -> list[str]:

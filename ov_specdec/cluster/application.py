@@ -19,7 +19,6 @@ TARGET = 0.8
 INGRESS_REQUESTS = 10_000
 """Requests that reach the ingress at a time. It is the one that refuses those that are too many."""
 
-
 CONTROL_CALLS = 8
 """Calls for metrics and health that a replica takes besides, which Ray counts like requests."""
 

@@ -1,6 +1,7 @@
 """Sends the answer of a request: whole, or as server-sent events; and watches for the client."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,9 +14,10 @@ from ov_specdec.openai.responses import StreamedResponse
 from ov_specdec.openai.streaming import StreamedCompletion
 from ov_specdec.scheduling import Cancelled
 from ov_specdec.server.access import Record, error_response
-from ov_specdec.server.engine import log
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
+
+log = logging.getLogger("ov_specdec.server")
 
 CLIENT_LEFT = 499
 """Status in the log of a request whose client did not wait; as nginx has it."""
