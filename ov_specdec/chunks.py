@@ -80,8 +80,10 @@ class Output:
             if self._text.stopped:
                 self._state.finish_reason = "stop"
                 break
-        num_generated = sum(len(chunk.token_ids) for chunk in chunks)
-        self.stats.rounds.append(replace(round_.stats, num_generated=num_generated))
+        stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
+        if num_generated < stats.num_generated:
+            stats = replace(stats, num_generated=num_generated)
+        self.stats.rounds.append(stats)
         if self._state.finish_reason is not None:
             chunks[-1] = replace(
                 chunks[-1],

@@ -27,6 +27,13 @@ from ov_specdec.files import user_cache
 from ov_specdec.generation import GenerationStream, TextGenerator
 from ov_specdec.loading.compile import KvBackend, LoadedModel, RuntimeConfig, load_models
 from ov_specdec.loading.devices import Precision, usable_cores
+from ov_specdec.loading.fixed_sizes import (
+    DRAFT_SIZES,
+    MAIN_SIZES,
+    FixedSizes,
+    check_sizes,
+    choose_sizes,
+)
 from ov_specdec.loading.generation_config import (
     GenerationConfigUse,
     SamplingDefaults,
@@ -76,9 +83,9 @@ class SpeculativePipeline:
     measured to be the best properties: "auto" takes it up where there is one and nothing of that
     kind is given, "none" does not, and a file is that profile; `profile` then is its path.
     max_hidden_tokens: stale entries that a stateful KV cache keeps hidden before it is trimmed; 0
-    trims at every rollback. generation_config: whether options that a generation is not given are
-    those that the main model's generation_config.json recommends for sampling ("model"), or
-    decoding is greedy unless they say otherwise ("none").
+    trims at every rollback. fixed_sizes: see `FixedSizes`. generation_config: whether options that
+    a generation is not given are those that the main model's generation_config.json recommends for
+    sampling ("model"), or decoding is greedy unless they say otherwise ("none").
 
     Generations that run at once, from several threads or by `generate_batch`, share passes.
     max_batch_size: most of them at a time; others wait. kv_cache_size: memory for the KV caches of
@@ -113,10 +120,12 @@ class SpeculativePipeline:
         max_batch_size: int = 16,
         kv_cache_size: float | None = None,
         max_prefill_tokens_per_step: int | None = None,
+        fixed_sizes: FixedSizes = "none",
     ) -> None:
         watch = Stopwatch()
         require_choice("generation_config", generation_config, get_args(GenerationConfigUse))
         _check_drafter(drafter, main, draft, draft_device, draft_properties, pairing)
+        fixed_sizes = check_sizes(fixed_sizes)
         limits = _check_limits(max_batch_size, kv_cache_size, max_prefill_tokens_per_step)
         if not isinstance(profile, str | Path):
             raise OptionError(f"profile={profile!r} must be 'auto', 'none' or a file")
@@ -157,13 +166,25 @@ class SpeculativePipeline:
         if generation_config == "model":
             path = sources[0].folder.path
             self._defaults = read_sampling_defaults(path, vocab_size=vocab_size)
+        main_config, *draft_configs = configs
+        sizes = choose_sizes(fixed_sizes, MAIN_SIZES, sources[0].folder.num_bytes)
+        configs = [replace(main_config, fixed_sizes=sizes)]
+        if draft_configs:
+            wanted: FixedSizes = "none" if fixed_sizes == "none" else "auto"
+            sizes = choose_sizes(wanted, DRAFT_SIZES, sources[1].folder.num_bytes)
+            configs.append(replace(draft_configs[0], fixed_sizes=sizes))
         # Main first, then the draft where there is one; empty once the pipeline is closed.
-        sizes = [source.vocab_size for source in sources]
-        self._models = load_models(list(zip(sources, configs, sizes, strict=True)))
+        vocab_sizes = [source.vocab_size for source in sources]
+        self._models = load_models(list(zip(sources, configs, vocab_sizes, strict=True)))
         self.drafter: DrafterName = drafter
         self.tokenizer = sources[0].tokenizer
         self.load_seconds = watch.total()
         runners = [model.runner for model in self._models]
+        if not isinstance(fixed_sizes, str) and self.main.kv != "paged":
+            raise OptionError(
+                f"fixed_sizes={fixed_sizes!r} needs a paged KV cache, and the main model's is "
+                f"{self.main.kv} ({self.main.reason}): leave it out"
+            )
         context_length = self.main.runner.max_length
         limit_memory(runners, kv_cache_size, max_batch_size)
         self._costs: KeptCosts | None = self._make_costs()
@@ -263,7 +284,8 @@ class SpeculativePipeline:
     def _make_costs(self) -> KeptCosts:
         """What passes of these models cost, kept under what their times depend on."""
         runners = [model.runner for model in self._models]
-        parts = [str(usable_cores()), *(model.fingerprint() for model in self._models)]
+        sizes = [str(sorted(runner.fixed_sizes)) for runner in runners]
+        parts = [str(usable_cores()), *sizes, *(model.fingerprint() for model in self._models)]
         digest = hashlib.sha256("\n".join(parts).encode())
         cache = user_cache()
         return KeptCosts(

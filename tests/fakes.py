@@ -21,6 +21,7 @@ class ScriptedModel:
 
     max_sequences = None
     bytes_per_token = 8
+    fixed_sizes = frozenset()
 
     def __init__(
         self,

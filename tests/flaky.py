@@ -40,5 +40,6 @@ def make_flaky(runner):
         runner._compiled = Flaky(runner._compiled)
         return runner._compiled
     flaky = Flaky(None)
-    runner._request = FlakyRequest(runner._request, flaky)
+    for model in (runner._model, *runner._copies.values()):
+        model._request = FlakyRequest(model._request, flaky)
     return flaky

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import click
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cache.paged import PagedModel
+from ov_specdec.cache.packed import PackedModel
 from tests.prompts import PROMPTS
 
 LENGTHS = (4, 6, 8)
@@ -19,14 +19,14 @@ LENGTHS = (4, 6, 8)
 
 def record(pipeline, prompt, options):
     """The passes of one generation after its prefill: model, input tensors, what they held."""
-    passes, infer = [], PagedModel._infer
+    passes, infer = [], PackedModel._infer
 
     def note(model, feed):
         held = {name: tensor.data.copy() for name, tensor in feed.tensors.items()}
         passes.append((model, feed.tensors.copy(), held))
         return infer(model, feed)
 
-    with patch.object(PagedModel, "_infer", note):
+    with patch.object(PackedModel, "_infer", note):
         pipeline.generate(prompt, **options)
     return passes[1:]
 

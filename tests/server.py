@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from contextlib import contextmanager
 
 import httpx
@@ -74,3 +75,11 @@ def serving(pipeline=None, **settings):
 
 def _stop(server):
     server.should_exit = True
+
+
+def wait_until(condition, seconds=20):
+    """Return once it is true; what a server does after its answer is not seen at once."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it has not come about"
+        time.sleep(0.005)

@@ -33,7 +33,13 @@ def setup_of(tiny_pair, **chosen):
     options |= {"concurrency": None, "arrivals": "together", "mix": False}
     options |= {"max_prefill_tokens_per_step": None, "main": str(tiny_pair[0])}
     options |= {"draft": str(tiny_pair[1]), "device": "CPU"}
-    options |= {"precision": "default", "properties": (), "profile": "auto", **chosen}
+    options |= {
+        "precision": "default",
+        "fixed_sizes": "auto",
+        "properties": (),
+        "profile": "auto",
+        **chosen,
+    }
     return make_request(options).setup
 
 

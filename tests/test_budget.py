@@ -72,6 +72,14 @@ def test_a_draft_goes_on_while_its_confidence_is_worth_the_price():
     assert plan.floors == tuple(sorted(plan.floors)) or plan.floors[-1] == 1.0
 
 
+def test_drafts_go_on_up_to_where_passes_become_expensive_and_no_further():
+    flat_then_steep = FixedCurve(CostCurve(PassCurve({16: {1: 1.0, 16: 1.0, 17: 3.0, 32: 40.0}})))
+    bids = [bid(0.9, takes_passes=False, acceptance=lambda c: c)] * 2
+    for plan in Budget(flat_then_steep).share(bids, Load(2, 2, 16)):
+        assert plan.length == 7
+        assert max(plan.floors[:6]) < 0.01
+
+
 def test_what_does_not_pay_is_probed_once_in_a_step_where_it_is_likeliest_to_succeed():
     bids = [bid(chance, may_probe=True) for chance in (0.01, 0.05, 0.02)]
     plans = Budget(COSTS).share(bids, Load(3, 3, 16))
@@ -80,6 +88,17 @@ def test_what_does_not_pay_is_probed_once_in_a_step_where_it_is_likeliest_to_suc
         (1, "probe"),
         (0, "loses"),
     ]
+
+
+def test_plans_are_kept_while_nobody_bids_otherwise():
+    budget, bids = Budget(COSTS), [bid(0.9), bid(0.5)]
+    plans = budget.share(bids, Load(2, 2, 16))
+    assert budget.share(list(bids), Load(2, 2, 24)) is plans
+    assert budget.share(bids, Load(2, 9, 16)) is not plans  # of which a prompt takes seven
+    others = [bids[0], bid(0.95)]
+    assert [plan.length for plan in budget.share(others, Load(2, 2, 16))] == lengths(others)
+    probing = [bid(0.01, may_probe=True)] * 2
+    assert budget.share(probing, Load(2, 2, 16)) is not budget.share(probing, Load(2, 2, 16))
 
 
 def test_expectations_are_those_of_the_bid():

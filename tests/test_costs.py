@@ -96,7 +96,7 @@ def test_a_curve_is_read_as_it_was_written(tmp_path):
     [
         lambda text: "",
         lambda text: text[:40],
-        lambda text: text.replace('"version": 2', '"version": 1'),
+        lambda text: text.replace('"version": 3', '"version": 2'),
         lambda text: text.replace("2.5", "-2.5"),
         lambda text: text.replace("2.5", "NaN"),
         lambda text: text.replace("2.5", '"fast"'),

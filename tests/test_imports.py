@@ -32,6 +32,7 @@ LAYERS = (
 MAY_IMPORT_OPENVINO = (
     "cache/batch.py",
     "cache/stateful.py",
+    "cache/packed.py",
     "cache/paged.py",
     "loading/",
     "bench/",

@@ -5,7 +5,6 @@ import json
 import random
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -15,7 +14,7 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.server.app import make_app
-from tests.server import serving
+from tests.server import serving, wait_until
 
 LONG = {"prompt": "def area(", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
 
@@ -40,18 +39,11 @@ def still_answers(server):
     """After every test the server is idle, holds no memory, and answers what it should."""
     yield
     wait_until(lambda: server.metric("num_requests_running") == 0)
-    assert server.service.num_active == 0
+    wait_until(lambda: server.service.num_active == 0)
     assert server.metric("kv_cache_usage_perc") == 0
     assert server.http.get("/health").status_code == 200
     answer = server.complete("def area(", max_tokens=4)
     assert answer["usage"]["completion_tokens"] == 4
-
-
-def wait_until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it has not come about"
-        time.sleep(0.005)
 
 
 @contextmanager
@@ -183,7 +175,7 @@ def test_a_template_that_raises_fails_its_request_alone(server):
 
 def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):
     runner = pipeline.main.runner
-    request, fails = runner._request, threading.Event()
+    request, fails = runner._model._request, threading.Event()
 
     class Broken:
         def __getattr__(self, name):
@@ -193,14 +185,14 @@ def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline, 
             fails.set()
             raise RuntimeError("the device is gone")
 
-    monkeypatch.setattr(runner, "_request", Broken())
+    monkeypatch.setattr(runner._model, "_request", Broken())
     answer = server.post("/v1/completions", **LONG)
     assert fails.is_set()
     assert answer.status_code == 500
     assert "device" not in answer.text
-    assert runner._request is not request  # a new one took its place
+    assert runner._model._request is not request  # a new one took its place
     monkeypatch.undo()
-    runner._renew_request()
+    runner._model._renew_request()
 
 
 def test_a_step_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):

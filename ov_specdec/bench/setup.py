@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from ov_specdec.loading.compile import KvBackend
 from ov_specdec.loading.devices import Precision, find_device, openvino_core, precision_properties
+from ov_specdec.loading.fixed_sizes import FixedSizes
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,8 @@ class Setup:
     checkpoints for torch, where there are any. properties: OpenVINO properties for both models, on
     top of those that `precision` stands for; with a profile, those of the main. draft_properties:
     with a profile, those of the draft. profile: its file. scratch: a folder for what a peer wants
-    converted. max_batch_size, max_prefill_tokens_per_step: of this project's own methods; None for
-    their defaults.
+    converted. fixed_sizes: of this project's own methods, where the KV cache is paged.
+    max_batch_size, max_prefill_tokens_per_step: of these too; None for their defaults.
     """
 
     main: str
@@ -31,6 +32,7 @@ class Setup:
     main_checkpoint: str | None = None
     draft_checkpoint: str | None = None
     scratch: str = ""
+    fixed_sizes: FixedSizes = "auto"
     max_batch_size: int | None = None
     max_prefill_tokens_per_step: int | None = None
 
@@ -50,6 +52,8 @@ class Setup:
     def pipeline_arguments(self, kv: KvBackend, *, drafts: bool) -> dict[str, Any]:
         """Keyword arguments for a `SpeculativePipeline`, with or without the draft model."""
         arguments: dict[str, Any] = {"main": self.main, "device": self.device, "kv": kv}
+        if kv != "stateful":
+            arguments["fixed_sizes"] = self.fixed_sizes
         arguments["max_prefill_tokens_per_step"] = self.max_prefill_tokens_per_step
         if self.max_batch_size is not None:
             arguments["max_batch_size"] = self.max_batch_size

@@ -1,7 +1,6 @@
 """Session on a paged KV cache: rollback sets a counter and costs nothing."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -9,15 +8,13 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.cache.blocks import BlockPool, BlockTable
-from ov_specdec.cache.session import ROWS, Session, Span, check_room, check_rows, check_tensors
+from ov_specdec.cache.packed import PackedModel
+from ov_specdec.cache.session import Session, Span, check_room, check_rows, check_tensors
 from ov_specdec.errors import SessionError
 from ov_specdec.logits import Logits
 
 CACHES = ("key_cache.", "value_cache.")
 """How the names of the inputs begin that hold the KV cache, one of each per layer."""
-
-MAX_FEEDS = 256
-"""Layouts of passes whose inputs are kept; to make them anew takes some 30 us."""
 
 INITIAL_TOKENS = 512
 """Room in the block pool before it first grows."""
@@ -31,27 +28,35 @@ class PagedModel:
     model. The pool grows as its blocks are needed.
 
     max_length: tokens of one sequence, the model's context. There are blocks for so many, but for
-    what `limit` says.
+    what `limit` says. copies: the model compiled for passes over so many tokens and no others.
+    OpenVINO prepares a model anew for each number of tokens that differs from the last one; what a
+    copy runs is always prepared.
     """
 
     max_sequences = None
 
-    def __init__(self, compiled: ov.CompiledModel, *, max_length: int, vocab_size: int) -> None:
+    def __init__(
+        self,
+        compiled: ov.CompiledModel,
+        *,
+        max_length: int,
+        vocab_size: int,
+        copies: Mapping[int, ov.CompiledModel] | None = None,
+    ) -> None:
         self.max_length = max_length
         self.vocab_size = vocab_size
-        self._compiled = compiled
-        self._request = compiled.create_infer_request()
+        copies = copies or {}
+        self.fixed_sizes = frozenset(copies)
+        self._model = PackedModel(compiled)
+        self._copies = {size: PackedModel(copy, size) for size, copy in copies.items()}
         ports = {port.any_name: port for port in compiled.inputs}
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
-        self._inputs = ports.keys() - self._ports.keys()
         # The values are never quantized over the block axis, so their shape tells the block size.
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
         max_blocks = -(-max_length // self.block_size)
         self.pool = BlockPool(min(-(-INITIAL_TOKENS // self.block_size), max_blocks), max_blocks)
         self._tensors: dict[str, ov.Tensor] = {}
         self._num_blocks = 0  # that the tensors have
-        self._feeds: dict[Layout, Feed] = {}
-        self._bound: dict[str, ov.Tensor] = {}
         self.fit_caches()
 
     def limit(self, num_tokens: int) -> None:
@@ -93,22 +98,14 @@ class PagedModel:
                 check_rows(span)
                 table.append(len(span.tokens))
             self.fit_caches()
-            feed = self._feed(tuple((len(span.tokens), span.num_rows) for span in spans))
-            feed.fill(spans, past, [table.blocks for table in tables])
-            rows = self._infer(feed)
+            size = sum(len(span.tokens) for span in spans)
+            model = self._copies.get(size, self._model)
+            logits = model.run(spans, past, [table.blocks for table in tables])
         except BaseException:
             for table, length in zip(tables, past, strict=True):
                 table.rollback(length)
             raise
-        return [rows[begin:end] for begin, end in feed.rows_of_spans]
-
-    def _feed(self, layout: "Layout") -> "Feed":
-        """Inputs for a pass, those of an earlier one of that layout where there was one."""
-        if layout not in self._feeds:
-            if len(self._feeds) >= MAX_FEEDS:
-                self._feeds.clear()
-            self._feeds[layout] = Feed(layout)
-        return self._feeds[layout]
+        return [rows[:, : self.vocab_size] for rows in logits]
 
     def copy_block(self, source: int, target: int) -> None:
         """Make one block hold what another one does."""
@@ -116,28 +113,6 @@ class PagedModel:
         for name in self._ports:
             blocks = self.blocks_of(name)
             blocks[target] = blocks[source]
-
-    def _infer(self, feed: "Feed") -> Logits:
-        """Logits of the rows that the spans want, one span's below the other's."""
-        for name in self._inputs:
-            if self._bound.get(name) is not feed.tensors[name]:
-                self._request.set_tensor(name, feed.tensors[name])
-                self._bound[name] = feed.tensors[name]
-        try:
-            self._request.infer(share_outputs=True)
-        except RuntimeError:
-            self._renew_request()
-            raise
-        logits: Logits = self._request.get_tensor("logits").data
-        logits = logits.reshape(-1, logits.shape[-1])[:, : self.vocab_size]
-        return logits if ROWS in self._inputs else logits[feed.rows]
-
-    def _renew_request(self) -> None:
-        """Go on, after an error, with an infer request that has no traces of it."""
-        self._request = self._compiled.create_infer_request()
-        self._bound.clear()
-        for name, tensor in self._tensors.items():
-            self._request.set_tensor(name, tensor)
 
     def blocks_of(self, name: str) -> NDArray[Any]:
         """A cache as it lies in memory, [num_blocks, bytes]; a view."""
@@ -156,8 +131,9 @@ class PagedModel:
             if old is not None:
                 old.copy_to(ov.Tensor(new, [0] * len(shape), list(old.shape)))
             self._tensors[name] = new
-            self._request.set_tensor(name, new)
         self._num_blocks = self.pool.size
+        for model in (self._model, *self._copies.values()):
+            model.use_caches(self._tensors)
 
 
 class PagedSession:
@@ -223,50 +199,3 @@ def table_of(session: Session, model: PagedModel) -> BlockTable:
     if not isinstance(session, PagedSession) or session.runner is not model:
         raise SessionError("a pass was asked for over a sequence of another model")
     return session.table
-
-
-Layout = tuple[tuple[int, int], ...]
-"""The tokens of each span of a pass, and the rows of logits that it wants."""
-
-
-class Feed:
-    """The inputs of passes of one layout: allocated once, filled for each pass."""
-
-    def __init__(self, layout: Layout) -> None:
-        ends = list(accumulate(tokens for tokens, _ in layout))
-        row_ends = list(accumulate(rows for _, rows in layout))
-        self.rows_of_spans = list(zip([0, *row_ends[:-1]], row_ends, strict=True))
-        """Where the rows of each span begin and end among those of the pass."""
-        self.rows = np.concatenate(
-            [np.arange(end - rows, end) for end, (_, rows) in zip(ends, layout, strict=True)]
-        )
-        """The places in the pass whose logits are wanted."""
-        self._spans = list(zip([0, *ends[:-1]], ends, strict=True))
-        self._arrays: dict[str, NDArray[np.integer]] = {
-            "input_ids": np.zeros(ends[-1], np.int64),
-            "position_ids": np.zeros(ends[-1], np.int64),
-            "past_lens": np.zeros(len(layout), np.int32),
-            "subsequence_begins": np.array([0, *ends], np.int32),
-            "block_indices_begins": np.zeros(len(layout) + 1, np.int32),
-            "max_context_len": np.array(0, np.int32),
-            ROWS: self.rows,
-        }
-        self.tensors = {
-            name: ov.Tensor(array, shared_memory=True) for name, array in self._arrays.items()
-        }
-        self._blocks: list[list[int]] = []
-
-    def fill(self, spans: Sequence[Span], past: Sequence[int], blocks: list[list[int]]) -> None:
-        """Set the inputs for spans after `past` cached tokens each, in the blocks of each."""
-        longest = 0
-        for span, length, (begin, end) in zip(spans, past, self._spans, strict=True):
-            total = length + end - begin
-            self._arrays["input_ids"][begin:end] = span.tokens
-            self._arrays["position_ids"][begin:end] = np.arange(length, total)
-            longest = max(longest, total)
-        self._arrays["past_lens"][:] = past
-        self._arrays["max_context_len"][...] = longest
-        if self._blocks != blocks:
-            self._blocks = [own.copy() for own in blocks]
-            self._arrays["block_indices_begins"][1:] = np.cumsum([len(own) for own in blocks])
-            self.tensors["block_indices"] = ov.Tensor(np.concatenate(blocks).astype(np.int32))

@@ -41,6 +41,11 @@ class Runner(Protocol):
         ...
 
     @property
+    def fixed_sizes(self) -> frozenset[int]:
+        """Tokens of passes that take no longer after one of another size; others do."""
+        ...
+
+    @property
     def num_free(self) -> int | None:
         """Tokens that there is room for beside those of the sequences at present; None: any."""
         ...

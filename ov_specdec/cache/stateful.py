@@ -45,6 +45,7 @@ class StatefulModel:
 
     num_free = None
     bytes_per_token = 0
+    fixed_sizes: frozenset[int] = frozenset()
 
     def __init__(
         self,

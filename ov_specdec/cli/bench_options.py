@@ -19,7 +19,9 @@ from ov_specdec.cli.options import (
     DEVICE_OPTION,
     MODEL_OPTIONS,
     PROFILE_OPTION,
+    fixed_sizes_option,
     parse_properties,
+    parse_sizes,
     with_options,
 )
 from ov_specdec.errors import OptionError
@@ -110,6 +112,7 @@ BENCH_OPTIONS = (
     DEVICE_OPTION,
     PROFILE_OPTION,
     *COMPILE_OPTIONS,
+    fixed_sizes_option("auto"),
 )
 
 
@@ -225,6 +228,7 @@ def _setup(options: dict[str, Any]) -> Setup:
         draft=str(folders["draft"]),
         device=options["device"],
         precision=options["precision"],
+        fixed_sizes=parse_sizes(options["fixed_sizes"]),
         **properties,
         main_checkpoint=_checkpoint(options["main_checkpoint"], folders["main"]),
         draft_checkpoint=_checkpoint(options["draft_checkpoint"], folders["draft"]),

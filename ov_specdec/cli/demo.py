@@ -11,7 +11,9 @@ from ov_specdec.cli.options import (
     DEVICE_OPTION,
     MODEL_OPTIONS,
     PROFILE_OPTION,
+    fixed_sizes_option,
     parse_properties,
+    parse_sizes,
     with_options,
 )
 from ov_specdec.cli.terminal import console, with_errors
@@ -24,6 +26,7 @@ from ov_specdec.loading.devices import list_devices
 @click.command()
 @with_errors
 @with_options((*MODEL_OPTIONS, DEVICE_OPTION, PROFILE_OPTION, *COMPILE_OPTIONS))
+@fixed_sizes_option("auto")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
 @click.option(
     "--port",
@@ -39,6 +42,7 @@ def demo(
     profile: str,
     precision: str,
     properties: tuple[str, ...],
+    fixed_sizes: str,
     host: str,
     port: int | None,
     share: bool,
@@ -55,6 +59,7 @@ def demo(
         "profile": profile,
         "precision": precision,
         "properties": parse_properties(properties) or None,
+        "fixed_sizes": parse_sizes(fixed_sizes),
     }
     models = LoadedModels(main, draft, arguments)
     with console.status("Loading models"):

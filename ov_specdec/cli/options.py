@@ -20,6 +20,7 @@ from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.compile import KvBackend
 from ov_specdec.loading.devices import Precision
+from ov_specdec.loading.fixed_sizes import FixedSizes, check_sizes
 from ov_specdec.loading.generation_config import GenerationConfigUse
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
@@ -127,7 +128,22 @@ PIPELINE_OPTIONS = (
         "unless options say otherwise.",
     ),
 )
+
+
+def fixed_sizes_option(default: FixedSizes) -> Callable[..., Any]:
+    """For which numbers of tokens models are compiled once more: `--fixed-sizes`."""
+    return click.option(
+        "--fixed-sizes",
+        metavar="auto|none|N,N,...",
+        default=default,
+        show_default=True,
+        help="Compile the main model once more for each of these numbers of tokens in a pass: it "
+        "loads longer, takes more memory, runs faster. auto: as the sizes of both models allow.",
+    )
+
+
 BATCH_OPTIONS = (
+    fixed_sizes_option("auto"),
     click.option(
         "--max-batch-size",
         type=int,
@@ -192,12 +208,14 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
         )
 
     generation_options = (length_option(), *GENERATION_OPTIONS, TEMPLATE_OPTION)
-    return with_options((*PROMPT_OPTIONS, *PIPELINE_OPTIONS, *generation_options))(gathered)
+    loading_options = (*PIPELINE_OPTIONS, fixed_sizes_option("none"))
+    return with_options((*PROMPT_OPTIONS, *loading_options, *generation_options))(gathered)
 
 
 def pop_pipeline(options: dict[str, Any]) -> dict[str, Any]:
     """Take the arguments of `SpeculativePipeline` out of a command's options."""
     pipeline = {name: options.pop(name) for name in PIPELINE_NAMES if name in options}
+    pipeline["fixed_sizes"] = parse_sizes(pipeline["fixed_sizes"])
     for name in ("properties", "draft_properties"):
         # None, for a profile is taken up only where no properties are given.
         pipeline[name] = parse_properties(pipeline[name]) or None
@@ -256,6 +274,12 @@ def make_pipeline(
                 lambda share: status.update(f"Measuring what passes cost: {share:.0%}")
             )
         return pipeline
+
+
+def parse_sizes(given: str) -> FixedSizes:
+    """The numbers of `--fixed-sizes`, or its word; `OptionError` for what is neither."""
+    numbers = given.split(",")
+    return check_sizes(list(map(int, numbers)) if all(map(str.isdecimal, numbers)) else given)
 
 
 def parse_properties(pairs: Iterable[str]) -> dict[str, str]:

@@ -55,7 +55,8 @@ class LiveCurve:
             expected = draft.start + sum(draft.at(n, done.num_cached, n) for n in steps)
             seconds = sum(drafting.seconds for drafting in step.drafts)
             self._compare(("draft", nearest_size(max(steps)), row), seconds / expected)
-        if done.num_sequences > 1 or done.num_tokens == self._last_size:
+        is_prepared = done.num_tokens in (self._last_size, *self.curve.main.fixed)
+        if done.num_sequences > 1 or is_prepared:
             cell: Cell = "main", nearest_size(done.num_tokens), row
             expected = self.curve.main.at(done.num_tokens, done.num_cached, done.num_sequences)
             ratio = done.seconds / expected

@@ -4,6 +4,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -39,12 +40,14 @@ class PassCurve:
     if it has another size than the one before, because OpenVINO prepares for the new shapes. start:
     the same of the first pass after those of another model, which has taken the caches.
     per_sequence: seconds that each sequence beyond the first adds to a pass over as many tokens.
+    fixed: sizes that are always prepared, so that a pass takes no longer after one of another size.
     """
 
     seconds: Mapping[int, Mapping[int, float]]
     change: float = 0.0
     start: float = 0.0
     per_sequence: float = 0.0
+    fixed: frozenset[int] = frozenset()
 
     def at(self, num_tokens: int, num_cached: int, num_sequences: int = 1) -> float:
         """Seconds of a pass over `num_tokens` that reads `num_cached`; positive.
@@ -52,11 +55,19 @@ class PassCurve:
         Linear between measurements, and beyond the largest pass. Beyond the most cached tokens that
         were met it stays: over a short stretch passes grow by less than the machine's pace changes.
         """
-        rows = [
-            (cached, _line(sorted(row.items()), num_tokens))
-            for cached, row in sorted(self.seconds.items())
-        ]
+        rows = [(cached, _line(row, num_tokens)) for cached, row in self._rows]
         return _line(rows, min(num_cached, rows[-1][0])) + self.per_sequence * (num_sequences - 1)
+
+    def changes(self, sizes: NDArray[np.integer], last: int, home: int) -> NDArray[np.floating]:
+        """Seconds that passes of these sizes take longer, and those after them.
+
+        last: the size that was last prepared. home: the one that will be returned to.
+        """
+        changes = (sizes != last).astype(float) + ((sizes != home) & (home not in self.fixed))
+        for size in self.fixed:
+            changes[sizes == size] = 0.0
+        result: NDArray[np.floating] = changes * self.change
+        return result
 
     def by_size(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
         """Seconds of passes over `first` to `last` tokens."""
@@ -64,6 +75,11 @@ class PassCurve:
         seconds = [self.at(size, num_cached) for size in known]
         result: NDArray[np.floating] = np.interp(range(first, last + 1), known, seconds)
         return result
+
+    @cached_property
+    def _rows(self) -> list[tuple[int, list[tuple[int, float]]]]:
+        """The measurements in ascending order, of rows and of sizes."""
+        return [(cached, sorted(row.items())) for cached, row in sorted(self.seconds.items())]
 
     def corrected(self, num_tokens: int, num_cached: int, factor: float) -> "PassCurve":
         """The curve with one measurement multiplied; one that is missing is taken from others."""
@@ -95,6 +111,7 @@ class PassCurve:
             other.change or self.change,
             other.start or self.start,
             other.per_sequence or self.per_sequence,
+            other.fixed,
         )
 
 
@@ -124,7 +141,8 @@ class CostCurve:
         if self.draft is None:
             return 0.0, 0.0, 0.0
         step, pair = self.draft.at(1, num_cached), self.draft.at(2, num_cached)
-        return self.draft.start, step, pair - step + 2 * self.draft.change
+        changes = len({1, 2} - self.draft.fixed) * self.draft.change
+        return self.draft.start, step, pair - step + changes
 
 
 def nearest_size(num_tokens: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ov_specdec.costs.curve import CostCurve, PassCurve
 
-VERSION = 2
+VERSION = 3
 
 
 def read_curve(path: Path) -> CostCurve | None:
@@ -66,6 +66,7 @@ def _as_dict(curve: PassCurve) -> dict[str, Any]:
         "change": curve.change,
         "start": curve.start,
         "per_sequence": curve.per_sequence,
+        "fixed": sorted(curve.fixed),
     }
 
 
@@ -75,10 +76,17 @@ def _pass_curve(content: Any) -> PassCurve:
         int(cached): {int(size): float(value) for size, value in row.items()}
         for cached, row in content["seconds"].items()
     }
-    extra = [float(content[name]) for name in ("change", "start", "per_sequence")]
+    change, start, per_sequence = (
+        float(content[name]) for name in ("change", "start", "per_sequence")
+    )
     values = [value for row in seconds.values() for value in row.values()]
-    if not all(seconds.values()) or not values or not all(0.0 <= e < math.inf for e in extra):
+    if (
+        not all(seconds.values())
+        or not values
+        or not all(0.0 <= extra < math.inf for extra in (change, start, per_sequence))
+    ):
         raise ValueError("rows without times")
     if not all(0.0 < value < math.inf for value in values):
         raise ValueError("times that are none")
-    return PassCurve(seconds, *extra)
+    fixed = frozenset(map(int, content["fixed"]))
+    return PassCurve(seconds, change, start, per_sequence, fixed)

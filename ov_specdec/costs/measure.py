@@ -98,11 +98,12 @@ class PassTimes:
 
         Medians were off by two where another program had the cores for half of the time.
         """
+        fixed = self._cache.runner.fixed_sizes
         changes = [
             min(first for first, _ in times[1:]) - min(last for _, last in times)
             for sizes in self._times.values()
-            for times in sizes.values()
-            if len(times) > 1
+            for size, times in sizes.items()
+            if len(times) > 1 and size not in fixed
         ]
         rows = {
             row: {size: min(map(min, times)) for size, times in sorted(sizes.items())}
@@ -110,7 +111,7 @@ class PassTimes:
         }
         change = max(median(changes), 0.0) if changes else 0.0
         start = min(self._starts) - rows[ROWS[0]][1] if self._starts else 0.0
-        curve = PassCurve(rows, change, max(start, 0.0))
+        curve = PassCurve(rows, change, max(start, 0.0), fixed=fixed)
         if not self._spreads:
             return curve
         more = min(self._spreads) - curve.at(SEQUENCES, ROWS[0])

@@ -23,7 +23,7 @@ from ov_specdec.loading.devices import (
     precision_properties,
 )
 from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.loading.graph import hides_by_mask, select_rows, sequence_axes, to_paged
+from ov_specdec.loading.graph import fix_size, hides_by_mask, select_rows, sequence_axes, to_paged
 from ov_specdec.loading.source import ModelSource, read_ir
 
 Backend = Literal["paged", "stateful"]
@@ -36,7 +36,8 @@ class RuntimeConfig:
 
     max_hidden_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of
     the model; None takes as many as OpenVINO finds right. cache_dir: folder where OpenVINO keeps
-    the compiled model for the next time; None: nowhere.
+    the compiled model for the next time; None: nowhere. fixed_sizes: tokens of passes that a paged
+    model is compiled once more for.
     """
 
     device: str = "CPU"
@@ -46,6 +47,7 @@ class RuntimeConfig:
     max_hidden_tokens: int | None = None
     num_threads: int | None = None
     cache_dir: str | Path | None = None
+    fixed_sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         require_text("device", self.device)
@@ -109,6 +111,7 @@ class _Prepared:
     kv: Backend
     reason: str
     model: ov.Model
+    copies: dict[int, ov.Model]
     axes: dict[str, int]
     max_hidden: int
 
@@ -117,11 +120,12 @@ class _Prepared:
         """Whether there is another KV backend to try."""
         return self.kv == "paged" and self.config.kv == "auto"
 
-    def compile(self) -> ov.CompiledModel | DeviceError:
-        """The compiled model, or the error for what the device does not offer."""
+    def compile(self, size: int | None = None) -> ov.CompiledModel | DeviceError:
+        """The model, or its copy of a size, compiled; or the error for what a device lacks."""
         properties = self.config.properties_for(self.device)
+        model = self.model if size is None else self.copies[size]
         try:
-            return self.core.compile_model(self.model, self.device.name, properties)
+            return self.core.compile_model(model, self.device.name, properties)
         except RuntimeError as error:
             settings = ", ".join(f"{key}={value}" for key, value in properties.items())
             return DeviceError(
@@ -129,6 +133,10 @@ class _Prepared:
                 f"{settings or 'defaults'} ({openvino_message(error)}): check the properties, or "
                 "try another kv or precision"
             )
+
+
+Compiled = Mapping[int | None, ov.CompiledModel | DeviceError]
+"""A compiled model, by None, and its copies, by their sizes."""
 
 
 def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -> LoadedModel:
@@ -147,7 +155,11 @@ def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig, int]]) -> lis
     # Nothing but compilation, which lets go of Python's lock: a thread that changes a graph under
     # that lock and one that compiles can wait for each other for ever.
     with ThreadPoolExecutor() as pool:
-        compiled = list(pool.map(_Prepared.compile, prepared))
+        compiling = [
+            {size: pool.submit(one.compile, size) for size in (None, *one.copies)}
+            for one in prepared
+        ]
+    compiled = [{size: done.result() for size, done in one.items()} for one in compiling]
     sizes = [vocab_size for _, _, vocab_size in models]
     return [_open(*model) for model in zip(prepared, compiled, sizes, strict=True)]
 
@@ -162,28 +174,33 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
         max_hidden = 0
     backend, reason, model = _choose_backend(source, device, kv)
     select_rows(model, axis=0 if backend == "paged" else 1)
-    return _Prepared(core, source, config, device, backend, reason, model, axes, max_hidden)
+    sizes = config.fixed_sizes if backend == "paged" else ()
+    copies = {size: fix_size(model, size) for size in sizes}
+    return _Prepared(core, source, config, device, backend, reason, model, copies, axes, max_hidden)
 
 
-def _open(
-    prepared: _Prepared, compiled: ov.CompiledModel | DeviceError, vocab_size: int
-) -> LoadedModel:
+def _open(prepared: _Prepared, compiled: Compiled, vocab_size: int) -> LoadedModel:
     """A runner on a compiled model; on another KV backend where it did not compile for the first.
 
     Raises the `DeviceError` where there is no other.
     """
-    if isinstance(compiled, DeviceError):
-        if not prepared.may_fall_back:
-            raise compiled
-        fresh = replace(prepared.source, model=read_ir(prepared.source.folder))
-        other = _prepare(fresh, prepared.config, "stateful")
-        return _open(replace(other, reason=str(compiled)), other.compile(), vocab_size)
-    max_length = prepared.source.folder.context_length
+    models: dict[int | None, ov.CompiledModel] = {}
+    for size, result in compiled.items():
+        if isinstance(result, DeviceError):
+            if not prepared.may_fall_back:
+                raise result
+            fresh = replace(prepared.source, model=read_ir(prepared.source.folder))
+            other = _prepare(fresh, prepared.config, "stateful")
+            return _open(replace(other, reason=str(result)), {None: other.compile()}, vocab_size)
+        models[size] = result
+    model, max_length = models.pop(None), prepared.source.folder.context_length
     if prepared.kv == "paged":
-        paged = PagedModel(compiled, max_length=max_length, vocab_size=vocab_size)
-        return _loaded(paged, prepared)
+        copies = {size: copy for size, copy in models.items() if size is not None}
+        return _loaded(
+            PagedModel(model, max_length=max_length, vocab_size=vocab_size, copies=copies), prepared
+        )
     stateful = StatefulModel(
-        compiled,
+        model,
         prepared.axes,
         max_length=max_length,
         vocab_size=vocab_size,

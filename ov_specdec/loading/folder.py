@@ -37,14 +37,23 @@ class ModelFolder:
         """The IR's XML file."""
         return self.path / IR_FILE
 
+    @property
+    def weights(self) -> Path:
+        """The file of the weights; a model need not have one."""
+        return self.ir.with_suffix(".bin")
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the weights."""
+        return self.weights.stat().st_size if self.weights.is_file() else 0
+
     def digest(self) -> str:
         """What tells this model from others: its graph, and samples of its weights."""
         digest = hashlib.sha256(self.ir.read_bytes())
-        weights = self.ir.with_suffix(".bin")
-        size = weights.stat().st_size if weights.is_file() else 0
+        size = self.num_bytes
         digest.update(str(size).encode())
         if size:
-            with weights.open("rb") as file:
+            with self.weights.open("rb") as file:
                 for sample in range(NUM_SAMPLES):
                     file.seek(sample * size // NUM_SAMPLES)
                     digest.update(file.read(SAMPLE_BYTES))

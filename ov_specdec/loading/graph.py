@@ -103,6 +103,17 @@ def select_rows(model: ov.Model, axis: int) -> bool:
     return True
 
 
+def fix_size(model: ov.Model, num_tokens: int) -> ov.Model:
+    """A copy of a paged model for passes over exactly so many tokens, of any number of sequences.
+
+    It computes the logits of all of them.
+    """
+    copy = model.clone()
+    per_token = {"input_ids", "position_ids", ROWS}
+    copy.reshape({p: [num_tokens] for p in copy.inputs if p.any_name in per_token})
+    return copy
+
+
 def _last_product(model: ov.Model) -> ov.Node | None:
     """The matrix product that the logits come from."""
     node = model.output("logits").get_node().input_value(0).get_node()

@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 Ids = NDArray[np.int64]
 Probs = NDArray[np.float64]
 
+ALL: Probs = np.ones(1)
+"""The probability of a token that is certain."""
+
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
@@ -43,7 +46,7 @@ class Distribution:
 
 def certain(token: int) -> Distribution:
     """All of the probability on one token: a greedy draft, or prompt lookup."""
-    return Distribution(np.array([token], dtype=np.int64), np.ones(1))
+    return Distribution(np.array([token], dtype=np.int64), ALL)
 
 
 def excess(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Probs:

@@ -128,7 +128,9 @@ class Request(Generic[T]):
         bid, room = None, self.speculating.room
         if isinstance(self.waits_for, Ask) and room > 0:
             bid = self.speculating.policy.bid(self.waits_for)
-        return None if bid is None else replace(bid, alive=bid.alive[: room + 1])
+        if bid is None or room + 1 >= len(bid.alive):
+            return bid
+        return replace(bid, alive=bid.alive[: room + 1])
 
     def own_plan(self) -> Plan | None:
         """How far it drafts, by what it alone knows."""

@@ -144,7 +144,8 @@ class AdaptiveLength:
             self._is_settled = False
             return
         self._account(stats)
-        self._size = stats.pass_tokens
+        if stats.pass_tokens not in self._main.fixed:
+            self._size = stats.pass_tokens
         match = None if stats.declined is None else stats.declined[:2]
         if stats.match_confidence is not None:
             match = stats.source, stats.match_confidence
@@ -162,7 +163,7 @@ class AdaptiveLength:
     def _look_up_costs(self, num_cached: int) -> None:
         curve = self._costs.curve
         self._cached = num_cached
-        self._change = curve.main.change
+        self._main = curve.main
         self._seconds = np.array([curve.main.at(int(n) + 1, num_cached) for n in LENGTHS])
         self._draft = curve.draft
         self._start, self._step, self._again = curve.drafting(num_cached)
@@ -191,27 +192,13 @@ class AdaptiveLength:
         expected = tuple(own.alive[1:].tolist())
         if match is not None:
             return Plan(best, "pays", expected=expected)
-        floors = self._floors(own, prices)
+        ends = floors(own.alive, self._rate * (LENGTHS * self._step + prices))
         calibrated = self._acceptance.calibrated
-        return Plan(len(floors), "pays", self._min_confidence, expected, floors, calibrated)
-
-    def _floors(self, offer: Offer, prices: Numbers) -> tuple[float, ...]:
-        """How probable n candidates have to be for one more to pay, from n = 1 on, up to the end.
-
-        One more may pay only together with those that fill up a larger size.
-        """
-        costs = self._rate * (LENGTHS * self._step + prices)
-        tokens = (offer.tokens - offer.tokens[:, None]) / np.maximum(offer.alive, TINY)[:, None]
-        needed = (costs - costs[:, None]) / np.maximum(tokens, TINY)
-        needed = np.where(LENGTHS[:, None] < LENGTHS, needed, 1.0).min(axis=1)
-        end = int((needed[1:] >= 1.0).argmax()) + 1
-        return tuple(needed[1 : end + 1].tolist())
+        return Plan(len(ends), "pays", self._min_confidence, expected, ends, calibrated)
 
     def _prices(self) -> Numbers:
         """Seconds of a pass over n + 1 tokens now, with the changes of size that it entails."""
-        sizes = LENGTHS + 1
-        changes = (sizes != self._size).astype(float) + (sizes != self._home)
-        prices: Numbers = self._seconds + changes * self._change
+        prices: Numbers = self._seconds + self._main.changes(LENGTHS + 1, self._size, self._home)
         return prices
 
     def _settle(self) -> None:
@@ -229,7 +216,9 @@ class AdaptiveLength:
             rates[size] = tokens / seconds
         fastest = max(rates, key=rates.__getitem__)
         home = self._home or fastest
-        if rates[fastest] > rates[home] * (1.0 + self._change / self._seconds[home - 1] / HORIZON):
+        if rates[fastest] > rates[home] * (
+            1.0 + self._main.change / self._seconds[home - 1] / HORIZON
+        ):
             home = fastest
         self._home, self._rate = home, rates[home]
         self._plans.clear()
@@ -256,6 +245,21 @@ class AdaptiveLength:
             self._common.credit += SPENT_ON_PROBES * plain / stats.num_sequences
         drafted = stats.source == MODEL and stats.num_drafted > 0
         self._unread = 1 if drafted else self._unread + stats.num_generated
+
+
+def floors(alive: Numbers, costs: Numbers) -> tuple[float, ...]:
+    """How probable n candidates have to be for one more to pay, from n = 1 on, up to the end.
+
+    alive: [lengths], the probability that n candidates are all accepted. costs: [lengths], the
+    tokens that a round with n of them has to be worth. One more may pay only together with those
+    that fill up a larger size.
+    """
+    lengths, tokens = np.arange(len(alive)), np.cumsum(alive)
+    gains = (tokens - tokens[:, None]) / np.maximum(alive, TINY)[:, None]
+    needed = (costs - costs[:, None]) / np.maximum(gains, TINY)
+    needed = np.where(lengths[:, None] < lengths, needed, 1.0).min(axis=1)
+    end = int((needed[1:] >= 1.0).argmax()) + 1
+    return tuple(needed[1 : end + 1].tolist())
 
 
 def padded(prices: Numbers, is_size: NDArray[np.bool_]) -> Numbers:

@@ -1,14 +1,13 @@
 """One verification budget for many sequences: who drafts how far in the next step."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ov_specdec.costs import GRID, SIZES, CostCurve, Costs
-from ov_specdec.speculation.adaptive import HORIZON, TINY, Numbers, padded
+from ov_specdec.speculation.adaptive import HORIZON, Numbers, floors, padded
 from ov_specdec.speculation.draft_length import Bid, Plan
 
 MOST = SIZES[-1]
@@ -47,10 +46,14 @@ class Budget:
         self.costs = costs
         self._size = self._home = 0
         """Tokens of the last pass, and of those that most steps have."""
+        self._planned: tuple[Sequence[Bid], Load, int] | None = None
+        """What the last plans follow from."""
+        self._plans: list[Plan] = []
 
     def ran(self, num_tokens: int) -> None:
         """The main model has run a pass over so many tokens."""
-        self._size = num_tokens
+        if num_tokens not in self.costs.curve.main.fixed:
+            self._size = num_tokens
 
     def pass_size(self, num_tokens: int, load: Load) -> int:
         """The size that a pass over so many tokens is to be padded to: the one that costs least."""
@@ -59,25 +62,48 @@ class Budget:
         return min(sizes, key=lambda size: float(seconds[size - num_tokens]))
 
     def share(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
-        """Plans that yield most tokens per second, of all sequences together."""
+        """Plans that yield most tokens per second, of all sequences together.
+
+        They stay as they are while all sequences bid what they bid in the step before.
+        """
+        if not self._is_planned(bids, load):
+            self._plans = self._share(bids, load)
+            self._planned = bids, load, self._size
+        return self._plans
+
+    def _is_planned(self, bids: Sequence[Bid], load: Load) -> bool:
+        """Whether the last plans serve again; not those with a probe, which is one step's."""
+        if self._planned is None or any(plan.reason == "probe" for plan in self._plans):
+            return False
+        before, last_load, last_size = self._planned
+        return (
+            len(bids) == len(before)
+            and all(bid is last for bid, last in zip(bids, before, strict=True))
+            and load.num_tokens == last_load.num_tokens
+            and self._size == last_size
+        )
+
+    def _share(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
         curve = self.costs.curve
-        ranked = sorted(_candidates(bids), key=lambda candidate: -candidate.alive)
-        tokens = load.num_sequences + np.cumsum([0.0, *(c.alive for c in ranked)])
+        ranked = Candidates.of(bids)
+        tokens = load.num_sequences + np.cumsum([0.0, *ranked.alive])
         steps = _draft_steps(curve, len(bids), load.num_cached)
         start = 0.0 if curve.draft is None else curve.draft.start
-        drafting = _drafting(ranked, steps, start)
+        drafting = ranked.drafting(steps, start)
         self._settle(tokens, drafting, load)
-        passes = self._padded(load, len(ranked))
+        passes = self._padded(load, len(ranked.alive))
         rates = tokens / (passes + drafting)
         best = int(rates.argmax())
 
-        # What one token more costs, on average over one more of each sequence.
-        ahead = min(best + len(bids), len(ranked))
-        slope = (passes[ahead] - passes[best]) / max(ahead - best, 1)
-        sharing = Counter(c.place for c in ranked[:best] if c.takes_pass)
-        prices = [rates[best] * (slope + steps[sharing[place]]) for place in range(MOST)]
-        lengths = Counter(c.sequence for c in ranked[:best])
-        plans = [_plan(bid, lengths[i], np.array(prices)) for i, bid in enumerate(bids)]
+        # What another length of one sequence costs, while all others keep to theirs.
+        sharing = np.bincount(ranked.place[:best][ranked.takes_pass[:best]], minlength=MOST)
+        drafting = np.cumsum([0.0, *steps[sharing]])
+        lengths = np.bincount(ranked.sequence[:best], minlength=len(bids)).tolist()
+        plans = [
+            _plan(bid, length, rates[best] * (passes[best - length :][:n] + drafting[:n]))
+            for bid, length in zip(bids, lengths, strict=True)
+            for n in [len(bid.alive)]
+        ]
 
         idle = [i for i, bid in enumerate(bids) if plans[i].length == 0 and bid.may_probe]
         if idle:  # one in a step, where it is likeliest to succeed
@@ -107,10 +133,9 @@ class Budget:
     def _seconds(self, first: int, last: int, load: Load) -> Numbers:
         """Seconds of passes over `first` to `last` tokens, with the changes of size they entail."""
         main, sizes = self.costs.curve.main, np.arange(first, last + 1)
-        changes = (sizes != self._size).astype(float) + (sizes != self._home)
-        extra = main.change * changes + main.per_sequence * (load.num_sequences - 1)
-        seconds: Numbers = main.by_size(first, last, load.num_cached) + extra
-        return seconds
+        seconds: Numbers = main.by_size(first, last, load.num_cached)
+        seconds += main.changes(sizes, self._size, self._home)
+        return seconds + main.per_sequence * (load.num_sequences - 1)
 
     def _padded(self, load: Load, most: int) -> Numbers:
         """Seconds of passes over none to `most` tokens more, where each may be padded."""
@@ -121,49 +146,54 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A candidate that might be drafted. place: in its draft, from 0. alive: see `Bid`."""
+class Candidates:
+    """What might be drafted, the likeliest to be accepted first: an array of each property.
 
-    sequence: int
-    place: int
-    alive: float
-    takes_pass: bool
+    place: in its draft, from 0. alive: see `Bid`. takes_pass: whether the draft model drafts it.
+    """
+
+    sequence: NDArray[np.integer]
+    place: NDArray[np.integer]
+    alive: Numbers
+    takes_pass: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, bids: Sequence[Bid]) -> "Candidates":
+        """Those of all bids."""
+        numbers = [len(bid.alive) - 1 for bid in bids]
+        alive = np.concatenate([bid.alive[1:] for bid in bids])
+        order = np.argsort(-alive, kind="stable")
+        return cls(
+            np.repeat(np.arange(len(bids)), numbers)[order],
+            np.concatenate([np.arange(n) for n in numbers])[order],
+            alive[order],
+            np.repeat([bid.takes_passes for bid in bids], numbers)[order],
+        )
+
+    def drafting(self, steps: Numbers, start: float) -> Numbers:
+        """Seconds of drafting the first k, by k: those in one place share a pass.
+
+        steps: see `_draft_steps`. start: what the first pass takes longer.
+        """
+        in_place = (self.place[:, None] == np.arange(MOST)) & self.takes_pass[:, None]
+        sharing = np.cumsum(in_place, axis=0)[np.arange(len(self.place)), self.place] - 1
+        seconds = np.where(self.takes_pass, steps[np.maximum(sharing, 0)], 0.0)
+        seconds += start * (self.takes_pass & (np.cumsum(self.takes_pass) == 1))
+        return np.cumsum([0.0, *seconds])
 
 
-def _candidates(bids: Sequence[Bid]) -> Iterator[Candidate]:
-    for sequence, bid in enumerate(bids):
-        for place, alive in enumerate(bid.alive[1:].tolist()):
-            yield Candidate(sequence, place, alive, bid.takes_passes)
-
-
-def _draft_steps(curve: CostCurve, num_sequences: int, num_cached: int) -> list[float]:
+def _draft_steps(curve: CostCurve, num_sequences: int, num_cached: int) -> Numbers:
     """Seconds that one sequence more adds to a pass of the draft model, by those in it."""
     if curve.draft is None:
-        return [0.0] * (num_sequences + 1)
-    passes = [curve.draft.at(n, num_cached, n) for n in range(1, num_sequences + 2)]
-    return [passes[0], *(more - less for less, more in pairwise(passes))]
+        return np.zeros(num_sequences + 1)
+    by_size = curve.draft.by_size(1, num_sequences + 1, num_cached)
+    return np.diff(by_size + curve.draft.per_sequence * np.arange(num_sequences + 1), prepend=0.0)
 
 
-def _drafting(ranked: Sequence[Candidate], steps: Sequence[float], start: float) -> Numbers:
-    """Seconds of drafting the first k candidates, by k: those in one place share a pass."""
-    sharing, seconds = Counter[int](), [0.0]
-    for candidate in ranked:
-        if candidate.takes_pass:
-            seconds.append(steps[sharing[candidate.place]] + (0.0 if sharing else start))
-            sharing[candidate.place] += 1
-        else:
-            seconds.append(0.0)
-    return np.cumsum(seconds)
-
-
-def _plan(bid: Bid, length: int, prices: Numbers) -> Plan:
-    """prices: the tokens that a candidate in each place has to be worth."""
-    plan = Plan(length, "pays" if length else "loses", bid.min_confidence, bid.expected)
+def _plan(bid: Bid, length: int, costs: Numbers) -> Plan:
+    """costs: by the number of candidates, the tokens that they have to be worth."""
     if not length or bid.acceptance is None:
-        return plan
-    # After n candidates: how probable they have to be for one more to pay.
-    n = np.arange(1, len(bid.alive) - 1)
-    next_one = bid.alive[n + 1] / np.maximum(bid.alive[n], TINY)
-    floors = np.minimum(prices[n] / np.maximum(next_one, TINY), 1.0)
-    most = len(bid.alive) - 1
-    return replace(plan, length=most, floors=(*floors.tolist(), 1.0), acceptance=bid.acceptance)
+        reason = "pays" if length else "loses"
+        return Plan(length, reason, bid.min_confidence, bid.expected)
+    ends = floors(bid.alive, costs)
+    return Plan(len(ends), "pays", bid.min_confidence, bid.expected, ends, bid.acceptance)

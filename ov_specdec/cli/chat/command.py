@@ -32,6 +32,7 @@ from ov_specdec.cli.options import (
     PIPELINE_OPTIONS,
     SYSTEM_OPTION,
     check_generation,
+    fixed_sizes_option,
     make_pipeline,
     pop_generation,
     pop_pipeline,
@@ -66,6 +67,7 @@ GREETING = "/help lists commands and keys, Ctrl-D leaves"
 @with_options(
     (
         *PIPELINE_OPTIONS,
+        fixed_sizes_option("auto"),
         length_option(DEFAULTS["max_new_tokens"]),
         *GENERATION_OPTIONS,
         CACHE_PROMPT_OPTION,

@@ -1,0 +1,85 @@
+"""Copies of a model for passes over a certain number of tokens."""
+
+import numpy as np
+import pytest
+
+from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.cache.session import Span
+from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.fixed_sizes import DRAFT_SIZES, MAIN_SIZES, WEIGHTS, choose_sizes
+from ov_specdec.loading.source import open_source
+
+PROMPT = "def area(w, h):"
+
+
+def load(folder, sizes):
+    config = RuntimeConfig(kv="paged", precision="exact", num_threads=1, fixed_sizes=sizes)
+    return load_model(open_source(folder), config, vocab_size=290).runner
+
+
+def test_a_copy_gives_every_sequence_the_rows_of_the_model_itself(tiny_pair):
+    copied, plain = load(tiny_pair[0], (2, 4, 8)), load(tiny_pair[0], ())
+    assert (copied.fixed_sizes, plain.fixed_sizes) == (frozenset({2, 4, 8}), frozenset())
+    rng = np.random.default_rng(0)
+    sessions = [(copied.open(), plain.open()) for _ in range(3)]
+    for passes in (
+        [(5, 1), (3, 1), (0, 0)],  # of eight tokens, two of whose rows are wanted
+        [(1, 1), (2, 2), (1, 1)],
+        [(0, 0), (0, 0), (8, 8)],
+        [(1, 1), (0, 0), (1, 1)],
+        [(3, 3), (1, 1), (1, 1)],  # of five: no copy is for so many
+        [(2, 1), (0, 0), (0, 0)],
+    ):
+        spans = []
+        for (num_tokens, num_rows), both in zip(passes, sessions, strict=True):
+            if num_tokens:
+                tokens = rng.integers(0, 290, num_tokens).tolist()
+                spans.append([Span(session, tokens, num_rows) for session in both])
+        mine = copied.run([span for span, _ in spans])
+        for ours, theirs in zip(mine, plain.run([span for _, span in spans]), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
+
+
+def test_output_stays_the_main_model_s_own(tiny_pair):
+    main, draft = tiny_pair
+    settings = {"precision": "exact", "num_threads": 1}
+    with SpeculativePipeline(main, drafter="none", **settings) as plain:
+        expected = plain.generate(PROMPT, max_new_tokens=40).token_ids
+    with SpeculativePipeline(main, draft, fixed_sizes="auto", **settings) as pipeline:
+        assert pipeline.main.runner.fixed_sizes == set(MAIN_SIZES)
+        assert pipeline.draft.runner.fixed_sizes == set(DRAFT_SIZES)
+        for options in ({"num_assistant_tokens": 3}, {"num_assistant_tokens": 7}, {}):
+            assert pipeline.generate(PROMPT, max_new_tokens=40, **options).token_ids == expected
+        results = pipeline.generate_batch([PROMPT] * 4, max_new_tokens=40)
+        assert [result.token_ids for result in results] == [expected] * 4
+
+
+def test_passes_of_fixed_sizes_have_their_own_costs(tiny_pair):
+    with SpeculativePipeline(*tiny_pair, fixed_sizes=[1, 3]) as pipeline:
+        curve = pipeline.prepare(seconds=0.2)
+    assert curve.main.fixed == {1, 3}
+    assert curve.draft is not None
+    assert curve.draft.fixed == set(DRAFT_SIZES)
+    with SpeculativePipeline(*tiny_pair) as pipeline:
+        assert pipeline.prepare().main.fixed == set()
+
+
+def test_large_models_have_fewer_copies():
+    assert choose_sizes("auto", (1, 8, 4), WEIGHTS // 4) == (1, 8, 4)
+    assert choose_sizes("auto", (1, 8, 4), WEIGHTS // 2) == (1, 8)
+    assert choose_sizes("auto", (1, 8, 4), WEIGHTS + 1) == ()
+    assert choose_sizes("none", (1, 8, 4), 1) == ()
+    assert choose_sizes([5, 6], (1, 8, 4), WEIGHTS + 1) == (5, 6)
+
+
+@pytest.mark.parametrize("given", ["", "all", [], [0], [1.5], ["8"], [True], [10_000], 8, None])
+def test_other_sizes_are_refused(given):
+    with pytest.raises(OptionError, match="fixed_sizes="):
+        SpeculativePipeline(fixed_sizes=given)
+
+
+def test_a_stateful_model_has_no_copies(tiny_pair):
+    with SpeculativePipeline(*tiny_pair, kv="stateful", fixed_sizes="auto") as pipeline:
+        assert pipeline.main.runner.fixed_sizes == set()
+    with pytest.raises(OptionError, match="needs a paged KV cache"):
+        SpeculativePipeline(*tiny_pair, kv="stateful", fixed_sizes=[4])
