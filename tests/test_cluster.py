@@ -16,13 +16,13 @@ from prometheus_client.parser import text_string_to_metric_families
 pytest.importorskip("ray", reason="Ray has no wheel for this Python")
 
 from ray.exceptions import RayActorError
+from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview
 
 from ov_specdec.cluster.application import ClusterArgs
 from ov_specdec.cluster.cpus import read_places
 from ov_specdec.cluster.remote import RemoteEngine
-from ov_specdec.cluster.run import NAME, connected, deploy
+from ov_specdec.cluster.run import NAME, connected, deploy, reason_of
 from ov_specdec.cluster.work import Work
-from ov_specdec.errors import DeviceError
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.server.stream import Stream
 
@@ -43,8 +43,8 @@ class Cluster:
         self.port = port
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
 
-    def deploy(self, pipeline=PIPELINE, **changes):
-        args = ClusterArgs(pipeline=pipeline, settings={"max_queue": 0}, **changes)
+    def deploy(self, **changes):
+        args = ClusterArgs(pipeline=PIPELINE, settings={"max_queue": 0}, **changes)
         deploy(args, "127.0.0.1", self.port)
 
     def complete(self, prompt, **fields):
@@ -200,9 +200,14 @@ def test_replicas_come_and_go_with_the_load(cluster):
     assert cluster.complete(PROMPTS[0])["choices"]
 
 
-def test_models_that_are_not_there_are_named(cluster):
-    with pytest.raises(DeviceError, match="'nowhere' is not a folder"):
-        cluster.deploy({**PIPELINE, "main": "nowhere", "drafter": "none"})
+def test_why_replicas_do_not_start_is_what_their_error_says():
+    failed = "Error:\n  File ..., line 40\nModelError: 'nowhere' is not a folder\n"
+    deployments = {
+        name: DeploymentStatusOverview("UNHEALTHY", "UNSPECIFIED", {}, message)
+        for name, message in (("Replica", failed), ("Ingress", ""))
+    }
+    application = ApplicationStatusOverview("DEPLOY_FAILED", "It failed.", 0.0, deployments)
+    assert reason_of(application) == "ModelError: 'nowhere' is not a folder"
 
 
 class Handle:

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray import serve
 from ray.serve.config import HTTPOptions
-from ray.serve.schema import LoggingConfig
+from ray.serve.schema import ApplicationStatusOverview, LoggingConfig
 
 from ov_specdec.cluster.application import ClusterArgs, build
 from ov_specdec.cluster.cpus import read_places
@@ -71,12 +71,12 @@ def deploy(args: ClusterArgs, host: str, port: int) -> None:
     try:
         serve.run(build(args), name=NAME, logging_config=LOGGING)
     except RuntimeError as error:
-        raise DeviceError(f"the replicas could not be started: {_reason()}") from error
+        reason = reason_of(serve.status().applications[NAME])
+        raise DeviceError(f"the replicas could not be started: {reason}") from error
 
 
-def _reason() -> str:
-    """Why they were not: the last line of what Ray has, which is that of the first exception."""
-    application = serve.status().applications[NAME]
+def reason_of(application: ApplicationStatusOverview) -> str:
+    """Why it failed: the last line of what Ray says, whose tracebacks end with the error itself."""
     messages = [each.message for each in application.deployments.values()]
     lines = [line for text in (application.message, *messages) for line in text.splitlines()]
     return lines[-1] if lines else "Ray's log says why"
