@@ -26,6 +26,7 @@ LAYERS = (
     {"background", "batch"},
     {"pipeline"},
     {"expansion", "tuning", "bench", "demo", "server", "batch_file"},
+    {"cluster"},
     {"cli"},
 )
 MAY_IMPORT_OPENVINO = (
@@ -39,10 +40,10 @@ MAY_IMPORT_OPENVINO = (
 )
 HEAVY = (
     *("torch", "optimum", "gradio", "pandas", "matplotlib"),
-    *("openvino_genai", "openvino_tokenizers", "fastapi", "prometheus_client", "uvicorn"),
+    *("openvino_genai", "openvino_tokenizers", "fastapi", "prometheus_client", "uvicorn", "ray"),
 )
 # Inside functions, or in modules that are imported inside functions: see the test at the end.
-MAY_IMPORT_HEAVY = ("bench/", "demo/", "server/")
+MAY_IMPORT_HEAVY = ("bench/", "cluster/", "demo/", "server/")
 
 FILES = [
     path

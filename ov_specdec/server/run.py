@@ -10,7 +10,9 @@ from fastapi import FastAPI
 
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.app import make_app
-from ov_specdec.server.service import Service, Settings
+from ov_specdec.server.engine import LocalEngine
+from ov_specdec.server.service import Service
+from ov_specdec.server.settings import Settings
 
 GRACE = 5.0
 """Seconds beside `shutdown_timeout` in which the last answers are sent."""
@@ -51,7 +53,7 @@ def serve(
 
     async def load_models() -> None:
         try:
-            service.take(await asyncio.to_thread(load))
+            service.take(LocalEngine(await asyncio.to_thread(load), settings))
             on_ready()
         except BaseException as error:
             failures.append(error)
