@@ -76,7 +76,7 @@ class Cluster:
         wait_until(lambda: condition(self.metric(name).values()))
 
 
-def wait_until(condition, seconds=60):
+def wait_until(condition, seconds=180):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it has not come about"
