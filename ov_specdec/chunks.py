@@ -60,11 +60,14 @@ class GenerationResult:
 class Output:
     """The text of one generation, as its rounds come, up to the first stop string.
 
-    state: the sequence; a stop string ends it. text: what has been shown of it.
+    state: the sequence; a stop string ends it. text: what has been shown of it. num_prompt_tokens:
+    what was asked, which an encoder-decoder model's sequence does not hold.
     """
 
-    def __init__(self, state: SequenceState, text: IncrementalDetokenizer) -> None:
-        self.stats = GenerationStats(len(state.tokens))
+    def __init__(
+        self, state: SequenceState, text: IncrementalDetokenizer, num_prompt_tokens: int
+    ) -> None:
+        self.stats = GenerationStats(num_prompt_tokens)
         self._state = state
         self._text = text
 

@@ -5,8 +5,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
 
+import numpy as np
+
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.cache.session import Runner
+from ov_specdec.cache.source import Source
 from ov_specdec.chunks import Chunk, GenerationResult, Output, collect
 from ov_specdec.errors import ContextLengthError, OptionError
 from ov_specdec.options import GenerationOptions, as_tuple
@@ -18,6 +21,7 @@ from ov_specdec.speculation.engine import Round, SequenceState, Speculation
 from ov_specdec.speculation.schedule import LearnedStats, make_policy
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.prompt import Prompt, encode_prompt
+from ov_specdec.text.text_to_text import TextToText
 from ov_specdec.text.tokenizer import Tokenizer
 from ov_specdec.text.transcript import Transcript
 
@@ -70,7 +74,8 @@ class TextGenerator:
     turns: runs all generations together. vocab_size: ids below it have a token. context_length:
     tokens that the model was made for. eos_token_ids: what ends a text unless options say so.
     learned: what generations before have taught about the speed of the models. transcript: their
-    answers, which later prompts may hold.
+    answers, which later prompts may hold. text_to_text: how the decoder of an encoder-decoder model
+    begins, which does not read the prompt itself.
     """
 
     main: Runner
@@ -84,6 +89,7 @@ class TextGenerator:
     transcript: Transcript = field(default_factory=Transcript)
     last_tokens: list[int] = field(default_factory=list)
     """Prompt and output of the generation that ended last."""
+    text_to_text: TextToText | None = None
 
     def stream(self, prompt: Prompt, options: GenerationOptions) -> GenerationStream:
         """Check prompt and options; the chunks then come as the stream is read."""
@@ -133,38 +139,54 @@ class TextGenerator:
     def _begin(
         self, prompt: Prompt, options: GenerationOptions, max_unread: int | None
     ) -> "Generation":
-        self._check_ids("an option", options.token_ids())
         ids = self.encode(prompt, options)
+        tokens = ids
+        if self.text_to_text is not None:
+            options = self.text_to_text.complete(options, self.tokenizer)
+            tokens = [self.text_to_text.decoder_start_token_id]
+        elif options.tgt_lang is not None:
+            raise OptionError(
+                f"tgt_lang={options.tgt_lang!r} needs an encoder-decoder model: leave it out"
+            )
+        self._check_ids("an option", options.token_ids())
         eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
         length = self.main.max_length
         if options.max_new_tokens is not None:
-            length = min(len(ids) + options.max_new_tokens, length)
-        state = SequenceState(ids.copy(), length, eos)
-        samplers = make_samplers(options, prompt_length=len(ids), eos_token_ids=eos)
+            length = min(len(tokens) + options.max_new_tokens, length)
+        state = SequenceState(tokens.copy(), length, eos)
+        samplers = make_samplers(
+            options, prompt_length=len(tokens), eos_token_ids=eos, prompt_ids=ids
+        )
         self.drafters.check(options)
-        output = Output(state, IncrementalDetokenizer(self.tokenizer.decode, ids, options.stops))
+        text = IncrementalDetokenizer(self.tokenizer.decode, tokens, options.stops)
+        output = Output(state, text, len(ids))
         request = Request(
-            partial(self._speculate, options, samplers, state),
+            partial(self._speculate, options, samplers, state, ids),
             output.add,
-            len(ids),
+            len(tokens),
             keeps_cache=options.cache_prompt,
             max_unread=max_unread,
         )
-        return Generation(request, options, state, output, len(ids))
+        return Generation(request, options, state, output, len(tokens))
 
     def _speculate(
-        self, options: GenerationOptions, samplers: Samplers, state: SequenceState
+        self,
+        options: GenerationOptions,
+        samplers: Samplers,
+        state: SequenceState,
+        ids: Sequence[int],
     ) -> Speculation:
         """A generation that begins; what passes cost may be measured before."""
         # A namespace of its own: it shares nothing.
         namespace = options.cache_salt if options.cache_prompt else object()
+        source = Source(np.array([ids]), namespace) if self.text_to_text else None
         texts = as_tuple(options.reference_texts)
         references = [self.tokenizer.encode_rendered(text).ids for text in texts]
-        drafter = self.drafters.make(options, samplers.draft, namespace, references)
+        drafter = self.drafters.make(options, samplers.draft, namespace, references, source)
         policy: Policy = ConstantLength(0)
         if drafter is not None:
             policy = make_policy(options, drafter.sources, self.learned)
-        main = CachedSequence(self.main, namespace)
+        main = CachedSequence(self.main, source or namespace)
         wanted = options.logprobs, options.prompt_logprobs
         return Speculation(main, samplers.main, state, drafter, policy, *wanted)
 
@@ -197,6 +219,9 @@ class TextGenerator:
         ids = encode_prompt(prompt, options, self.tokenizer, self.transcript)
         if not ids:
             raise OptionError("the prompt is empty: give at least one token of text")
+        if self.text_to_text is not None:
+            self._check_source(ids)
+            return ids
         if len(ids) >= self.context_length:
             raise ContextLengthError(
                 f"the prompt has {len(ids)} tokens, the model's context {self.context_length} "
@@ -212,6 +237,15 @@ class TextGenerator:
         self._check_ids("the prompt", ids)
         return ids
 
+    def _check_source(self, ids: Sequence[int]) -> None:
+        """Refuse a text that an encoder cannot read."""
+        if len(ids) > self.context_length:
+            raise ContextLengthError(
+                f"the prompt has {len(ids)} tokens, the model's encoder reads up to "
+                f"{self.context_length}: shorten the prompt"
+            )
+        self._check_ids("the prompt", ids)
+
     def _check_ids(self, where: str, ids: Iterable[int]) -> None:
         for token in ids:
             if not 0 <= token < self.vocab_size:
@@ -222,7 +256,10 @@ class TextGenerator:
 
 @dataclass(frozen=True)
 class Generation:
-    """A prompt that was checked, and what is to become of it."""
+    """A prompt that was checked, and what is to become of it.
+
+    num_prompt_tokens: those of the sequence that are not output.
+    """
 
     request: Request[Chunk]
     options: GenerationOptions

@@ -74,6 +74,12 @@ class GenerationOptions:
     bad_words_ids: sequences of ids that must not be generated.
     suppress_tokens: ids that must not be generated.
     no_repeat_ngram_size: length of n-grams that must not occur twice; 0 allows all.
+    encoder_no_repeat_ngram_size: length of n-grams of the prompt that must not occur in the output;
+        0 allows all.
+    forced_bos_token_id: id that an output begins with whose prompt is a single token, as that of
+        the decoder of an encoder-decoder model is; None takes the model's own, where it has one.
+    tgt_lang: language of a translation as the tokenizer names it, such as "fra_Latn"; its token
+        becomes the forced_bos_token_id.
     logits_processor: functions of your own, from the tokens so far (prompt and output) and one row
         of logits [vocab] to a row of logits; they may keep no state.
 
@@ -138,6 +144,9 @@ class GenerationOptions:
     bad_words_ids: Sequence[Sequence[int]] = ()
     suppress_tokens: Sequence[int] = ()
     no_repeat_ngram_size: int = 0
+    encoder_no_repeat_ngram_size: int = 0
+    forced_bos_token_id: int | None = None
+    tgt_lang: str | None = None
     logits_processor: Sequence[Callable[..., Any]] = ()
     num_assistant_tokens: int | Literal["auto"] = "auto"
     num_assistant_tokens_schedule: Schedule | None = None
@@ -212,7 +221,8 @@ class GenerationOptions:
         """Every token id that an option names."""
         words = (token for word in self.bad_words_ids for token in word)
         eos = () if self.eos_token_id is None else as_tuple(self.eos_token_id)
-        return {*eos, *(self.logit_bias or {}), *words, *as_tuple(self.suppress_tokens)}
+        forced = () if self.forced_bos_token_id is None else (self.forced_bos_token_id,)
+        return {*eos, *forced, *(self.logit_bias or {}), *words, *as_tuple(self.suppress_tokens)}
 
     def _given_sampling_options(self) -> list[str]:
         return [name for name in SAMPLING_OPTIONS if getattr(self, name) is not None]
@@ -266,7 +276,17 @@ class GenerationOptions:
         require_number("repetition_penalty", self.repetition_penalty, above=0.0)
         require_number("presence_penalty", self.presence_penalty, low=-2.0, high=2.0)
         require_number("frequency_penalty", self.frequency_penalty, low=-2.0, high=2.0)
-        require_int("no_repeat_ngram_size", self.no_repeat_ngram_size, low=0)
+        for name in ("no_repeat_ngram_size", "encoder_no_repeat_ngram_size"):
+            require_int(name, getattr(self, name), low=0)
+        if self.forced_bos_token_id is not None:
+            require_int("forced_bos_token_id", self.forced_bos_token_id, low=0)
+        if self.tgt_lang is not None:
+            require_text("tgt_lang", self.tgt_lang)
+            if self.forced_bos_token_id is not None:
+                raise OptionError(
+                    f"tgt_lang={self.tgt_lang!r} contradicts forced_bos_token_id="
+                    f"{self.forced_bos_token_id}: leave out one of the two"
+                )
         if self.logit_bias is not None and not isinstance(self.logit_bias, Mapping):
             raise OptionError(f"logit_bias={self.logit_bias!r} must map token ids to biases")
         for token, bias in (self.logit_bias or {}).items():
@@ -373,6 +393,9 @@ class GenerationKwargs(TypedDict, total=False):
     bad_words_ids: Sequence[Sequence[int]]
     suppress_tokens: Sequence[int]
     no_repeat_ngram_size: int
+    encoder_no_repeat_ngram_size: int
+    forced_bos_token_id: int | None
+    tgt_lang: str | None
     logits_processor: Sequence[Callable[..., Any]]
     num_assistant_tokens: int | Literal["auto"]
     num_assistant_tokens_schedule: Schedule | None

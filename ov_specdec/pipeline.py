@@ -7,25 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
+
+from ov_specdec.arguments import check_drafter, check_limits, may_tune
 from ov_specdec.background import Background
 from ov_specdec.batch import Batch
 from ov_specdec.cache.memory import limit_memory
 from ov_specdec.cache.sequence import CachedSequence, alone
+from ov_specdec.cache.source import Source
 from ov_specdec.cache.store import read_sequence, write_sequence
-from ov_specdec.checks import (
-    require_choice,
-    require_int,
-    require_number,
-    require_text,
-    require_texts,
-    shorten,
-)
+from ov_specdec.checks import require_choice, shorten
 from ov_specdec.chunks import GenerationResult, collect
 from ov_specdec.costs import CostCurve, KeptCosts, Progress
 from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.files import user_cache
 from ov_specdec.generation import GenerationStream, TextGenerator
-from ov_specdec.loading.compile import KvBackend, LoadedModel, RuntimeConfig, load_models
+from ov_specdec.loading.compile import LoadedModel, load_models
 from ov_specdec.loading.devices import Precision, usable_cores
 from ov_specdec.loading.fixed_sizes import (
     DRAFT_SIZES,
@@ -41,9 +38,10 @@ from ov_specdec.loading.generation_config import (
 )
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
+from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
 from ov_specdec.options import GenerationKwargs, GenerationOptions
-from ov_specdec.scheduling import Limits, Scheduler, Turns
+from ov_specdec.scheduling import Scheduler, Turns
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterFactory, DrafterName
 from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
 from ov_specdec.speculation.schedule import LearnedStats
@@ -64,6 +62,11 @@ MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
 """Time for measuring what passes cost: a part of loading, or so many seconds where that is more."""
 
 
+SAMPLE_TOKENS = 100
+"""Of the source that passes of an encoder-decoder model are timed with. The longer a source, the
+longer each pass, whatever its size."""
+
+
 class SpeculativePipeline:
     """Generates the main model's own text, faster, with candidates from a drafter.
 
@@ -75,7 +78,8 @@ class SpeculativePipeline:
     the same: "intersection" by the tokens that both vocabularies have, "retokenize" by its text,
     encoded anew, "auto" by whichever suits the two; `pairing` then is the one in use, None where
     the tokenizers are the same. device, draft_device: OpenVINO devices; the draft runs on the
-    main's unless told otherwise. kv: how KV caches are kept; "auto" takes "paged" where it can.
+    main's unless told otherwise, and so do the encoders of encoder-decoder models: encoder_device.
+    kv: how KV caches are kept; "auto" takes "paged" where it can.
     precision: "exact" makes speculative output equal plain output token for token. properties:
     OpenVINO properties for both models; draft_properties: those of the draft that differ.
     num_threads: CPU threads of each model. cache_dir: folder for compiled models, which then load
@@ -94,6 +98,10 @@ class SpeculativePipeline:
     output is the same. max_prefill_tokens_per_step: tokens of prompts that a pass reads while
     others are being answered.
 
+    Encoder-decoder models work in the same way: the prompt is what their encoders read. A draft has
+    an encoder of its own, or shares the main's: where it has the same weights, or none. Their
+    generations run one after the other.
+
     Raises `OptionError`, `ModelError`, `DeviceError`, and `TokenizerMismatchError` where draft and
     main do not share a tokenizer and no pairing is given, or none is possible. `close`, or the end
     of a `with` block, frees the models.
@@ -108,6 +116,7 @@ class SpeculativePipeline:
         pairing: PairingName | None = None,
         device: str = "CPU",
         draft_device: str | None = None,
+        encoder_device: str | None = None,
         kv: KvBackend = "auto",
         precision: Precision = "default",
         properties: Mapping[str, str] | None = None,
@@ -124,20 +133,21 @@ class SpeculativePipeline:
     ) -> None:
         watch = Stopwatch()
         require_choice("generation_config", generation_config, get_args(GenerationConfigUse))
-        _check_drafter(drafter, main, draft, draft_device, draft_properties, pairing)
+        check_drafter(drafter, main, draft, draft_device, draft_properties, pairing)
         fixed_sizes = check_sizes(fixed_sizes)
-        limits = _check_limits(max_batch_size, kv_cache_size, max_prefill_tokens_per_step)
+        limits = check_limits(max_batch_size, kv_cache_size, max_prefill_tokens_per_step)
         if not isinstance(profile, str | Path):
             raise OptionError(f"profile={profile!r} must be 'auto', 'none' or a file")
         config = RuntimeConfig(
-            device, kv, precision, properties, max_hidden_tokens, num_threads, cache_dir
+            *(device, kv, precision, properties, max_hidden_tokens, num_threads, cache_dir),
+            encoder_device=encoder_device,
         )
         draft_config = replace(
             config,
             device=device if draft_device is None else draft_device,
             properties={**(properties or {}), **(draft_properties or {})},
         )
-        may_tune = _may_tune(profile, config, draft_config)
+        tunes = may_tune(profile, config, draft_config)
 
         sources = _open_sources(main, draft, drafter)
         paired: Pairing | None = None
@@ -154,14 +164,14 @@ class SpeculativePipeline:
                 self.pairing = tokenizers.choose(pairing)
                 paired = Pairing(self.pairing, tokenizers)
             folders = [source.folder for source in sources]
-            if may_tune and (found := find_profile(profile, folders[0], folders[1], device, kv)):
+            if tunes and (found := find_profile(profile, folders[0], folders[1], device, kv)):
                 self.profile, tuned = found
                 configs = [
                     replace(config, properties=tuned.main_properties),
                     replace(draft_config, properties=tuned.draft_properties),
                 ]
 
-        vocab_size = sources[0].vocab_size
+        vocab_size, begins = sources[0].vocab_size, sources[0].text_to_text()
         self._defaults = SamplingDefaults()
         if generation_config == "model":
             path = sources[0].folder.path
@@ -199,6 +209,7 @@ class SpeculativePipeline:
             sources[0].eos_token_ids,
             DrafterFactory(drafter, DraftModel(draft_runner, paired) if draft_runner else None),
             LearnedStats(self._costs),
+            text_to_text=begins,
         )
 
     @property
@@ -293,6 +304,7 @@ class SpeculativePipeline:
             runners[1] if len(runners) > 1 else None,
             None if cache is None else cache / "costs" / f"{digest.hexdigest()[:16]}.json",
             max(MEASURING_SHARE * self.load_seconds, MEASURING_SECONDS),
+            new_namespace=_sample_source if self.main.folder.is_encoder_decoder else object,
         )
 
     def complete_options(self, **options: Unpack[GenerationKwargs]) -> GenerationOptions:
@@ -343,6 +355,11 @@ class SpeculativePipeline:
             raise SessionError(CLOSED)
         if not isinstance(path, str | Path):
             raise OptionError(f"path={path!r} must be a file")
+        if models[0].folder.is_encoder_decoder:
+            raise OptionError(
+                f"nothing of {models[0].folder.path}, an encoder-decoder model, is kept in a file: "
+                "its prompts are read by the encoder, not into the KV cache"
+            )
         main = Path(path)
         files = [main, main.with_name(f"{main.stem}.draft{main.suffix}")]
         return list(zip(models, files, strict=False))
@@ -366,6 +383,11 @@ class SpeculativePipeline:
         self.close()
 
 
+def _sample_source() -> Source:
+    """A source to time passes with, which shares nothing with others."""
+    return Source(np.zeros((1, SAMPLE_TOKENS), np.int64), object())
+
+
 def _open_sources(
     main: str | Path | None, draft: str | Path | None, drafter: str
 ) -> list[ModelSource]:
@@ -375,63 +397,3 @@ def _open_sources(
         open_source(embedded_folder(role) if name is None else locate(name))
         for role, name in chosen.items()
     ]
-
-
-def _may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> bool:
-    """Whether a profile may say how to compile: not where the caller has said so already."""
-    free = replace(main, precision="default", properties=None, num_threads=None)
-    if main == free and not draft.properties and draft.device == main.device:
-        return True
-    if profile not in ("auto", "none"):
-        raise OptionError(
-            f"profile='{profile}' has no effect where precision, properties, num_threads or "
-            "draft_device are given: leave out one of the two"
-        )
-    return False
-
-
-def _check_limits(
-    max_batch_size: int, kv_cache_size: float | None, max_prefill_tokens_per_step: int | None
-) -> Limits:
-    require_int("max_batch_size", max_batch_size, low=1)
-    if kv_cache_size is not None:
-        require_number("kv_cache_size", kv_cache_size, low=0.0)
-    if max_prefill_tokens_per_step is None:
-        return Limits(max_batch_size)
-    require_int("max_prefill_tokens_per_step", max_prefill_tokens_per_step, low=1)
-    return Limits(max_batch_size, max_prefill_tokens_per_step)
-
-
-def _check_drafter(
-    drafter: str,
-    main: str | Path | None,
-    draft: str | Path | None,
-    draft_device: str | None,
-    draft_properties: Mapping[str, str] | None,
-    pairing: PairingName | None,
-) -> None:
-    """Refuse drafters that do not exist, lack their model, or have no use for the one given."""
-    require_choice("drafter", drafter, get_args(DrafterName))
-    if pairing is not None:
-        require_choice("pairing", pairing, get_args(PairingName))
-    if draft_device is not None:
-        require_text("draft_device", draft_device)
-    if draft_properties is not None:
-        require_texts("draft_properties", draft_properties)
-    for name, model in (("main", main), ("draft", draft)):
-        if model is not None and not isinstance(model, str | Path):
-            raise OptionError(f"{name}={model!r} must be a folder or a name on the Hub")
-    if drafter in WITH_DRAFT and main is not None and draft is None:
-        raise OptionError(
-            f"no draft model for main='{main}': give draft=FOLDER, or choose drafter="
-            "'suffix' or drafter='none'"
-        )
-    given = (
-        ("draft", draft),
-        ("draft_device", draft_device),
-        ("draft_properties", draft_properties),
-        ("pairing", pairing),
-    )
-    for name, value in given:
-        if drafter not in WITH_DRAFT and value:
-            raise OptionError(f"{name}={value!r} has no use with drafter={drafter!r}: leave it out")

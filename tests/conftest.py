@@ -2,12 +2,16 @@
 
 import os
 import shutil
+from functools import cache, partial
+from pathlib import Path
 
 import pytest
 
+from tests import tiny_encoder_decoder
 from tests.chats import PLAIN
 from tests.cores import keep_to_one_core
 from tests.tiny import ARCHITECTURES, Shelf, TinyPair, make_pair, make_wide_draft
+from tests.tiny_encoder_decoder import TinyEncoderDecoder, make_encoder_decoder
 
 
 def pytest_configure(config):
@@ -61,3 +65,17 @@ def chat_pair(tiny_pair, tmp_path_factory):
 def wide_draft(shelf, tmp_path_factory):
     """Folder of the same draft with logits padded to another width."""
     return shelf.copy("wide", make_wide_draft, tmp_path_factory.mktemp("wide") / "all") / "draft"
+
+
+@pytest.fixture(scope="session")
+def encoder_decoder(shelf, tmp_path_factory):
+    """Gives a tiny random encoder-decoder model by the name of its architecture."""
+
+    @cache
+    def get(architecture: str) -> TinyEncoderDecoder:
+        target = tmp_path_factory.mktemp(architecture) / "models"
+        make = partial(make_encoder_decoder, architecture)
+        sources = Path(tiny_encoder_decoder.__file__)
+        return TinyEncoderDecoder(shelf.copy(architecture, make, target, sources))
+
+    return get

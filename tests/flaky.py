@@ -38,6 +38,8 @@ def make_flaky(runner):
     """Have a runner fail; returns the `Flaky` that says when. It has run no pass yet."""
     if hasattr(runner, "_compiled"):  # stateful: it makes requests as it needs them
         runner._compiled = Flaky(runner._compiled)
+        if hasattr(runner, "_request"):  # an encoder-decoder's, beside its first
+            runner._request = FlakyRequest(runner._request, runner._compiled)
         return runner._compiled
     flaky = Flaky(None)
     for model in (runner._model, *runner._copies.values()):

@@ -1,14 +1,16 @@
 """Export through Optimum's own command, and what is said when it fails."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from ov_specdec import ExportError, SpeculativePipeline
+from ov_specdec import ExportError, ModelError, SpeculativePipeline
 from ov_specdec.loading import export as export_module
 from ov_specdec.loading.export import export_model
 from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.text.tokenizer import load_tokenizer
 from tests.tiny import save_checkpoint
 
 
@@ -33,6 +35,43 @@ def test_a_checkpoint_is_exported_for_real_and_then_left_alone(checkpoint, tmp_p
     second = export_model(str(checkpoint), tmp_path, "int8")
     assert not second.is_new
     assert (second.folder / "openvino_model.bin").stat().st_mtime_ns == written
+
+
+def test_an_encoder_decoder_is_exported_as_one(encoder_decoder, tmp_path):
+    checkpoint = encoder_decoder("t5").checkpoint
+    first = export_model(str(checkpoint), tmp_path, "int8")
+    with SpeculativePipeline(first.folder, first.folder) as pipeline:
+        assert len(pipeline.generate("def", max_new_tokens=8, ignore_eos=True).token_ids) == 8
+    (first.folder / "openvino_encoder_model.bin").unlink()
+    with pytest.raises(ExportError, match=r"no openvino_encoder_model.bin, so it is not usable"):
+        export_model(str(checkpoint), tmp_path, "int8")
+
+
+@pytest.mark.parametrize(
+    ("config", "task"),
+    [
+        ({"model_type": "llama"}, "text-generation"),
+        ({"model_type": "bart", "is_encoder_decoder": True}, "text2text-generation"),
+        ({"model_type": "whisper", "is_encoder_decoder": True}, "automatic-speech-recognition"),
+    ],
+)
+def test_the_task_is_that_of_the_checkpoint(tmp_path, monkeypatch, config, task):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").touch()
+    commands = []
+    monkeypatch.setattr(export_module, "run_child", lambda command, *_: commands.append(command))
+    with pytest.raises(ExportError, match="is not usable"):
+        export_model(str(tmp_path), tmp_path / "output", "int8")
+    assert commands[0][commands[0].index("--task") + 1] == f"{task}-with-past"
+
+
+def test_marians_tokenizer_is_refused(tmp_path):
+    (tmp_path / "config.json").touch()
+    (tmp_path / "source.spm").touch()
+    with pytest.raises(ExportError, match="Marian's tokenizer"):
+        export_model(str(tmp_path), tmp_path / "output", "int8")
+    with pytest.raises(ModelError, match="Marian's tokenizer"):
+        load_tokenizer(tmp_path)
 
 
 def names(folder):

@@ -5,8 +5,9 @@ import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.cache.session import Span
-from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.fixed_sizes import DRAFT_SIZES, MAIN_SIZES, WEIGHTS, choose_sizes
+from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 
 PROMPT = "def area(w, h):"

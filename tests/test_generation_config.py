@@ -25,8 +25,14 @@ def complete(folder, content, **given):
 def test_what_decides_which_tokens_are_chosen_is_taken(tmp_path):
     others = {"max_new_tokens": 7, "max_length": 9, "bos_token_id": 1, "use_cache": False}
     bans = {"bad_words_ids": [[5, 6]], "suppress_tokens": [7], "no_repeat_ngram_size": 3}
+    bans |= {"encoder_no_repeat_ngram_size": 4, "forced_bos_token_id": 8}
     content = {**QWEN, **bans, **others, "min_p": None, "num_beams": 1, "typical_p": 1.0}
     assert complete(tmp_path, content) == GenerationOptions(**QWEN, **bans, typical_p=1.0)
+
+
+def test_a_language_that_is_given_wins_over_the_models(tmp_path):
+    given = complete(tmp_path, {"forced_bos_token_id": 8}, tgt_lang="fra_Latn")
+    assert (given.forced_bos_token_id, given.tgt_lang) == (None, "fra_Latn")
 
 
 def test_a_model_without_the_file_recommends_nothing(tmp_path):

@@ -23,7 +23,7 @@ LAYERS = (
     {"speculation", "loading"},
     {"chunks", "scheduling"},
     {"generation", "openai"},
-    {"background", "batch"},
+    {"arguments", "background", "batch"},
     {"pipeline"},
     {"expansion", "tuning", "bench", "demo", "server", "batch_file"},
     {"cluster"},
@@ -31,6 +31,8 @@ LAYERS = (
 )
 MAY_IMPORT_OPENVINO = (
     "cache/batch.py",
+    "cache/encoder.py",
+    "cache/encoder_decoder.py",
     "cache/stateful.py",
     "cache/packed.py",
     "cache/paged.py",

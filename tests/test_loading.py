@@ -9,10 +9,11 @@ from openvino import opset13 as ops
 
 from ov_specdec import DeviceError, ModelError, SpeculativePipeline
 from ov_specdec.loading import compile as loading_module
-from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.devices import Device, find_device, list_devices, precision_properties
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import sequence_axes
+from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source, read_ir
 from tests.tiny import save_stateless_ir
 

@@ -89,7 +89,8 @@ def test_tokens_behind_a_stop_string_are_not_scored():
     def decode(ids):
         return "".join(chr(65 + token) for token in ids)
 
-    output = Output(SequenceState(state.tokens, 99), IncrementalDetokenizer(decode, prompt, [stop]))
+    text = IncrementalDetokenizer(decode, prompt, [stop])
+    output = Output(SequenceState(state.tokens, 99), text, len(prompt))
     chunks = []
     for round_ in rounds:
         chunks += output.add(round_)

@@ -10,6 +10,8 @@ from transformers.generation import logits_process as reference
 from ov_specdec.cache.session import Logits
 from ov_specdec.sampling.processors import (
     BadWords,
+    EncoderNoRepeatNgram,
+    ForcedBos,
     FrequencyPenalty,
     LogitBias,
     LogitsProcessor,
@@ -131,7 +133,23 @@ def test_no_repeat_ngram_size_in_a_short_text(size: int, history: list[int]) -> 
     assert_same(NoRepeatNgram(size), reference.NoRepeatNGramLogitsProcessor(size), 0, history)
 
 
+@pytest.mark.parametrize("history", [[1], [2, 1], [1, 2, 1], random_history(3)])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_encoder_no_repeat_ngram_size(size: int, history: list[int]) -> None:
+    for prompt in ([1], [2, 1, 3, 1, 4, 2, 1], random_history(4), random_history(3)):
+        given = torch.tensor([prompt])
+        expected = reference.EncoderNoRepeatNGramLogitsProcessor(size, given)
+        assert_same(EncoderNoRepeatNgram(size, prompt), expected, 0, history)
+
+
+@pytest.mark.parametrize("history", [[1], [2, 1]])
+def test_forced_bos_token_id(history: list[int]) -> None:
+    assert_same(ForcedBos(7), reference.ForcedBOSTokenLogitsProcessor(7), 0, history)
+
+
 ALL: list[LogitsProcessor] = [
+    EncoderNoRepeatNgram(1, [3]),
+    ForcedBos(2),
     RepetitionPenalty(1.3),
     PresencePenalty(0.5, 2),
     FrequencyPenalty(0.5, 2),
@@ -147,7 +165,7 @@ ALL: list[LogitsProcessor] = [
 def test_the_row_that_was_given_is_left_as_it_was(processor: LogitsProcessor) -> None:
     row = np.linspace(-3, 3, VOCAB, dtype=np.float32)
     row.setflags(write=False)
-    tokens = [1, 2, 1, 6, 1]
+    tokens = [1] if isinstance(processor, ForcedBos) else [1, 2, 1, 6, 1]
     result = processor(tokens, row)
     assert (result != row).any()
     assert np.array_equal(processor(tokens, row), result), "the same again for the same arguments"

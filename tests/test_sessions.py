@@ -9,10 +9,11 @@ from ov_specdec.cache.paged import INITIAL_TOKENS, PagedModel
 from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, alone
 from ov_specdec.cache.session import Session, Span
 from ov_specdec.errors import CacheFullError
-from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.devices import PRECISION_PROPERTIES
 from ov_specdec.loading.graph import select_rows, to_paged
 from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 
 VOCAB_SIZE = 290

@@ -25,7 +25,8 @@ from rich.progress import track
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, alone
-from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.compile import load_model
+from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 
 MODELS = Path(__file__).resolve().parent.parent

@@ -9,7 +9,7 @@ from ov_specdec.bench.load import Progress
 from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.setup import Setup
 from ov_specdec.chunks import Chunk, collect
-from ov_specdec.loading.compile import KvBackend
+from ov_specdec.loading.runtime_config import KvBackend
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ov_specdec.loading.compile import KvBackend
 from ov_specdec.loading.devices import Precision, find_device, openvino_core, precision_properties
 from ov_specdec.loading.fixed_sizes import FixedSizes
+from ov_specdec.loading.runtime_config import KvBackend
 
 
 @dataclass(frozen=True)

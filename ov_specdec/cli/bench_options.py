@@ -25,10 +25,10 @@ from ov_specdec.cli.options import (
     with_options,
 )
 from ov_specdec.errors import OptionError
-from ov_specdec.loading.compile import RuntimeConfig
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
+from ov_specdec.loading.runtime_config import RuntimeConfig
 
 BENCH_OPTIONS = (
     click.option("--quick", is_flag=True, help="A few methods on two prompts: to see it work."),

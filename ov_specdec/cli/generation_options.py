@@ -143,6 +143,21 @@ GENERATION_OPTIONS = (
         help="Tokens that must not be generated.",
     ),
     _number("no_repeat_ngram_size", int, "Length of n-grams that must not repeat; 0 allows all."),
+    _number(
+        "encoder_no_repeat_ngram_size",
+        int,
+        "Length of n-grams of the prompt that must not occur in the output; 0 allows all.",
+    ),
+    _number(
+        "forced_bos_token_id",
+        int,
+        "Token that the output of an encoder-decoder model begins with. [the model's]",
+    ),
+    click.option(
+        "--tgt-lang",
+        metavar="LANG",
+        help="Language to translate into, as the tokenizer names it, such as fra_Latn.",
+    ),
     click.option(
         "--num-assistant-tokens",
         type=_length,

@@ -18,10 +18,10 @@ from ov_specdec.cli.generation_options import (
 from ov_specdec.cli.prompt import read_prompt
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError
-from ov_specdec.loading.compile import KvBackend
 from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.fixed_sizes import FixedSizes, check_sizes
 from ov_specdec.loading.generation_config import GenerationConfigUse
+from ov_specdec.loading.runtime_config import KvBackend
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.scheduling import Limits
@@ -83,6 +83,10 @@ PIPELINE_OPTIONS = (
     ),
     DEVICE_OPTION,
     click.option("--draft-device", help="Device of the draft model. [that of the main model]"),
+    click.option(
+        "--encoder-device",
+        help="Device of the encoders of encoder-decoder models. [that of the model]",
+    ),
     click.option(
         "--kv",
         type=click.Choice(get_args(KvBackend)),

@@ -1,7 +1,7 @@
 """Measures what passes cost, in turns and in a given time."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -44,8 +44,9 @@ FILLER = 0
 class PassTimes:
     """The passes of one model that were timed, over a sequence of its own."""
 
-    def __init__(self, model: Runner) -> None:
-        self._cache = CachedSequence(model, namespace=object())
+    def __init__(self, model: Runner, new_namespace: Callable[[], Hashable]) -> None:
+        self._new_namespace = new_namespace
+        self._cache = CachedSequence(model, new_namespace())
         self._tokens = [FILLER]
         # By cached tokens and size: the first of some passes, and the last.
         self._times: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(dict)
@@ -81,7 +82,7 @@ class PassTimes:
         model = self._cache.runner
         if model.max_sequences is not None:
             return
-        caches = [CachedSequence(model, namespace=object()) for _ in range(SEQUENCES)]
+        caches = [CachedSequence(model, self._new_namespace()) for _ in range(SEQUENCES)]
         for _ in range(2):  # the first comes after a change of size
             steps = [cache.advance([FILLER]) for cache in caches]
             for waiting in steps:
@@ -139,14 +140,16 @@ def measure(
     sweeps: int = SWEEPS,
     known: Collection[int] = (),
     progress: Callable[[float], None] | None = None,
+    new_namespace: Callable[[], Hashable] = object,
 ) -> CostCurve:
     """The cost curve of a main and a draft model, in about `seconds`; at least three sizes.
 
     What is not measured is interpolated. known: sizes that an earlier measurement had time for;
     the others come first. progress: told of the share of the time that has passed, 0 to 1.
+    new_namespace: of sequences that share nothing: for encoder-decoder models, their sources.
     """
     begin, complete = perf_counter(), 1
-    models = [PassTimes(model) for model in (main, draft) if model is not None]
+    models = [PassTimes(model, new_namespace) for model in (main, draft) if model is not None]
     for row in ROWS[:2]:
         if row != ROWS[0]:
             left = seconds - (perf_counter() - begin)

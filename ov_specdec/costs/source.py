@@ -1,6 +1,6 @@
 """Where a pipeline's cost curve comes from: a file, or a measurement before it is first needed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from math import ceil
 from pathlib import Path
 from typing import Protocol
@@ -44,7 +44,7 @@ class KeptCosts:
     path: the file that keeps it, None: none does. seconds: for measuring it where the file has
     none, or one of fewer than `SWEEPS`: of a large model, the time allows a part of one, and what
     is measured in later processes makes it better. Passes are timed when the curve is first looked
-    at, or by `prepare`.
+    at, or by `prepare`. new_namespace: see `measure`.
     """
 
     def __init__(
@@ -53,8 +53,11 @@ class KeptCosts:
         draft: Runner | None,
         path: Path | None,
         seconds: float,
+        *,
+        new_namespace: Callable[[], Hashable] = object,
     ) -> None:
         self._models = main, draft
+        self._new_namespace = new_namespace
         self._path = path
         self._seconds = seconds
         self._live: LiveCurve | None = None
@@ -102,7 +105,14 @@ class KeptCosts:
         kept: CostCurve | None = None,
     ) -> LiveCurve:
         known = () if kept is None else kept.main.seconds.get(ROWS[0], ())
-        curve = measure(*self._models, seconds, sweeps=sweeps, known=known, progress=progress)
+        curve = measure(
+            *self._models,
+            seconds,
+            sweeps=sweeps,
+            known=known,
+            progress=progress,
+            new_namespace=self._new_namespace,
+        )
         if kept is not None:
             curve = kept.least(curve)
         self._live = LiveCurve(curve)

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from ov_specdec.cache.sequence import CachedSequence, alone
-from ov_specdec.loading.compile import RuntimeConfig, load_model
+from ov_specdec.loading.compile import load_model
+from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 from ov_specdec.logits import Logits
 

@@ -4,77 +4,31 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal, get_args
 
 import openvino as ov
 
+from ov_specdec.cache.encoder import Encoder
+from ov_specdec.cache.encoder_decoder import EncoderDecoderModel
 from ov_specdec.cache.paged import PagedModel
 from ov_specdec.cache.session import Runner
 from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulModel
-from ov_specdec.checks import require_choice, require_int, require_text, require_texts
-from ov_specdec.errors import DeviceError, ModelError, OptionError, openvino_message
+from ov_specdec.errors import DeviceError, ModelError, OptionError
 from ov_specdec.loading.devices import (
     Device,
-    Precision,
+    compile_for,
     describe_machine,
     find_device,
     openvino_core,
-    precision_properties,
 )
+from ov_specdec.loading.encoder import load_encoders
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import fix_size, hides_by_mask, select_rows, sequence_axes, to_paged
+from ov_specdec.loading.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, read_ir
 
-Backend = Literal["paged", "stateful"]
-KvBackend = Literal["auto", "paged", "stateful"]
-
-
-@dataclass(frozen=True)
-class RuntimeConfig:
-    """How a model is to be compiled: OpenVINO device, KV backend, precision, extra properties.
-
-    max_hidden_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of
-    the model; None takes as many as OpenVINO finds right. cache_dir: folder where OpenVINO keeps
-    the compiled model for the next time; None: nowhere. fixed_sizes: tokens of passes that a paged
-    model is compiled once more for.
-    """
-
-    device: str = "CPU"
-    kv: KvBackend = "auto"
-    precision: Precision = "default"
-    properties: Mapping[str, str] | None = None
-    max_hidden_tokens: int | None = None
-    num_threads: int | None = None
-    cache_dir: str | Path | None = None
-    fixed_sizes: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        require_text("device", self.device)
-        if self.properties is not None:
-            require_texts("properties", self.properties)
-        require_choice("kv", self.kv, get_args(KvBackend))
-        require_choice("precision", self.precision, get_args(Precision))
-        if self.max_hidden_tokens is not None:
-            require_int("max_hidden_tokens", self.max_hidden_tokens, low=0)
-            if self.kv == "paged":
-                raise OptionError(
-                    f"max_hidden_tokens={self.max_hidden_tokens} has no effect with kv='paged': "
-                    "leave out one of the two"
-                )
-        if self.num_threads is not None:
-            require_int("num_threads", self.num_threads, low=1)
-        if self.cache_dir is not None and not isinstance(self.cache_dir, str | Path):
-            raise OptionError(f"cache_dir={self.cache_dir!r} must be a folder")
-
-    def properties_for(self, device: Device) -> dict[str, str]:
-        """OpenVINO properties; those given by name win over the others."""
-        properties = precision_properties(device, self.precision)
-        if self.num_threads is not None:
-            properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)
-        if self.cache_dir is not None:
-            properties["CACHE_DIR"] = str(self.cache_dir)
-        return {**properties, **(self.properties or {})}
+OWN_STATES = "past_key_values"
+"""How the states begin that hold a sequence's own keys and values, where others hold its source's.
+"""
 
 
 @dataclass(frozen=True)
@@ -104,7 +58,6 @@ class LoadedModel:
 class _Prepared:
     """A model that is ready to be compiled, and what its session will need."""
 
-    core: ov.Core
     source: ModelSource
     config: RuntimeConfig
     device: Device
@@ -124,15 +77,7 @@ class _Prepared:
         """The model, or its copy of a size, compiled; or the error for what a device lacks."""
         properties = self.config.properties_for(self.device)
         model = self.model if size is None else self.copies[size]
-        try:
-            return self.core.compile_model(model, self.device.name, properties)
-        except RuntimeError as error:
-            settings = ", ".join(f"{key}={value}" for key, value in properties.items())
-            return DeviceError(
-                f"{self.source.folder.path} does not compile for {self.device.name} with "
-                f"{settings or 'defaults'} ({openvino_message(error)}): check the properties, or "
-                "try another kv or precision"
-            )
+        return compile_for(self.device, model, properties, self.source.folder.path)
 
 
 Compiled = Mapping[int | None, ov.CompiledModel | DeviceError]
@@ -161,12 +106,14 @@ def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig, int]]) -> lis
         ]
     compiled = [{size: done.result() for size, done in one.items()} for one in compiling]
     sizes = [vocab_size for _, _, vocab_size in models]
-    return [_open(*model) for model in zip(prepared, compiled, sizes, strict=True)]
+    encoders = load_encoders([(source, config) for source, config, _ in models])
+    return [_open(*model) for model in zip(prepared, compiled, sizes, encoders, strict=True)]
 
 
 def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prepared:
-    core = openvino_core()
-    device = find_device(core, config.device)
+    device = find_device(openvino_core(), config.device)
+    if source.folder.is_encoder_decoder:
+        return _prepare_encoder_decoder(source, config, device)
     axes = sequence_axes(source.model)
     max_hidden = MAX_HIDDEN if config.max_hidden_tokens is None else config.max_hidden_tokens
     # In a sliding window, hidden entries would take the places of visible ones.
@@ -176,10 +123,38 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     select_rows(model, axis=0 if backend == "paged" else 1)
     sizes = config.fixed_sizes if backend == "paged" else ()
     copies = {size: fix_size(model, size) for size in sizes}
-    return _Prepared(core, source, config, device, backend, reason, model, copies, axes, max_hidden)
+    return _Prepared(source, config, device, backend, reason, model, copies, axes, max_hidden)
 
 
-def _open(prepared: _Prepared, compiled: Compiled, vocab_size: int) -> LoadedModel:
+def _prepare_encoder_decoder(
+    source: ModelSource, config: RuntimeConfig, device: Device
+) -> _Prepared:
+    """A decoder that attends to an encoder's output: its states are trimmed at once."""
+    if config.kv == "paged":
+        raise OptionError(
+            f"kv='paged' cannot be used with {source.folder.path}, an encoder-decoder model: leave "
+            "it out"
+        )
+    if config.max_hidden_tokens:
+        raise OptionError(
+            f"max_hidden_tokens={config.max_hidden_tokens} cannot be used with "
+            f"{source.folder.path}, an encoder-decoder model, whose KV cache is always trimmed: "
+            "leave it out"
+        )
+    axes = sequence_axes(source.model, OWN_STATES)
+    if not axes:
+        raise ModelError(
+            f"{source.folder.ir} has no states '{OWN_STATES}': export the model again with "
+            "optimum-intel 2.1 or later"
+        )
+    select_rows(source.model, axis=1)
+    reason = "an encoder-decoder model"
+    return _Prepared(source, config, device, "stateful", reason, source.model, {}, axes, 0)
+
+
+def _open(
+    prepared: _Prepared, compiled: Compiled, vocab_size: int, encoder: Encoder | None
+) -> LoadedModel:
     """A runner on a compiled model; on another KV backend where it did not compile for the first.
 
     Raises the `DeviceError` where there is no other.
@@ -191,9 +166,15 @@ def _open(prepared: _Prepared, compiled: Compiled, vocab_size: int) -> LoadedMod
                 raise result
             fresh = replace(prepared.source, model=read_ir(prepared.source.folder))
             other = _prepare(fresh, prepared.config, "stateful")
-            return _open(replace(other, reason=str(result)), {None: other.compile()}, vocab_size)
+            alone: Compiled = {None: other.compile()}
+            return _open(replace(other, reason=str(result)), alone, vocab_size, encoder)
         models[size] = result
     model, max_length = models.pop(None), prepared.source.folder.context_length
+    if encoder is not None:
+        decoder = EncoderDecoderModel(
+            model, prepared.axes, encoder, max_length=max_length, vocab_size=vocab_size
+        )
+        return _loaded(decoder, prepared)
     if prepared.kv == "paged":
         copies = {size: copy for size, copy in models.items() if size is not None}
         return _loaded(

@@ -4,11 +4,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
 import openvino as ov
 
-from ov_specdec.errors import DeviceError
+from ov_specdec.errors import DeviceError, openvino_message
 
 Precision = Literal["default", "exact", "f32", "bf16", "f16"]
 
@@ -74,6 +75,20 @@ def find_device(core: ov.Core, name: str) -> Device:
         )
     full_name = core.get_property(name, "FULL_DEVICE_NAME")
     return Device(name, full_name, tuple(core.get_property(name, "OPTIMIZATION_CAPABILITIES")))
+
+
+def compile_for(
+    device: Device, model: ov.Model, properties: Mapping[str, str], path: Path
+) -> ov.CompiledModel | DeviceError:
+    """The compiled model, or the error for what the device does not offer. path: where it lies."""
+    try:
+        return openvino_core().compile_model(model, device.name, dict(properties))
+    except RuntimeError as error:
+        settings = ", ".join(f"{key}={value}" for key, value in properties.items())
+        return DeviceError(
+            f"{path} does not compile for {device.name} with {settings or 'defaults'} "
+            f"({openvino_message(error)}): check the properties, or try another kv or precision"
+        )
 
 
 def describe_machine(device: str) -> str:

@@ -21,11 +21,21 @@ from ov_specdec.loading.int4 import (
     fitting_group_size,
     layer_widths,
 )
-from ov_specdec.loading.locate import HUB_NAME, IR_FILE
+from ov_specdec.loading.locate import DECODER_FILE, ENCODER_FILE, HUB_NAME, IR_FILE
 from ov_specdec.loading.partial import partial_folder
+from ov_specdec.text.tokenizer import MARIAN_FILE
 
 WEIGHT_FORMATS = ("fp16", "int8", "int4")
 NEEDED_FILES = (IR_FILE, "openvino_model.bin", "config.json", "tokenizer.json")
+ENCODER_DECODER_FILES = (
+    *(ENCODER_FILE, "openvino_encoder_model.bin", DECODER_FILE, "openvino_decoder_model.bin"),
+    *NEEDED_FILES[2:],
+)
+
+TASK = "text-generation"
+ENCODER_DECODER_TASKS = {"whisper": "automatic-speech-recognition"}
+"""Of encoder-decoder models, by their type; others make texts of texts."""
+TEXT_TO_TEXT_TASK = "text2text-generation"
 
 # Files that hold a vocabulary, by the kinds of tokenizers that transformers knows. The last one is
 # code of the model's own, which may read files of any name.
@@ -121,7 +131,8 @@ def export_model(
     with partial_folder(output, folder.name) as partial:
         if weight_format == "int4":
             int4 = _with_group_size(int4, name, partial, on_note)
-        options = ["--weight-format", weight_format, *int4.arguments()]
+        options = ["--task", f"{_task(name, partial)}-with-past"]
+        options += ["--weight-format", weight_format, *int4.arguments()]
         options += ["--trust-remote-code"] if trust_remote_code else []
         _run_optimum(name, partial / folder.name, options)
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
@@ -143,6 +154,11 @@ def _check_source(name: str) -> None:
 
 def _require_tokenizer(checkpoint: Path, name: str) -> None:
     """Refuse a checkpoint without a vocabulary: transformers would make up a tokenizer for it."""
+    if (checkpoint / MARIAN_FILE).is_file():
+        raise ExportError(
+            f"'{name}' has Marian's tokenizer ({MARIAN_FILE}), which cannot be saved as a "
+            "tokenizer.json: use a model with another one, such as T5, mBART or NLLB"
+        )
     if not any(all(any(checkpoint.glob(file)) for file in kind) for kind in TOKENIZERS):
         raise ExportError(
             f"'{name}' has no tokenizer (no tokenizer.json, tokenizer.model, vocab.json with "
@@ -189,6 +205,17 @@ def _with_group_size(
     return replace(int4, group_size=size)
 
 
+def _task(name: str, place: Path) -> str:
+    """What Optimum is to export a model for."""
+    try:
+        config = _read_config(name, place)
+    except ExportError:
+        return TASK  # Optimum meets the same error, and all that it knows of it is explained
+    if not config.get("is_encoder_decoder"):
+        return TASK
+    return ENCODER_DECODER_TASKS.get(str(config.get("model_type")), TEXT_TO_TEXT_TASK)
+
+
 def _read_config(name: str, place: Path) -> dict[str, Any]:
     """A checkpoint's config.json; of a Hub model, it is downloaded."""
     from huggingface_hub import hf_hub_download
@@ -217,14 +244,16 @@ def check_optimum() -> None:
 
 def require_complete(folder: Path, remedy: str) -> None:
     """Raise `ExportError`, with the remedy, for a folder that lacks a part of a model."""
-    missing = [file for file in NEEDED_FILES if not (folder / file).is_file()]
+    is_pair = (folder / DECODER_FILE).is_file() or (folder / ENCODER_FILE).is_file()
+    needed = ENCODER_DECODER_FILES if is_pair else NEEDED_FILES
+    missing = [file for file in needed if not (folder / file).is_file()]
     if missing:
         raise ExportError(f"'{folder.name}' has no {missing[0]}, so it is not usable: {remedy}")
 
 
 def _run_optimum(name: str, target: Path, options: Sequence[str]) -> None:
     command = ["optimum.commands.optimum_cli", "export", "openvino"]
-    command += ["--model", name, "--task", "text-generation-with-past", *options, str(target)]
+    command += ["--model", name, *options, str(target)]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         status = run_child(command, log, target.parent)
         log.seek(0)

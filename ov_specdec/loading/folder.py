@@ -1,17 +1,21 @@
 """What the configuration files of an exported model say about it."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ov_specdec.errors import ModelError
 from ov_specdec.files import read_json
-from ov_specdec.loading.locate import IR_FILE
+from ov_specdec.loading.locate import DECODER_FILE, ENCODER_FILE, decoder_file
 
-CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
+CONTEXT_KEYS = (
+    *("max_target_positions", "max_position_embeddings"),
+    *("n_positions", "max_seq_len", "seq_length", "n_ctx"),
+)
 DEFAULT_CONTEXT = 4096
-"""For models that state no context length, such as those with ALiBi positions."""
+"""For models that state no context length, such as those with ALiBi positions, and for T5's, whose
+positions are relative: what they state is the length of the texts that they were trained on."""
 
 NUM_SAMPLES, SAMPLE_BYTES = 256, 4096
 """Of the weights, for a digest: of two models that differ in a tenth of them, all but one in 10^11
@@ -22,20 +26,34 @@ are told apart, in some milliseconds."""
 class ModelFolder:
     """An exported model on disk.
 
-    context_length: tokens that the model was made for, prompt and output together.
+    context_length: tokens that the model was made for, prompt and output together; of an
+    encoder-decoder model, those of the output, and of a text that is its source.
     sliding_window: tokens that a layer attends to, where that is fewer than the context.
-    eos_token_ids: tokens that end a text.
+    eos_token_ids: tokens that end a text. decoder_start_token_id: what the decoder of an
+    encoder-decoder model begins with. forced_bos_token_id: what its output begins with.
     """
 
     path: Path
     context_length: int
     sliding_window: int | None
     eos_token_ids: frozenset[int]
+    decoder_start_token_id: int | None = None
+    forced_bos_token_id: int | None = None
 
     @property
     def ir(self) -> Path:
-        """The IR's XML file."""
-        return self.path / IR_FILE
+        """The XML file of the decoder's IR."""
+        return self.path / decoder_file(self.path)
+
+    @property
+    def encoder_ir(self) -> Path:
+        """The XML file of the encoder's IR, which decoders and some drafts do not have."""
+        return self.path / ENCODER_FILE
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether the decoder attends to the output of an encoder."""
+        return self.ir.name == DECODER_FILE
 
     @property
     def weights(self) -> Path:
@@ -48,15 +66,11 @@ class ModelFolder:
         return self.weights.stat().st_size if self.weights.is_file() else 0
 
     def digest(self) -> str:
-        """What tells this model from others: its graph, and samples of its weights."""
-        digest = hashlib.sha256(self.ir.read_bytes())
-        size = self.num_bytes
-        digest.update(str(size).encode())
-        if size:
-            with self.weights.open("rb") as file:
-                for sample in range(NUM_SAMPLES):
-                    file.seek(sample * size // NUM_SAMPLES)
-                    digest.update(file.read(SAMPLE_BYTES))
+        """What tells this model from others: its graphs, and samples of its weights."""
+        digest = hashlib.sha256()
+        for ir in (self.ir, self.encoder_ir):
+            if ir.is_file():
+                _sample(ir, digest)
         return digest.hexdigest()
 
     @classmethod
@@ -69,8 +83,47 @@ class ModelFolder:
         defaults = read_json(generation) if generation.is_file() else {}
         eos = defaults.get("eos_token_id", config.get("eos_token_id"))
         key = next((key for key in CONTEXT_KEYS if config.get(key)), None)
+        if "relative_attention_num_buckets" in config:
+            key = None
         context = DEFAULT_CONTEXT if key is None else _as_length(path, key, config[key])
-        return cls(path, context, _sliding_window(path, config, context), _as_token_ids(path, eos))
+        folder = cls(
+            path, context, _sliding_window(path, config, context), _as_token_ids(path, eos)
+        )
+        if not folder.is_encoder_decoder:
+            return folder
+        given = {
+            name: _as_token_id(path, name, value)
+            for name in ("bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+            if (value := defaults.get(name, config.get(name))) is not None
+        }
+        return replace(
+            folder,
+            decoder_start_token_id=given.get("decoder_start_token_id", given.get("bos_token_id")),
+            forced_bos_token_id=given.get("forced_bos_token_id"),
+        )
+
+
+def _sample(ir: Path, digest: "hashlib._Hash") -> None:
+    """Add a graph and samples of its weights to a digest."""
+    digest.update(ir.read_bytes())
+    weights = ir.with_suffix(".bin")
+    size = weights.stat().st_size if weights.is_file() else 0
+    digest.update(str(size).encode())
+    if size:
+        with weights.open("rb") as file:
+            for sample in range(NUM_SAMPLES):
+                file.seek(sample * size // NUM_SAMPLES)
+                digest.update(file.read(SAMPLE_BYTES))
+
+
+def _as_token_id(path: Path, name: str, value: object) -> int:
+    """A token id as a configuration gives it; `ModelError` if it is none."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ModelError(
+        f"the configuration in {path} gives {name} as {value!r}, which is no token id: correct it, "
+        "or export the model again"
+    )
 
 
 def _as_token_ids(path: Path, value: object) -> frozenset[int]:

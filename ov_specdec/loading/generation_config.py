@@ -15,7 +15,8 @@ FILE = "generation_config.json"
 
 TAKEN = (
     *("do_sample", *SAMPLING_OPTIONS),
-    *("repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens"),
+    *("repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
+    *("bad_words_ids", "suppress_tokens", "forced_bos_token_id"),
 )
 """What decides which tokens are chosen. What decides how many, such as max_new_tokens, is the
 caller's; the tokens that end a text are taken from the file in any case."""
@@ -25,13 +26,11 @@ NEUTRAL = {
     "constraints": None,
     "diversity_penalty": 0.0,
     "dola_layers": None,
-    "encoder_no_repeat_ngram_size": 0,
     "encoder_repetition_penalty": 1.0,
     "epsilon_cutoff": 0.0,
     "eta_cutoff": 0.0,
     "exponential_decay_length_penalty": None,
     "force_words_ids": None,
-    "forced_bos_token_id": None,
     "forced_eos_token_id": None,
     "guidance_scale": 1.0,
     "num_beams": 1,
@@ -62,6 +61,8 @@ class SamplingDefaults:
         """
         set_by_caller = {name for name, value in given.items() if value is not None}
         defaults = {k: v for k, v in self.values.items() if k not in set_by_caller}
+        if "tgt_lang" in set_by_caller:
+            defaults.pop("forced_bos_token_id", None)  # another language's
         if "do_sample" in set_by_caller:
             draws = given["do_sample"]
         elif set_by_caller.intersection(SAMPLING_OPTIONS):

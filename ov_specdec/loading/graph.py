@@ -43,8 +43,10 @@ def to_paged(model: ov.Model) -> None:
         )
 
 
-def sequence_axes(model: ov.Model) -> dict[str, int]:
+def sequence_axes(model: ov.Model, prefix: str = "") -> dict[str, int]:
     """The token axis of each KV state of a stateful model, by the name of the state.
+
+    prefix: states whose names begin otherwise are left out.
 
     A KV state is dynamic in its batch axis (0) and in its token axis. Raises `ModelError`, naming
     the state, for one that has no token axis: linear attention and convolutions fold all tokens
@@ -53,6 +55,8 @@ def sequence_axes(model: ov.Model) -> dict[str, int]:
     axes = {}
     for variable in model.get_variables():
         name, shape = variable.info.variable_id, variable.info.data_shape
+        if not name.startswith(prefix):
+            continue
         dynamic = [axis for axis in range(1, len(shape)) if shape[axis].is_dynamic]
         if len(dynamic) != 1:
             raise ModelError(

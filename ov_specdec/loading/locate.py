@@ -6,6 +6,8 @@ from pathlib import Path
 from ov_specdec.errors import ModelError
 
 IR_FILE = "openvino_model.xml"
+DECODER_FILE, ENCODER_FILE = "openvino_decoder_model.xml", "openvino_encoder_model.xml"
+"""The two parts of an encoder-decoder model."""
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 HUB_FILES = ["*.xml", "*.bin", "*.json", "*.jinja"]
@@ -23,6 +25,11 @@ def embedded_folder(role: str) -> Path:
     raise ModelError(f"the embedded {role} model is missing from {package}: reinstall ov-specdec")
 
 
+def decoder_file(folder: Path) -> str:
+    """The name of the IR that decodes: an encoder-decoder model's decoder, or the only one."""
+    return DECODER_FILE if (folder / DECODER_FILE).is_file() else IR_FILE
+
+
 def locate(name: str | Path) -> Path:
     """The folder that holds the IR called `name`: a local folder, or else a Hub repository.
 
@@ -30,7 +37,7 @@ def locate(name: str | Path) -> Path:
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
-        if not (folder / IR_FILE).is_file():
+        if not (folder / decoder_file(folder)).is_file():
             raise ModelError(
                 f"'{name}' holds no {IR_FILE}: export the model first, "
                 f"for example: ov-specdec export --main {name}"
@@ -57,7 +64,7 @@ def _download(name: str) -> Path:
             f"the Hub does not hand out '{name}' ({str(error).splitlines()[0]}): check the name, "
             "and for a gated model log in with: hf auth login"
         ) from error
-    if not (folder / IR_FILE).is_file():
+    if not (folder / decoder_file(folder)).is_file():
         raise ModelError(
             f"'{name}' on the Hub is not an OpenVINO model: export it first, "
             f"for example: ov-specdec export --main {name}"

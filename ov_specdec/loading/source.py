@@ -5,15 +5,21 @@ from pathlib import Path
 
 import openvino as ov
 
-from ov_specdec.errors import ModelError, openvino_message
+from ov_specdec.errors import ModelError, TokenizerMismatchError, openvino_message
 from ov_specdec.loading.devices import openvino_core
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.pieces import PieceTokenizer
+from ov_specdec.text.text_to_text import TextToText
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 
 KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
+HIDDEN_STATES = "encoder_hidden_states"
+ENCODER_DECODER_INPUTS = {
+    *("input_ids", "beam_idx", "cache_position"),
+    *(HIDDEN_STATES, "encoder_attention_mask"),
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,29 @@ class ModelSource:
         fallback = self.tokenizer.eos_token_id
         return self.folder.eos_token_ids or frozenset([] if fallback is None else [fallback])
 
+    def text_to_text(self) -> TextToText | None:
+        """How an encoder-decoder model makes a text of a text; None for a decoder alone.
+
+        Raises `ModelError` for a model of speech, and for one that does not say how its decoder
+        begins.
+        """
+        folder = self.folder
+        if not folder.is_encoder_decoder:
+            return None
+        if folder.encoder_ir.is_file():  # a missing one is an error of its own
+            inputs = {port.any_name for port in read_model(folder.encoder_ir).inputs}
+            if "input_ids" not in inputs:
+                raise ModelError(
+                    f"{folder.path} reads {', '.join(sorted(inputs))}, not texts: use a model for "
+                    "text, or for speech SpeechPipeline or ov-specdec transcribe"
+                )
+        if folder.decoder_start_token_id is None:
+            raise ModelError(
+                f"the configuration in {folder.path} names no decoder_start_token_id: add it to "
+                "generation_config.json"
+            )
+        return TextToText(folder.decoder_start_token_id, folder.forced_bos_token_id)
+
 
 def open_source(path: Path) -> ModelSource:
     """Read a model folder. `ModelError` says what is missing from it."""
@@ -50,31 +79,46 @@ def open_source(path: Path) -> ModelSource:
 
 def read_ir(folder: ModelFolder) -> ov.Model:
     """Read a decoder's IR. `ModelError` if it is no stateful decoder over token ids."""
-    try:
-        model = openvino_core().read_model(folder.ir)
-    except RuntimeError as error:
-        raise ModelError(
-            f"{folder.ir} cannot be read ({openvino_message(error)}): export the model again"
-        ) from error
+    model = read_model(folder.ir)
     inputs = {name for port in model.inputs for name in port.names}
-    if "input_ids" not in inputs or not model.get_variables():
+    needed, known, task = {"input_ids"}, KNOWN_INPUTS, "text-generation-with-past"
+    if folder.is_encoder_decoder:
+        needed, known = {"input_ids", HIDDEN_STATES}, ENCODER_DECODER_INPUTS
+        task = "text2text-generation-with-past or automatic-speech-recognition-with-past"
+    if not needed <= inputs or not model.get_variables():
         raise ModelError(
             f"{folder.ir} is not a stateful decoder: export it with ov-specdec export, or with "
-            "optimum-cli export openvino --task text-generation-with-past"
+            f"optimum-cli export openvino --task {task}"
         )
-    if unknown := [port.any_name for port in model.inputs if not port.names & KNOWN_INPUTS]:
+    if unknown := [port.any_name for port in model.inputs if not port.names & known]:
         raise ModelError(
             f"{folder.ir} wants an input '{unknown[0]}', which a text decoder does not get: "
-            "only models of the task text-generation-with-past can be used"
+            f"only models of the task {task} can be used"
         )
     return model
+
+
+def read_model(ir: Path) -> ov.Model:
+    """An IR; `ModelError` if it cannot be read."""
+    try:
+        return openvino_core().read_model(ir)
+    except RuntimeError as error:
+        raise ModelError(
+            f"{ir} cannot be read ({openvino_message(error)}): export the model again"
+        ) from error
 
 
 def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
     """What two models that the guard refuses can be paired by.
 
-    Raises `TokenizerMismatchError` for a kind of tokenizer that no pairing knows.
+    Raises `TokenizerMismatchError` for a kind of tokenizer that no pairing knows, and for
+    encoder-decoder models, whose encoders would have to read different ids.
     """
+    if main.folder.is_encoder_decoder:
+        raise TokenizerMismatchError(
+            "draft and main are encoder-decoder models with different tokenizers, which cannot be "
+            "paired: use a draft of the same family, or drafter='suffix'"
+        )
     return TokenizerPair(
         PieceTokenizer(main.tokenizer),
         PieceTokenizer(draft.tokenizer),
@@ -84,7 +128,16 @@ def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
 
 
 def check_pair(main: ModelSource, draft: ModelSource) -> GuardReport:
-    """The tokenizer guard's report on two models."""
+    """The tokenizer guard's report on two models.
+
+    Raises `ModelError` where one has an encoder and the other has not.
+    """
+    if main.folder.is_encoder_decoder != draft.folder.is_encoder_decoder:
+        kinds = ("a decoder", "an encoder-decoder model")
+        raise ModelError(
+            f"main '{main.folder.path}' is {kinds[main.folder.is_encoder_decoder]}, draft "
+            f"'{draft.folder.path}' {kinds[draft.folder.is_encoder_decoder]}: give two of one kind"
+        )
     return compare_tokenizers(
         main.tokenizer,
         draft.tokenizer,

@@ -11,6 +11,8 @@ from ov_specdec.logits import Logits
 from ov_specdec.options import GenerationOptions, as_tuple
 from ov_specdec.sampling.processors import (
     BadWords,
+    EncoderNoRepeatNgram,
+    ForcedBos,
     FrequencyPenalty,
     LogitBias,
     LogitsProcessor,
@@ -52,10 +54,20 @@ class UserLogitsProcessor:
 
 
 def make_samplers(
-    options: GenerationOptions, *, prompt_length: int, eos_token_ids: Set[int]
+    options: GenerationOptions,
+    *,
+    prompt_length: int,
+    eos_token_ids: Set[int],
+    prompt_ids: Sequence[int] = (),
 ) -> Samplers:
-    """The samplers for one generation. One random generator serves all of its decisions."""
-    processors = make_processors(options, prompt_length=prompt_length, eos_token_ids=eos_token_ids)
+    """The samplers for one generation. One random generator serves all of its decisions.
+
+    prompt_length: tokens of the sequence that do not count as output. prompt_ids: what was asked,
+    which of an encoder-decoder model is not part of the sequence.
+    """
+    processors = make_processors(
+        options, prompt_length=prompt_length, eos_token_ids=eos_token_ids, prompt_ids=prompt_ids
+    )
     greedy = GreedySampler(processors)
     if not options.samples:
         return Samplers(greedy, greedy)
@@ -72,10 +84,15 @@ def make_warper(options: GenerationOptions) -> LogitsWarper:
 
 
 def make_processors(
-    options: GenerationOptions, *, prompt_length: int, eos_token_ids: Set[int]
+    options: GenerationOptions,
+    *,
+    prompt_length: int,
+    eos_token_ids: Set[int],
+    prompt_ids: Sequence[int] = (),
 ) -> tuple[LogitsProcessor, ...]:
     """The processors that the options ask for, in the order of transformers."""
     bias, words = options.logit_bias, options.bad_words_ids
+    encoder_size, forced = options.encoder_no_repeat_ngram_size, options.forced_bos_token_id
     suppressed = as_tuple(options.suppress_tokens)
     chain: list[tuple[bool, LogitsProcessor]] = [
         (bool(bias), LogitBias(bias or {})),
@@ -86,11 +103,13 @@ def make_processors(
             FrequencyPenalty(options.frequency_penalty, prompt_length),
         ),
         (options.no_repeat_ngram_size > 0, NoRepeatNgram(options.no_repeat_ngram_size)),
+        (encoder_size > 0, EncoderNoRepeatNgram(encoder_size, prompt_ids)),
         (bool(words), BadWords(words, eos_token_ids)),
         (
             options.min_new_tokens > 0,
             MinNewTokens(options.min_new_tokens, prompt_length, eos_token_ids),
         ),
+        (forced is not None, ForcedBos(forced or 0)),
         (bool(suppressed), SuppressTokens(suppressed)),
     ]
     own = (UserLogitsProcessor(function) for function in options.logits_processor)

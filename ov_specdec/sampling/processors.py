@@ -4,7 +4,8 @@ Each is called with the tokens so far, prompt and output, and with one row of lo
 returns the row to go on with; it never writes to the one it was given. What it returns depends on
 its arguments alone, so that a row that is verified gets the history that plain decoding would have
 had there. In transformers the order is: logit_bias, repetition_penalty, no_repeat_ngram_size,
-bad_words_ids, min_new_tokens, suppress_tokens, the user's own.
+encoder_no_repeat_ngram_size, bad_words_ids, min_new_tokens, forced_bos_token_id, suppress_tokens,
+the user's own.
 
 Valid ranges are checked where options are. A token id is valid from 0 to vocab - 1.
 Source: the processors of transformers (transformers/generation/logits_process.py).
@@ -185,15 +186,66 @@ class NoRepeatNgram:
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
         """The row with -inf at the last tokens of n-grams that begin as `tokens` end."""
-        num_ngrams = len(tokens) - self.no_repeat_ngram_size + 1
-        if num_ngrams < 1:
+        size = self.no_repeat_ngram_size
+        if len(tokens) < size:
             return logits
         history = _as_ids(tokens)
-        start_length = self.no_repeat_ngram_size - 1
-        matches = np.ones(num_ngrams, dtype=np.bool_)
-        for offset, token in enumerate(history[len(history) - start_length :]):
-            matches &= history[offset : offset + num_ngrams] == token
-        return _forbid(logits, history[start_length:][matches])
+        return _forbid(logits, _endings(history, history[len(history) - size + 1 :]))
+
+
+@dataclass(frozen=True)
+class EncoderNoRepeatNgram:
+    """Forbids every token that would complete an n-gram that the prompt holds.
+
+    encoder_no_repeat_ngram_size: at least 1. prompt_ids: of an encoder-decoder model, its source.
+    Source: `EncoderNoRepeatNGramLogitsProcessor`.
+    """
+
+    encoder_no_repeat_ngram_size: int
+    prompt_ids: Sequence[int]
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
+        """The row with -inf at the last tokens of the prompt's n-grams that begin as `tokens` end.
+
+        None while `tokens` are fewer than those before the last of an n-gram.
+        """
+        size = self.encoder_no_repeat_ngram_size
+        if len(tokens) < size - 1:
+            return logits
+        return _forbid(logits, _endings(self._prompt, _as_ids(tokens[len(tokens) - size + 1 :])))
+
+    @cached_property
+    def _prompt(self) -> NDArray[np.int64]:
+        return _as_ids(self.prompt_ids)
+
+
+@dataclass(frozen=True)
+class ForcedBos:
+    """Forbids all but one token where the text is a single token.
+
+    forced_bos_token_id: the one. Source: `ForcedBOSTokenLogitsProcessor`.
+    """
+
+    forced_bos_token_id: int
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
+        """The row, or one with 0 at the forced token and -inf elsewhere."""
+        if len(tokens) != 1:
+            return logits
+        result = np.full_like(logits, -np.inf)
+        result[self.forced_bos_token_id] = 0.0
+        return result
+
+
+def _endings(text: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The tokens that follow `start` in a text."""
+    num_ngrams = len(text) - len(start)
+    if num_ngrams < 1:
+        return text[:0]
+    matches = np.ones(num_ngrams, dtype=np.bool_)
+    for offset, token in enumerate(start):
+        matches &= text[offset : offset + num_ngrams] == token
+    return text[len(start) :][matches]
 
 
 def _as_ids(tokens: Sequence[int]) -> NDArray[np.int64]:

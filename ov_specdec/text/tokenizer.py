@@ -13,6 +13,9 @@ from ov_specdec.text.chat import render_chat
 from ov_specdec.text.messages import Message
 from ov_specdec.text.transcript import EncodedText
 
+MARIAN_FILE = "source.spm"
+"""What tells the tokenizer of Marian, which the `tokenizers` library does not have."""
+
 
 class Tokenizer:
     """A folder's tokenizer.json and chat template.
@@ -112,6 +115,11 @@ class Tokenizer:
 
 def load_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer in a model folder; `ModelError` if there is none that can be read."""
+    if (path / MARIAN_FILE).is_file() and not (path / "tokenizer.json").is_file():
+        raise ModelError(
+            f"{path} holds no tokenizer.json, which Marian's tokenizer cannot be saved as: use a "
+            "model with another one, such as T5, mBART or NLLB"
+        )
     if not (path / "tokenizer.json").is_file():
         raise ModelError(
             f"{path} holds no tokenizer.json: export the model again with ov-specdec export, which "

@@ -12,9 +12,11 @@ from typing import Literal
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.session import Runner
 from ov_specdec.costs import CostCurve
-from ov_specdec.loading.compile import LoadedModel, RuntimeConfig, load_model
+from ov_specdec.errors import OptionError
+from ov_specdec.loading.compile import LoadedModel, load_model
 from ov_specdec.loading.devices import PRECISION_PROPERTIES, computes_in, describe_machine
 from ov_specdec.loading.profile import Profile, fingerprint
+from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import check_pair, open_source
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.speculation.acceptance import Acceptance, Common
@@ -116,6 +118,11 @@ class Tuner:
         self._end = perf_counter() + seconds
         self._seconds = seconds
         sources = open_source(main), open_source(draft)
+        if sources[0].folder.is_encoder_decoder:
+            raise OptionError(
+                f"no profile is made for encoder-decoder models such as '{main}': leave out DRAFT, "
+                f"and compare drafters with --other-draft {draft}"
+            )
         check_pair(*sources).require()
         self._vocab_size = sources[0].vocab_size
         self._prompts = [sources[0].tokenizer.encode(prompt) for prompt in PROMPTS]

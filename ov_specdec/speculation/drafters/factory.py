@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Literal
 
+from ov_specdec.cache.source import Source
 from ov_specdec.checks import shorten
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
@@ -47,26 +48,30 @@ class DrafterFactory:
         sampler: Sampler,
         namespace: Hashable,
         references: Iterable[Sequence[int]] = (),
+        source: Source | None = None,
     ) -> Drafter | None:
         """The drafter that the options ask for; None for plain decoding.
 
         sampler: how a draft model chooses candidates. namespace: of its KV cache, and of the
-        earlier outputs. references: ids of the reference texts.
+        earlier outputs. references: ids of the reference texts. source: what an encoder-decoder
+        model decodes from; of a text, its ids are looked into like a reference text.
         """
         if options.num_assistant_tokens == 0:
             return None
         drafters: list[Drafter] = []
+        prompt = source.ids if source else ()
         if self.name in WITH_SUFFIX:
             # A sampled text that is to come out the same again depends on nothing but itself.
             earlier = (
                 tuple if options.is_repeatable_draw else partial(self.earlier.indexes, namespace)
             )
-            drafters.append(SuffixDrafter(references, earlier))
+            texts = [prompt, *references] if prompt else references
+            drafters.append(SuffixDrafter(texts, earlier))
         if self.name in WITH_LOOKUP:
             limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
-            drafters.append(PromptLookup(*limits))
+            drafters.append(PromptLookup(*limits, prompt))
         if self.draft is not None:
-            drafters.append(self.draft.make(sampler, namespace))
+            drafters.append(self.draft.make(sampler, source or namespace))
         return reduce(Cascade, drafters) if drafters else None
 
     def remember(self, namespace: Hashable, tokens: Sequence[int], num_prompt: int) -> None:

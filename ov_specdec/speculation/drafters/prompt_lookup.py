@@ -15,7 +15,8 @@ class PromptLookup:
     """Drafts by n-gram match in prompt and output: longest match first, most recent first.
 
     Implements `Drafter` and needs no model. Its index of where each n-gram last ended grows with
-    the sequence, so that a round costs no search. Source: prompt lookup decoding
+    the sequence, so that a round costs no search. prompt: what is looked into as if it stood before
+    the sequence: an encoder-decoder model's source. Source: prompt lookup decoding
     (https://github.com/apoorvumang/prompt-lookup-decoding).
     """
 
@@ -23,8 +24,12 @@ class PromptLookup:
     caches: tuple[CachedSequence, ...] = ()
 
     def __init__(
-        self, max_matching_ngram_size: int | None = None, max_candidates: int | None = None
+        self,
+        max_matching_ngram_size: int | None = None,
+        max_candidates: int | None = None,
+        prompt: Sequence[int] = (),
     ) -> None:
+        self._prompt = prompt
         self._max_size = max_matching_ngram_size or DEFAULT_NGRAM_SIZE
         self._max_candidates = max_candidates
         # Maps an n-gram to the position after its most recent occurrence with a follower.
@@ -33,6 +38,8 @@ class PromptLookup:
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
         """The tokens that followed the most recent occurrence of the longest matching suffix."""
+        if self._prompt:
+            tokens = [*self._prompt, *tokens]
         self._index(tokens)
         for size in range(min(self._max_size, len(tokens) - 1), 0, -1):
             start = self._follower.get(tuple(tokens[-size:]))

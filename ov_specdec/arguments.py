@@ -1,0 +1,80 @@
+"""Checks of what a pipeline is made with."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+from ov_specdec.checks import (
+    require_choice,
+    require_int,
+    require_number,
+    require_text,
+    require_texts,
+)
+from ov_specdec.errors import OptionError
+from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.scheduling import Limits
+from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
+from ov_specdec.text.pairing import PairingName
+
+
+def may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> bool:
+    """Whether a profile may say how to compile: not where the caller has said so already."""
+    free = replace(main, precision="default", properties=None, num_threads=None)
+    if main == free and not draft.properties and draft.device == main.device:
+        return True
+    if profile not in ("auto", "none"):
+        raise OptionError(
+            f"profile='{profile}' has no effect where precision, properties, num_threads or "
+            "draft_device are given: leave out one of the two"
+        )
+    return False
+
+
+def check_limits(
+    max_batch_size: int, kv_cache_size: float | None, max_prefill_tokens_per_step: int | None
+) -> Limits:
+    """How much may run at a time; `OptionError` for what is no such number."""
+    require_int("max_batch_size", max_batch_size, low=1)
+    if kv_cache_size is not None:
+        require_number("kv_cache_size", kv_cache_size, low=0.0)
+    if max_prefill_tokens_per_step is None:
+        return Limits(max_batch_size)
+    require_int("max_prefill_tokens_per_step", max_prefill_tokens_per_step, low=1)
+    return Limits(max_batch_size, max_prefill_tokens_per_step)
+
+
+def check_drafter(
+    drafter: str,
+    main: str | Path | None,
+    draft: str | Path | None,
+    draft_device: str | None,
+    draft_properties: Mapping[str, str] | None,
+    pairing: PairingName | None,
+) -> None:
+    """Refuse drafters that do not exist, lack their model, or have no use for the one given."""
+    require_choice("drafter", drafter, get_args(DrafterName))
+    if pairing is not None:
+        require_choice("pairing", pairing, get_args(PairingName))
+    if draft_device is not None:
+        require_text("draft_device", draft_device)
+    if draft_properties is not None:
+        require_texts("draft_properties", draft_properties)
+    for name, model in (("main", main), ("draft", draft)):
+        if model is not None and not isinstance(model, str | Path):
+            raise OptionError(f"{name}={model!r} must be a folder or a name on the Hub")
+    if drafter in WITH_DRAFT and main is not None and draft is None:
+        raise OptionError(
+            f"no draft model for main='{main}': give draft=FOLDER, or choose drafter="
+            "'suffix' or drafter='none'"
+        )
+    given = (
+        ("draft", draft),
+        ("draft_device", draft_device),
+        ("draft_properties", draft_properties),
+        ("pairing", pairing),
+    )
+    for name, value in given:
+        if drafter not in WITH_DRAFT and value:
+            raise OptionError(f"{name}={value!r} has no use with drafter={drafter!r}: leave it out")

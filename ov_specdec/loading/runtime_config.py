@@ -1,0 +1,64 @@
+"""How a model is to be compiled: what a user may choose."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from ov_specdec.checks import require_choice, require_int, require_text, require_texts
+from ov_specdec.errors import OptionError
+from ov_specdec.loading.devices import Device, Precision, precision_properties
+
+Backend = Literal["paged", "stateful"]
+KvBackend = Literal["auto", "paged", "stateful"]
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """How a model is to be compiled: OpenVINO device, KV backend, precision, extra properties.
+
+    max_hidden_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of
+    the model; None takes as many as OpenVINO finds right. cache_dir: folder where OpenVINO keeps
+    the compiled model for the next time; None: nowhere. encoder_device: where the encoder of an
+    encoder-decoder model runs; None: where its decoder does. fixed_sizes: tokens of passes that a
+    paged model is compiled once more for.
+    """
+
+    device: str = "CPU"
+    kv: KvBackend = "auto"
+    precision: Precision = "default"
+    properties: Mapping[str, str] | None = None
+    max_hidden_tokens: int | None = None
+    num_threads: int | None = None
+    cache_dir: str | Path | None = None
+    encoder_device: str | None = None
+    fixed_sizes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        require_text("device", self.device)
+        if self.encoder_device is not None:
+            require_text("encoder_device", self.encoder_device)
+        if self.properties is not None:
+            require_texts("properties", self.properties)
+        require_choice("kv", self.kv, get_args(KvBackend))
+        require_choice("precision", self.precision, get_args(Precision))
+        if self.max_hidden_tokens is not None:
+            require_int("max_hidden_tokens", self.max_hidden_tokens, low=0)
+            if self.kv == "paged":
+                raise OptionError(
+                    f"max_hidden_tokens={self.max_hidden_tokens} has no effect with kv='paged': "
+                    "leave out one of the two"
+                )
+        if self.num_threads is not None:
+            require_int("num_threads", self.num_threads, low=1)
+        if self.cache_dir is not None and not isinstance(self.cache_dir, str | Path):
+            raise OptionError(f"cache_dir={self.cache_dir!r} must be a folder")
+
+    def properties_for(self, device: Device) -> dict[str, str]:
+        """OpenVINO properties; those given by name win over the others."""
+        properties = precision_properties(device, self.precision)
+        if self.num_threads is not None:
+            properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)
+        if self.cache_dir is not None:
+            properties["CACHE_DIR"] = str(self.cache_dir)
+        return {**properties, **(self.properties or {})}

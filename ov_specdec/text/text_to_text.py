@@ -1,0 +1,48 @@
+"""What an encoder-decoder model makes of a text: what its decoder begins with, and its output."""
+
+from dataclasses import dataclass, replace
+
+from ov_specdec.checks import suggest
+from ov_specdec.errors import OptionError
+from ov_specdec.options import GenerationOptions
+from ov_specdec.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class TextToText:
+    """How a decoder begins that attends to an encoder's output.
+
+    decoder_start_token_id: all that it is given. forced_bos_token_id: what its outputs begin with,
+    unless options say otherwise; None: what the model finds right.
+    """
+
+    decoder_start_token_id: int
+    forced_bos_token_id: int | None = None
+
+    def complete(self, options: GenerationOptions, tokenizer: Tokenizer) -> GenerationOptions:
+        """The options with the token that the output begins with.
+
+        Raises `OptionError` for a language that the tokenizer does not have, and for options of
+        prompts that a decoder reads itself.
+        """
+        if options.prompt_logprobs is not None:
+            raise OptionError(
+                f"prompt_logprobs={options.prompt_logprobs} cannot be given by an encoder-decoder "
+                "model, whose prompt has no probabilities: leave it out"
+            )
+        forced = options.forced_bos_token_id
+        if options.tgt_lang is not None:
+            forced = find_language(options.tgt_lang, tokenizer)
+        elif forced is None:
+            forced = self.forced_bos_token_id
+        return replace(options, forced_bos_token_id=forced, tgt_lang=None)
+
+
+def find_language(name: str, tokenizer: Tokenizer) -> int:
+    """The id of a language's token; `OptionError` where the tokenizer does not have it."""
+    added = {token["content"]: token["id"] for token in tokenizer.spec.get("added_tokens", ())}
+    if name not in added:
+        hint = suggest(name, added, f"its special tokens are {', '.join(added)[:200]}")
+        raise OptionError(f"tgt_lang={name!r} is no language of the model's tokenizer: {hint}")
+    token: int = added[name]
+    return token
