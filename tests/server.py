@@ -9,8 +9,9 @@ import httpx
 import uvicorn
 
 from ov_specdec.server.app import make_app
-from ov_specdec.server.run import Server
-from ov_specdec.server.service import Service, Settings
+from ov_specdec.server.run import Server, open_engine
+from ov_specdec.server.service import Service
+from ov_specdec.server.settings import Settings
 
 NAME = "tiny"
 
@@ -36,9 +37,9 @@ class Running:
 
     def metric(self, name):
         """The value of a metric without labels of its own."""
-        return self.service.metrics.registry.get_sample_value(
-            f"ov_specdec:{name}", {"model_name": NAME}
-        )
+        service = self.service
+        served = service._speech or service.engine
+        return served.metrics.registry.get_sample_value(f"ov_specdec:{name}", {"model_name": NAME})
 
 
 @contextmanager
@@ -46,7 +47,7 @@ def serving(pipeline=None, **settings):
     """Serve a pipeline, or none yet; it is not closed at the end."""
     service = Service(Settings(model_name=NAME, **settings))
     if pipeline is not None:
-        service.take(pipeline)
+        service.take(open_engine(pipeline, service.settings))
     config = uvicorn.Config(make_app(service), port=0, log_config=None, access_log=False)
     server = Server(config, service)
     started = threading.Event()

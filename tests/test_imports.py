@@ -28,6 +28,7 @@ LAYERS = (
     {"pipeline"},
     {"speech_pipeline"},
     {"expansion", "tuning", "bench", "demo", "server", "batch_file"},
+    {"cluster"},
     {"cli"},
 )
 MAY_IMPORT_OPENVINO = (
@@ -43,10 +44,10 @@ MAY_IMPORT_OPENVINO = (
 )
 HEAVY = (
     *("torch", "optimum", "gradio", "pandas", "matplotlib", "soundfile", "soxr"),
-    *("openvino_genai", "openvino_tokenizers", "fastapi", "prometheus_client", "uvicorn"),
+    *("openvino_genai", "openvino_tokenizers", "fastapi", "prometheus_client", "uvicorn", "ray"),
 )
 # Inside functions, or in modules that are imported inside functions: see the test at the end.
-MAY_IMPORT_HEAVY = ("bench/", "demo/", "server/")
+MAY_IMPORT_HEAVY = ("bench/", "cluster/", "demo/", "server/")
 
 FILES = [
     path

@@ -108,6 +108,14 @@ def test_neutral_values_pass(fields):
     assert chat(**fields) == chat()
 
 
+def test_usage_in_every_event_is_refused_and_none_of_it_passes():
+    wanted = {"include_usage": True, "continuous_usage_stats": False}
+    assert chat(stream=True, stream_options=wanted).include_usage
+    with pytest.raises(ApiError) as raised:
+        chat(stream=True, stream_options={**wanted, "continuous_usage_stats": True})
+    assert raised.value.param == "continuous_usage_stats"
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -148,14 +148,14 @@ def test_a_processor_that_raises_fails_its_request_alone(server, monkeypatch, ca
     def broken(tokens, row):
         raise ValueError("a secret of the processor")
 
-    complete = server.service.complete
+    complete = server.service.engine.complete
 
     def completing(options, tenant):
         if options.get("seed") == 666:
             options = {**options, "logits_processor": [broken]}
         return complete(options, tenant)
 
-    monkeypatch.setattr(server.service, "complete", completing)
+    monkeypatch.setattr(server.service.engine, "complete", completing)
     with in_background(lambda: server.complete("x = ", max_tokens=30, ignore_eos=True), 3) as good:
         answer = server.post("/v1/completions", prompt="x = ", seed=666)
     assert answer.status_code == 500
@@ -196,7 +196,7 @@ def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline, 
 
 
 def test_a_step_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):
-    scheduler = server.service.background.scheduler
+    scheduler = server.service.engine.background.scheduler
 
     def failing():
         monkeypatch.undo()

@@ -24,9 +24,9 @@ def server(browser, chat_pair):
         SpeculativePipeline(main, draft, precision="exact", num_threads=1) as pipeline,
         serving(pipeline, api_keys=("a-key",)) as running,
     ):
-        complete = running.service.complete
+        complete = running.service.engine.complete
         # Whether drafting pays depends on the machine; here it is to be seen.
-        running.service.complete = lambda options, tenant: complete(
+        running.service.engine.complete = lambda options, tenant: complete(
             {**options, "num_assistant_tokens": 4}, tenant
         )
         yield running

@@ -8,7 +8,8 @@ from schemathesis.specs.openapi.checks import response_schema_conformance, statu
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.server.app import make_app
-from ov_specdec.server.service import Service, Settings
+from ov_specdec.server.service import Service
+from ov_specdec.server.settings import Settings
 from tests.server import NAME, serving
 
 CHECKS = [not_a_server_error, response_schema_conformance, status_code_conformance]

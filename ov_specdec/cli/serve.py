@@ -1,13 +1,18 @@
 """`ov-specdec serve`: a server with OpenAI's interface."""
 
 import ipaddress
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ov_specdec.checks import require_int, require_number
 from ov_specdec.cli.address import check_address
+from ov_specdec.cli.cluster_options import CLUSTER_OPTIONS, ClusterOptions, pop_cluster
 from ov_specdec.cli.options import (
     BATCH_OPTIONS,
     PIPELINE_OPTIONS,
@@ -20,11 +25,12 @@ from ov_specdec.cli.options import (
 from ov_specdec.cli.speech import is_speech, make_speech_pipeline, speech_arguments
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.errors import OptionError
-from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.speech_pipeline import SpeechPipeline
 
 MAX_TEXT, MAX_RECORDING = 4.0, 25.0
 """Megabytes of a body; of a recording as in OpenAI's reference."""
+
+if TYPE_CHECKING:
+    from ov_specdec.server.settings import Settings
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -93,7 +99,7 @@ SERVER_OPTIONS = (
 
 @click.command()
 @with_errors
-@with_options((*SERVER_OPTIONS, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
+@with_options((*SERVER_OPTIONS, *CLUSTER_OPTIONS, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
 def serve(
     host: str,
     port: int,
@@ -109,7 +115,7 @@ def serve(
     **options: Any,
 ) -> None:
     """Serve the models over HTTP, with OpenAI's interface and a page to try them on."""
-    pipeline = pop_pipeline(options)
+    pipeline, cluster = pop_pipeline(options), pop_cluster(options)
     require_int("max_queue", max_queue, low=0)
     require_number("shutdown_timeout", shutdown_timeout, low=0.0)
     speech = is_speech(pipeline["main"])
@@ -125,7 +131,7 @@ def serve(
     try:
         from ov_specdec.server.logs import set_up_log
         from ov_specdec.server.run import serve as run_server
-        from ov_specdec.server.service import Settings
+        from ov_specdec.server.settings import Settings
     except ImportError as error:
         raise OptionError(
             f"the server needs fastapi, uvicorn, prometheus-client and python-multipart ({error}): "
@@ -148,12 +154,49 @@ def serve(
             f"warning: everybody who reaches {host} can use this server: give --api-key-file",
             err=True,
         )
+    announce = partial(click.echo, f"http://{host}:{chosen}", file=sys.stdout)
+    if speech:
+        if cluster is not None:
+            raise OptionError("a speech model is served by one process: leave out --replicas")
+        run_server(partial(make_speech_pipeline, loading), settings, host, chosen, announce)
+        return
+    if cluster is not None:
+        _serve_replicas(cluster, pipeline, settings, log_level, host, chosen, announce)
+        return
     set_up_log(log_level)
+    run_server(partial(make_pipeline, pipeline, {}), settings, host, chosen, announce)
 
-    def load() -> SpeculativePipeline | SpeechPipeline:
-        return make_speech_pipeline(loading) if speech else make_pipeline(loading, {})
 
-    run_server(load, settings, host, chosen, lambda: click.echo(_url(host, chosen)))
+def _serve_replicas(
+    cluster: ClusterOptions,
+    pipeline: dict[str, Any],
+    settings: "Settings",
+    log_level: str,
+    host: str,
+    port: int,
+    announce: Callable[[], None],
+) -> None:
+    try:
+        from ov_specdec.cluster.application import ClusterArgs
+        from ov_specdec.cluster.run import serve_replicas
+    except ImportError as error:
+        raise OptionError(
+            f"several replicas need Ray Serve ({error}): pip install 'ov-specdec[cluster]'"
+        ) from error
+    scale = None
+    if cluster.autoscale is not None:
+        low, high = cluster.autoscale
+        scale = {"min_replicas": low, "initial_replicas": cluster.replicas, "max_replicas": high}
+    args = ClusterArgs.model_validate(
+        {
+            "replicas": cluster.replicas,
+            "autoscale": scale,
+            "pipeline": pipeline,
+            "settings": asdict(settings),
+            "log_level": log_level,
+        }
+    )
+    serve_replicas(args, host, port, cluster.address, announce)
 
 
 def _read_keys(file: str | None) -> list[str]:
@@ -176,7 +219,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return address == "localhost"
-
-
-def _url(host: str, port: int) -> str:
-    return f"http://{host}:{port}"

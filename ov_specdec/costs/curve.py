@@ -61,10 +61,11 @@ class PassCurve:
     def changes(self, sizes: NDArray[np.integer], last: int, home: int) -> NDArray[np.floating]:
         """Seconds that passes of these sizes take longer, and those after them.
 
-        last: the size that was last prepared. home: the one that will be returned to.
+        last: the size that was last prepared. home: the one that will be returned to; many passes
+        share the change to it.
         """
         changes = (sizes != last).astype(float) + ((sizes != home) & (home not in self.fixed))
-        for size in self.fixed:
+        for size in (home, *self.fixed):
             changes[sizes == size] = 0.0
         result: NDArray[np.floating] = changes * self.change
         return result

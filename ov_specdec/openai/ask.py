@@ -35,6 +35,11 @@ class Ask:
     user: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def num_choices(self) -> int:
+        """Generations that it takes."""
+        return len(self.prompts) * self.n
+
     def generations(self) -> list[tuple[Prompt, dict[str, Any]]]:
         """Prompt and options of every choice, in the order of their indices.
 

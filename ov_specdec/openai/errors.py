@@ -50,6 +50,10 @@ class ApiError(Exception):
     def __post_init__(self) -> None:
         super().__init__(self.message)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is pickled with its arguments, which here are the message alone.
+        return ApiError, (self.status, self.message, self.param, self.code, self.retry_after)
+
     def body(self) -> dict[str, Any]:
         """The body of the answer, or of the event that ends a stream."""
         return {

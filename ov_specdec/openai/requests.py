@@ -93,7 +93,7 @@ def _ask(fields: Fields, endpoint: Any, prompts: Any, options: dict[str, Any], *
     stream = fields.flag("stream")
     stream_options = Fields(fields.mapping("stream_options") or {})
     include_usage = stream_options.flag("include_usage")
-    stream_options.neutral(include_obfuscation=(False,))
+    stream_options.neutral(include_obfuscation=(False,), continuous_usage_stats=(False,))
     stream_options.finish()
     if fields.get("stream_options") and not stream:
         raise invalid("stream_options", "stream_options has no effect without stream=true")

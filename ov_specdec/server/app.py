@@ -152,9 +152,9 @@ def _add_state(app: FastAPI, service: Service) -> None:
         return service.describe_model()
 
     @app.get("/health", response_model=schemas.Health, responses=_errors(503))
-    def health() -> Any:
+    async def health() -> Any:
         """Whether requests are taken and answered."""
-        service.check_health()
+        await service.check_health()
         return {"status": "ok"}
 
     @app.get("/version", response_model=schemas.Version)
@@ -163,9 +163,10 @@ def _add_state(app: FastAPI, service: Service) -> None:
         return {"version": version("ov-specdec")}
 
     @app.get("/metrics", response_class=Response)
-    def metrics() -> Response:
+    async def metrics() -> Response:
         """Metrics for Prometheus."""
-        return Response(service.metrics.export(), media_type="text/plain; version=0.0.4")
+        exported = await service.export_metrics()
+        return Response(exported, media_type="text/plain; version=0.0.4")
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def page() -> str:

@@ -1,16 +1,23 @@
 """Prometheus metrics, under the names that vLLM gives them after its prefix."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from time import monotonic
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    generate_latest,
+)
+from prometheus_client.registry import Collector
 
 from ov_specdec.background import Background
 from ov_specdec.chunks import Chunk
 from ov_specdec.stats import GenerationStats
 
 PREFIX = "ov_specdec:"
-LABEL = "model_name"
 
 # Seconds: a token of a small model takes milliseconds, an answer of a large one minutes.
 TOKEN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -19,11 +26,13 @@ REQUEST_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 60
 
 
 class Metrics:
-    """What the server counts. model_name: the label of all of it."""
+    """What an engine counts. model_name, replica: labels of all of it; None for no such label."""
 
-    def __init__(self, model_name: str) -> None:
+    def __init__(self, model_name: str, replica: str | None = None) -> None:
         self.registry = CollectorRegistry()
-        self._model_name = model_name
+        self._labels = {"model_name": model_name}
+        if replica is not None:
+            self._labels["replica"] = replica
         self.running = self._gauge("num_requests_running", "Requests that share passes.")
         self.waiting = self._gauge("num_requests_waiting", "Requests that wait for room.")
         self.kv_usage = self._gauge("kv_cache_usage_perc", "KV cache in use, 0 to 1.")
@@ -46,13 +55,13 @@ class Metrics:
         self._successes = Counter(
             f"{PREFIX}request_success",
             "Requests that have ended well, by what ended them.",
-            (LABEL, "finished_reason"),
+            (*self._labels, "finished_reason"),
             registry=self.registry,
         )
         self._accepted_at = Counter(
             f"{PREFIX}spec_decode_num_accepted_tokens_per_pos",
             "Accepted candidates by their place in the draft.",
-            (LABEL, "position"),
+            (*self._labels, "position"),
             registry=self.registry,
         )
 
@@ -63,13 +72,9 @@ class Metrics:
         self.waiting.set_function(lambda: scheduler.num_waiting)
         self.kv_usage.set_function(lambda: background.kv_cache_usage)
 
-    def export(self) -> bytes:
-        """All of it as text, for Prometheus."""
-        return generate_latest(self.registry)
-
     def ended(self, stats: GenerationStats, finish_reason: str) -> None:
         """Count a generation that has come to its end."""
-        self._successes.labels(self._model_name, finish_reason).inc()
+        self._successes.labels(**self._labels, finished_reason=finish_reason).inc()
         self.prompt_tokens.inc(stats.prompt_tokens)
         self.prefix_queries.inc(stats.prompt_tokens)
         self.prefix_hits.inc(stats.cached_tokens)
@@ -81,21 +86,21 @@ class Metrics:
             self.drafted.inc(round_.num_drafted)
             self.accepted.inc(num_accepted)
             for position in range(num_accepted):
-                self._accepted_at.labels(self._model_name, str(position)).inc()
+                self._accepted_at.labels(**self._labels, position=str(position)).inc()
 
     def _gauge(self, name: str, text: str) -> Gauge:
-        gauge = Gauge(f"{PREFIX}{name}", text, (LABEL,), registry=self.registry)
-        return gauge.labels(self._model_name)
+        gauge = Gauge(f"{PREFIX}{name}", text, tuple(self._labels), registry=self.registry)
+        return gauge.labels(**self._labels)
 
     def _counter(self, name: str, text: str) -> Counter:
-        counter = Counter(f"{PREFIX}{name}", text, (LABEL,), registry=self.registry)
-        return counter.labels(self._model_name)
+        counter = Counter(f"{PREFIX}{name}", text, tuple(self._labels), registry=self.registry)
+        return counter.labels(**self._labels)
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         histogram = Histogram(
-            f"{PREFIX}{name}", text, (LABEL,), buckets=buckets, registry=self.registry
+            f"{PREFIX}{name}", text, tuple(self._labels), buckets=buckets, registry=self.registry
         )
-        return histogram.labels(self._model_name)
+        return histogram.labels(**self._labels)
 
 
 class Timer:
@@ -117,3 +122,26 @@ class Timer:
         if last.stats is not None and last.finish_reason is not None:
             self._metrics.whole.observe(now - self._began)
             self._metrics.ended(last.stats, last.finish_reason)
+
+
+def export(families: Iterable[Metric]) -> bytes:
+    """Metrics as text for Prometheus. families: those of one name, of several replicas, are one."""
+    merged: dict[str, Metric] = {}
+    for family in families:
+        first = merged.setdefault(
+            family.name, Metric(family.name, family.documentation, family.type)
+        )
+        first.samples += family.samples
+    registry = CollectorRegistry()
+    registry.register(_Families(merged.values()))
+    return generate_latest(registry)
+
+
+class _Families(Collector):
+    """Metrics that were collected elsewhere."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families

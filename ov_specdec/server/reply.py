@@ -1,6 +1,7 @@
 """Sends the answer of a request: whole, or as server-sent events; and watches for the client."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -13,8 +14,10 @@ from ov_specdec.openai.responses import StreamedResponse
 from ov_specdec.openai.streaming import StreamedCompletion
 from ov_specdec.scheduling import Cancelled
 from ov_specdec.server.access import Record, error_response
-from ov_specdec.server.service import Service, log
+from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
+
+log = logging.getLogger("ov_specdec.server")
 
 CLIENT_LEFT = 499
 """Status in the log of a request whose client did not wait; as nginx has it."""
@@ -48,7 +51,7 @@ class Reply(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run it, until it is sent, or the client has left or does not read what is sent."""
         ask, settings = self.answer.ask, self.service.settings
-        num_choices = len(ask.prompts) * ask.n
+        num_choices = ask.num_choices
         stream = Stream[Chunk](num_choices, settings.max_unread if ask.stream else None)
         work = self._run(stream, num_choices, scope, receive, send)
         await run_for_client(work, stream.overflow, receive, self.record)
@@ -60,10 +63,7 @@ class Reply(Response):
         sender, events = Sender(send), make_stream(self.answer)
         try:
             with service.admitted(num_choices):
-                checked = await asyncio.to_thread(
-                    service.check, self.answer.ask, self.tenant, stream
-                )
-                with service.running(checked, stream):
+                async with service.running(self.answer.ask, self.tenant, stream):
                     if self.answer.ask.stream:
                         await self._send_events(stream, sender, events)
                     else:

@@ -10,7 +10,10 @@ from fastapi import FastAPI
 
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.app import make_app
-from ov_specdec.server.service import Service, Settings
+from ov_specdec.server.engine import LocalEngine
+from ov_specdec.server.service import Service
+from ov_specdec.server.settings import Settings
+from ov_specdec.server.transcriptions import Transcriptions
 from ov_specdec.speech_pipeline import SpeechPipeline
 
 GRACE = 5.0
@@ -35,6 +38,15 @@ class Server(uvicorn.Server):
         self._service.stop()
 
 
+def open_engine(
+    pipeline: SpeculativePipeline | SpeechPipeline, settings: Settings
+) -> LocalEngine | Transcriptions:
+    """What serves a pipeline in this process."""
+    if isinstance(pipeline, SpeechPipeline):
+        return Transcriptions(pipeline, settings)
+    return LocalEngine(pipeline, settings)
+
+
 def serve(
     load: Callable[[], SpeculativePipeline | SpeechPipeline],
     settings: Settings,
@@ -52,7 +64,7 @@ def serve(
 
     async def load_models() -> None:
         try:
-            service.take(await asyncio.to_thread(load))
+            service.take(open_engine(await asyncio.to_thread(load), settings))
             on_ready()
         except BaseException as error:
             failures.append(error)

@@ -58,6 +58,14 @@ class Stream(Generic[T]):
             timeout = None if deadline is None else deadline - monotonic()
             await asyncio.wait_for(self._news.wait(), timeout)
 
+    async def next_all(self) -> list[tuple[int, T]]:
+        """All chunks that have come, at least one; none where there are no more. See `next`."""
+        first = await self.next()
+        if first is None:
+            return []
+        rest, self._unread = self._unread, deque()
+        return [first, *rest]
+
     def fail(self, error: BaseException) -> None:
         """End it with an error, the first one if there are several."""
         self._error = self._error or error

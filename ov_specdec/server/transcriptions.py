@@ -6,8 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from prometheus_client import Metric
+
 from ov_specdec.openai.audio import AudioAsk
 from ov_specdec.server.metrics import Metrics
+from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.speech.segments import TranscriptionChunk
 from ov_specdec.speech.stream import TranscriptionStream
@@ -19,9 +22,13 @@ class Transcriptions:
     """A speech model that serves requests in the order in which they came."""
 
     pipeline: SpeechPipeline
-    metrics: Metrics
+    settings: Settings
+    metrics: Metrics = field(init=False)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _running: set[TranscriptionStream] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(self.settings.model_name, None)
 
     @property
     def max_length(self) -> int:
@@ -48,6 +55,10 @@ class Transcriptions:
         finally:
             self._running.discard(transcription)
             transcription.cancel()
+
+    def collect_metrics(self) -> list[Metric]:
+        """What it counts."""
+        return list(self.metrics.registry.collect())
 
     def cancel_all(self) -> None:
         """End all transcriptions within a pass."""

@@ -1,0 +1,83 @@
+"""The application that Ray Serve runs: for `serve deploy`, and for `ov-specdec serve`."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from ray import serve
+from ray.serve import Application
+from ray.serve.config import AutoscalingConfig, RequestRouterConfig
+
+from ov_specdec.cluster.cpus import largest_size, read_places
+from ov_specdec.cluster.ingress import Ingress
+from ov_specdec.cluster.replica import Replica
+from ov_specdec.cluster.router import WAITING_BATCHES, PrefixRouter
+from ov_specdec.server.settings import Settings
+
+TARGET = 0.8
+"""Part of its batch that autoscaling aims to have in use: Ray advises 20 to 50 % of room above."""
+
+INGRESS_REQUESTS = 10_000
+"""Requests that reach the ingress at a time. It is the one that refuses those that are too many."""
+
+CONTROL_CALLS = 8
+"""Calls for metrics and health that a replica takes besides, which Ray counts like requests."""
+
+CONSTRUCTOR_RETRIES = 2
+"""A folder without a model stays so; a CPU may be left late by the replica that had it before."""
+
+
+class ClusterArgs(BaseModel):
+    """What an application is made of; `args` in a `serve.yaml`.
+
+    replicas: how many there are, unless autoscale says how many there may be; it aims at `TARGET`
+    where it gives no target. pipeline: arguments of `SpeculativePipeline`; num_threads also is the
+    number of CPUs of each replica, which else share those of this machine. settings: those of
+    `Settings`. log_level: of the ingress.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    replicas: int = Field(1, ge=1)
+    autoscale: AutoscalingConfig | None = None
+    pipeline: dict[str, Any] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
+    log_level: str = "info"
+
+    @property
+    def max_replicas(self) -> int:
+        """The most there can be."""
+        return self.autoscale.max_replicas if self.autoscale else self.replicas
+
+
+def build(args: ClusterArgs) -> Application:
+    """The application: an ingress in front of replicas."""
+    batch_size = args.pipeline.get("max_batch_size", Settings.max_batch_size)
+    settings = Settings(**{**args.settings, "max_batch_size": batch_size * args.max_replicas})
+    num_cpus = args.pipeline.get("num_threads") or largest_size(read_places(), args.max_replicas)
+    autoscaling = args.autoscale
+    if autoscaling and "target_ongoing_requests" not in autoscaling.model_fields_set:
+        target = {"target_ongoing_requests": TARGET * batch_size}
+        autoscaling = autoscaling.model_copy(update=target)
+    router = RequestRouterConfig(
+        request_router_class=PrefixRouter,  # type: ignore[arg-type]  # Ray declares it wrongly
+        request_router_kwargs={"batch_size": batch_size},
+    )
+    replicas = serve.deployment(
+        name="Replica",
+        num_replicas=None if autoscaling else args.replicas,
+        autoscaling_config=autoscaling,
+        max_ongoing_requests=batch_size * (1 + WAITING_BATCHES) + CONTROL_CALLS,
+        ray_actor_options={"num_cpus": num_cpus},
+        request_router_config=router,
+        max_constructor_retry_count=CONSTRUCTOR_RETRIES,
+        graceful_shutdown_timeout_s=settings.shutdown_timeout,
+    )(Replica)
+    ingress = serve.deployment(
+        name="Ingress",
+        max_ongoing_requests=INGRESS_REQUESTS,
+        ray_actor_options={"num_cpus": 0},
+        graceful_shutdown_timeout_s=settings.shutdown_timeout,
+    )(Ingress)
+    bound = replicas.bind(args.pipeline, settings, num_cpus)
+    application: Application = ingress.bind(bound, settings, args.log_level)
+    return application

@@ -1,0 +1,126 @@
+"""CPUs that a replica has for itself: disjoint sets, claimed by locks that end with a process."""
+
+import os
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ov_specdec.errors import DeviceError
+
+SYSTEM = Path("/sys/devices/system/cpu")
+
+Place = tuple[int, int]
+"""NUMA node and core of a CPU. CPUs of one core are its hardware threads."""
+
+
+def masks(places: Mapping[int, Place], size: int) -> list[tuple[int, ...]]:
+    """Disjoint sets of `size` CPUs, each within a NUMA node, and of whole cores where that fits.
+
+    places: by CPU. CPUs that do not fill a set are in none.
+    """
+    nodes: defaultdict[int, list[int]] = defaultdict(list)
+    for cpu in sorted(places, key=lambda cpu: (*places[cpu], cpu)):
+        nodes[places[cpu][0]].append(cpu)
+    return [
+        tuple(cpus[start : start + size])
+        for cpus in nodes.values()
+        for start in range(0, len(cpus) - size + 1, size)
+    ]
+
+
+def largest_size(places: Mapping[int, Place], count: int) -> int:
+    """Most CPUs that each of so many replicas can have. Raises `DeviceError` where it is none."""
+    for size in range(len(places) // count, 0, -1):
+        if len(masks(places, size)) >= count:
+            return size
+    raise DeviceError(
+        f"{count} replicas are more than the {len(places)} CPUs of this machine: start fewer, or "
+        "give num_threads and other machines"
+    )
+
+
+def read_places() -> dict[int, Place]:
+    """Where the CPUs are that this process may use."""
+    return {cpu: (_node_of(cpu), _core_of(cpu)) for cpu in _usable()}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """CPUs that no other claim has, until this one is released or its process ends."""
+
+    cpus: tuple[int, ...]
+    locks: tuple[FileLock, ...]
+
+    def release(self) -> None:
+        """Leave them to others."""
+        for lock in self.locks:
+            lock.release()
+
+
+def claim(places: Mapping[int, Place], size: int, folder: Path | None = None) -> Claim:
+    """Claim `size` CPUs; `DeviceError` where no set of `masks` is free.
+
+    folder: of the locks; by default one that all processes of this user share.
+    """
+    folder = _lock_folder() if folder is None else folder
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for mask in masks(places, size):
+        locks = _lock(mask, folder)
+        if locks is not None:
+            return Claim(mask, locks)
+    raise DeviceError(
+        f"no {size} CPUs of one NUMA node are left for a replica here, of {len(places)}: start "
+        "fewer replicas, or lower num_threads"
+    )
+
+
+def pin(cpus: Sequence[int]) -> None:
+    """Keep all threads of this process, and those to come, to these CPUs. On Linux alone."""
+    if sys.platform == "linux":
+        for thread in Path("/proc/self/task").iterdir():
+            os.sched_setaffinity(int(thread.name), cpus)
+
+
+def _lock(mask: Sequence[int], folder: Path) -> tuple[FileLock, ...] | None:
+    """Locks of all these CPUs, or of none."""
+    locks: list[FileLock] = []
+    for cpu in mask:
+        lock = FileLock(folder / f"{cpu}.lock", thread_local=False)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            Claim((), tuple(locks)).release()
+            return None
+        locks.append(lock)
+    return tuple(locks)
+
+
+def _lock_folder() -> Path:
+    user = os.getuid() if sys.platform != "win32" else ""
+    return Path(tempfile.gettempdir()) / f"ov-specdec-cpus-{user}"
+
+
+def _usable() -> list[int]:
+    if sys.platform == "linux":
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _node_of(cpu: int) -> int:
+    nodes = [path.name.removeprefix("node") for path in (SYSTEM / f"cpu{cpu}").glob("node[0-9]*")]
+    return int(nodes[0]) if nodes else 0
+
+
+def _core_of(cpu: int) -> int:
+    """The core's first CPU, which tells it from those of other sockets."""
+    siblings = SYSTEM / f"cpu{cpu}" / "topology" / "thread_siblings_list"
+    try:
+        first = siblings.read_text(encoding="utf-8").replace("-", ",").partition(",")[0]
+        return int(first)
+    except (OSError, ValueError):
+        return cpu

@@ -1,0 +1,125 @@
+"""The engine of an ingress: replicas in other processes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import chain
+from typing import Any
+
+from prometheus_client import Metric
+from ray.exceptions import RayActorError
+from ray.serve.exceptions import RayServeException
+from ray.serve.handle import DeploymentHandle
+
+from ov_specdec.chunks import Chunk
+from ov_specdec.cluster.prefixes import hash_prefixes
+from ov_specdec.cluster.work import ModelInfo, Work
+from ov_specdec.openai import ApiError, Ask
+from ov_specdec.options import GenerationOptions
+from ov_specdec.server.stream import Stream
+from ov_specdec.text.prompt import encode_prompt
+from ov_specdec.text.tokenizer import Tokenizer
+from ov_specdec.text.transcript import Transcript
+
+ATTEMPTS = 3
+"""Replicas that a request may be lost with before it has a token."""
+
+CONTROL_TIMEOUT = 5.0
+"""Seconds in which a replica has to tell its metrics or its health: less than Prometheus waits."""
+
+
+class RemoteEngine:
+    """Implements `Engine`. replicas: where the generations run."""
+
+    def __init__(self, replicas: DeploymentHandle[Any], info: ModelInfo) -> None:
+        self._replicas = replicas
+        self._streaming: Any = replicas.options(stream=True)
+        self._info = info
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The main model's."""
+        return self._info.tokenizer
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of prompt and output."""
+        return self._info.max_length
+
+    @asynccontextmanager
+    async def running(
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+    ) -> AsyncIterator[None]:
+        """See `Engine`."""
+        prefixes = await asyncio.to_thread(self._prefixes, ask, tenant)
+        reading = asyncio.create_task(self._read(Work(ask, tenant, prefixes), stream))
+        try:
+            yield
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def check_health(self) -> None:
+        """Raise `ApiError` unless a replica makes progress. Ray replaces those that do not."""
+        if not await self._ask_all("check_health"):
+            raise ApiError(503, "no replica makes progress", code="engine_stalled")
+
+    async def collect_metrics(self) -> list[Metric]:
+        """What the replicas have counted."""
+        return list(chain.from_iterable(await self._ask_all("collect_metrics")))
+
+    def close(self) -> None:
+        """The replicas are Ray's."""
+
+    async def _read(self, work: Work, stream: Stream[Chunk]) -> None:
+        """Have a replica fill the stream; another one, if that is lost before its first token."""
+        try:
+            for _ in range(ATTEMPTS):
+                if await self._try(work, stream):
+                    return
+            raise _lost()
+        except Exception as error:
+            stream.fail(error)
+
+    async def _try(self, work: Work, stream: Stream[Chunk]) -> bool:
+        """Whether a replica has filled the stream; not if it was lost before its first token."""
+        has_begun = False
+        response = self._streaming.generate.remote(work)
+        try:
+            async for chunks in response:
+                if isinstance(chunks, ApiError):
+                    raise chunks
+                has_begun = True
+                for index, chunk in chunks:
+                    stream.receiver(index)([chunk])
+        except RayActorError as error:
+            if has_begun:
+                raise _lost() from error
+            return False
+        finally:
+            response.cancel()
+        for _ in range(work.ask.num_choices):
+            stream.end(None)
+        return True
+
+    async def _ask_all(self, method: str) -> list[Any]:
+        """What the replicas answer, of those that do."""
+        try:
+            answers = await self._replicas.broadcast(method).results_async(
+                timeout_s=CONTROL_TIMEOUT, return_exceptions=True
+            )
+        except (RayServeException, TimeoutError):
+            return []
+        return [answer for answer in answers if not isinstance(answer, BaseException)]
+
+    def _prefixes(self, ask: Ask, tenant: str | None) -> tuple[bytes, ...]:
+        """Hashes of the first prompt, for the router. Raises what is wrong with it."""
+        options = GenerationOptions.from_kwargs(ask.options)
+        if not options.cache_prompt:
+            return ()
+        tokens = encode_prompt(ask.prompts[0], options, self.tokenizer, Transcript())
+        return hash_prefixes(tokens, ask.options.get("cache_salt", tenant))
+
+
+def _lost() -> ApiError:
+    return ApiError(503, "the replica that ran this request is gone", code="replica_lost")

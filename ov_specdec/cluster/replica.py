@@ -1,0 +1,61 @@
+"""One replica: the models on CPUs of their own."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from prometheus_client import Metric
+from ray import serve
+
+from ov_specdec.chunks import Chunk
+from ov_specdec.cluster.cpus import claim, pin, read_places
+from ov_specdec.cluster.work import ModelInfo, Work
+from ov_specdec.openai import ApiError, from_exception
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.server.engine import LocalEngine
+from ov_specdec.server.settings import Settings
+from ov_specdec.server.stream import Stream
+from ov_specdec.speculation.schedule import follows_costs
+
+
+class Replica:
+    """Runs generations for the ingress.
+
+    arguments: those of `SpeculativePipeline`. num_cpus: CPUs that it claims for itself.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any], settings: Settings, num_cpus: int) -> None:
+        self._claim = claim(read_places(), num_cpus)
+        pin(self._claim.cpus)
+        pipeline = SpeculativePipeline(**arguments)
+        if pipeline.drafter != "none" and follows_costs(pipeline.complete_options()):
+            pipeline.prepare()
+        name = serve.get_replica_context().replica_tag
+        self._engine = LocalEngine(pipeline, settings, name)
+
+    async def generate(self, work: Work) -> AsyncIterator[list[tuple[int, Chunk]] | ApiError]:
+        """Chunks by the index of their choice, as they come; an error that answers the request.
+
+        Other errors are raised. Whoever stops reading ends the generations.
+        """
+        stream = Stream[Chunk](work.ask.num_choices, None)
+        try:
+            async with self._engine.running(work.ask, work.tenant, stream):
+                while chunks := await stream.next_all():
+                    yield chunks
+        except Exception as error:
+            failure = from_exception(error, "")
+            if failure.status == 500:
+                raise
+            yield failure
+
+    async def describe(self) -> ModelInfo:
+        """What the ingress needs to know."""
+        return ModelInfo(self._engine.tokenizer, self._engine.max_length)
+
+    async def collect_metrics(self) -> list[Metric]:
+        """What it has counted."""
+        return await self._engine.collect_metrics()
+
+    async def check_health(self) -> None:
+        """Raise unless it makes progress; Ray asks regularly, and replaces it then."""
+        await self._engine.check_health()

@@ -1,0 +1,77 @@
+"""Chooses a replica for each request: one that has its prefix, unless that is busy."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from random import sample
+from typing import Any
+
+from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
+
+from ov_specdec.cluster.prefixes import Prefixes, preference
+from ov_specdec.cluster.work import Work
+
+WAITING_BATCHES = 1
+"""Batches that wait in a replica beside the one that runs: a place that gets free is then taken in
+the next step, and not when a router that finds all replicas full asks again, every 0.5 s."""
+
+
+class PrefixRouter(RequestRouter):
+    """Ray's router, told by `preference` in which order to try the replicas.
+
+    Of those that are tried together, Ray takes the one with the fewest requests. It knows what runs
+    by what it has sent itself: Ray's own figures are of use for a few seconds only.
+    """
+
+    def initialize_state(self, **kwargs: Any) -> None:
+        """Takes `request_router_kwargs`. batch_size: requests that a replica runs at a time."""
+        self._batch_size: int = kwargs["batch_size"]
+        self._prefixes = Prefixes()
+        self._running: defaultdict[ReplicaID, set[str]] = defaultdict(set)
+
+    async def choose_replicas(
+        self,
+        candidate_replicas: list[RunningReplica],
+        pending_request: PendingRequest | None = None,
+    ) -> list[list[RunningReplica]]:
+        """The replicas that have room, those that suit a request best first."""
+        hashes: Sequence[bytes] = ()
+        if pending_request is not None:
+            hashes = _prefixes_of(pending_request)
+            # All of them have been tried then: wait before they are tried again.
+            pending_request.routing_context.should_backoff = True
+        ranks: defaultdict[float, list[RunningReplica]] = defaultdict(list)
+        # Ray takes the first of equals: in any order, so that idle replicas share what comes.
+        for replica in sample(candidate_replicas, len(candidate_replicas)):
+            num_running = len(self._running[replica.replica_id])
+            if num_running < self._batch_size * (1 + WAITING_BATCHES):
+                num_known = self._prefixes.count(replica.replica_id, hashes)
+                rank = preference(num_known, len(hashes), num_running, self._batch_size)
+                ranks[rank].append(replica)
+        return [ranks[each] for each in sorted(ranks, reverse=True)]
+
+    def on_request_routed(
+        self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any
+    ) -> None:
+        """A replica has taken a request."""
+        super().on_request_routed(pending_request, replica_id, result)
+        self._running[replica_id].add(pending_request.metadata.internal_request_id)
+        self._prefixes.remember(replica_id, _prefixes_of(pending_request))
+
+    def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
+        """A request has ended, or was refused."""
+        super().on_request_completed(replica_id, internal_request_id)
+        self._running[replica_id].discard(internal_request_id)
+
+    def update_replicas(self, replicas: list[RunningReplica]) -> None:
+        """Replicas have come or gone."""
+        super().update_replicas(replicas)
+        present = {replica.replica_id for replica in replicas}
+        self._prefixes.keep(present)
+        for gone in self._running.keys() - present:
+            del self._running[gone]
+
+
+def _prefixes_of(request: PendingRequest) -> Sequence[bytes]:
+    """Those of the request's work; none for calls of another kind."""
+    work = request.args[0] if request.args else None
+    return work.prefixes if isinstance(work, Work) else ()

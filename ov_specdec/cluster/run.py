@@ -1,0 +1,89 @@
+"""Runs the application from the command line: in a Ray of its own, or in one that is running."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve.config import HTTPOptions
+from ray.serve.schema import ApplicationStatusOverview, LoggingConfig
+
+from ov_specdec.cluster.application import ClusterArgs, build
+from ov_specdec.cluster.cpus import read_places
+from ov_specdec.errors import DeviceError
+
+NAME = "ov-specdec"
+
+OBJECT_STORE = 100_000_000
+"""Bytes of shared memory. Little goes through it: chunks of text are sent inline."""
+
+LOGGING = LoggingConfig(log_level="WARNING", enable_access_log=False)
+"""Of Ray Serve itself: requests are in the server's own log."""
+
+
+def serve_replicas(
+    args: ClusterArgs, host: str, port: int, address: str | None, on_ready: Callable[[], None]
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; running requests then get `shutdown_timeout` to end.
+
+    address: see `connected`. on_ready: called when requests are taken. Raises `DeviceError` where
+    the replicas cannot be started.
+    """
+    with redirect_stdout(sys.stderr), connected(address):  # Ray prints what its workers print
+        try:
+            deploy(args, host, port)
+            on_ready()
+            _wait_for_signal()
+        finally:
+            serve.delete(NAME)
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """A connection to a Ray cluster, at an address; None: one that is started here, and ended."""
+    own: dict[str, Any] = {}
+    if address is None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is to call out
+        own = {
+            "num_cpus": len(read_places()),
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE,
+        }
+    # Without an address Ray would take a cluster that it finds.
+    ray.init(address=address or "local", **own)
+    try:
+        yield
+    finally:
+        if address is None:
+            serve.shutdown()  # type: ignore[no-untyped-call]
+        ray.shutdown()
+
+
+def deploy(args: ClusterArgs, host: str, port: int) -> None:
+    """Start the application, or put another in its place; returns when it takes requests."""
+    options = HTTPOptions(host=host.removeprefix("[").removesuffix("]"), port=port)
+    serve.start(http_options=options, logging_config=LOGGING)
+    try:
+        serve.run(build(args), name=NAME, logging_config=LOGGING)
+    except RuntimeError as error:
+        reason = reason_of(serve.status().applications[NAME])
+        raise DeviceError(f"the replicas could not be started: {reason}") from error
+
+
+def reason_of(application: ApplicationStatusOverview) -> str:
+    """Why it failed: the last line of what Ray says, whose tracebacks end with the error itself."""
+    messages = [each.message for each in application.deployments.values()]
+    lines = [line for text in (application.message, *messages) for line in text.splitlines()]
+    return lines[-1] if lines else "Ray's log says why"
+
+
+def _wait_for_signal() -> None:
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()

@@ -1,0 +1,23 @@
+"""What the ingress sends to a replica."""
+
+from dataclasses import dataclass
+
+from ov_specdec.openai import Ask
+from ov_specdec.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Work:
+    """A request. tenant: whose cached prefixes may be used. prefixes: see `hash_prefixes`."""
+
+    ask: Ask
+    tenant: str | None
+    prefixes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What the ingress needs of the models. max_length: tokens of prompt and output."""
+
+    tokenizer: Tokenizer
+    max_length: int

@@ -1,0 +1,139 @@
+"""What runs the generations of requests, be it in this process or elsewhere."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+from prometheus_client import Metric
+
+from ov_specdec.chunks import Chunk
+from ov_specdec.generation import Generation
+from ov_specdec.openai import ApiError, Ask
+from ov_specdec.options import GenerationOptions
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.server.metrics import Metrics, Timer
+from ov_specdec.server.settings import Settings
+from ov_specdec.server.stream import Stream
+from ov_specdec.text.tokenizer import Tokenizer
+
+log = logging.getLogger("ov_specdec.server")
+
+
+class Engine(Protocol):
+    """Runs the generations that the service has admitted."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The main model's."""
+        ...
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of prompt and output."""
+        ...
+
+    def running(
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+    ) -> AbstractAsyncContextManager[None]:
+        """Run the generations of a request; whatever of them is left in the end is cancelled.
+
+        tenant: whose cached prefixes may be used. stream: is filled with their chunks, and fails
+        with the error that ends one. What is wrong with the request may be raised on entering.
+        """
+        ...
+
+    async def check_health(self) -> None:
+        """Raise `ApiError` unless it makes progress."""
+        ...
+
+    async def collect_metrics(self) -> list[Metric]:
+        """What it counts."""
+        ...
+
+    def close(self) -> None:
+        """Free what it holds. May wait."""
+        ...
+
+
+class LocalEngine:
+    """An engine in this process: a pipeline, and the thread that runs it.
+
+    replica: its name among several, for the metrics.
+    """
+
+    def __init__(
+        self, pipeline: SpeculativePipeline, settings: Settings, replica: str | None = None
+    ) -> None:
+        self.pipeline = pipeline
+        self.background = pipeline.background(_report)
+        self.metrics = Metrics(settings.model_name, replica)
+        self.metrics.watch(self.background)
+        self._step_timeout = settings.step_timeout
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The main model's."""
+        return self.pipeline.tokenizer
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of prompt and output."""
+        return self.pipeline.main.runner.max_length
+
+    @asynccontextmanager
+    async def running(
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+    ) -> AsyncIterator[None]:
+        """See `Engine`. What is wrong with the request is raised on entering."""
+        generations = await asyncio.to_thread(self._check, ask, tenant, stream)
+        try:
+            for generation in generations:
+                self.background.submit(generation)
+            yield
+        finally:
+            for generation in generations:
+                self.background.cancel(generation)
+
+    def complete(self, options: dict[str, Any], tenant: str | None) -> GenerationOptions:
+        """Options with the pipeline's defaults. tenant: whose cached prefixes may be used."""
+        salted = {"cache_salt": tenant, **options} if tenant is not None else options
+        return self.pipeline.complete_options(**salted)
+
+    async def check_health(self) -> None:
+        """Raise `ApiError` unless the thread runs, and its present step makes progress."""
+        background = self.background
+        if not background.is_alive or background.step_seconds > self._step_timeout:
+            raise ApiError(503, "the engine makes no progress", code="engine_stalled")
+
+    async def collect_metrics(self) -> list[Metric]:
+        """What it counts."""
+        return list(self.metrics.registry.collect())
+
+    def close(self) -> None:
+        """Free the models."""
+        self.pipeline.close()
+        self.background.join(self._step_timeout)
+
+    def _check(self, ask: Ask, tenant: str | None, stream: Stream[Chunk]) -> list[Generation]:
+        """The generations of a request, ready to be submitted. Takes a while: not for the loop."""
+        checked = []
+        for index, (prompt, options) in enumerate(ask.generations()):
+            receive = self._receiver(stream, index)
+            completed = self.complete(options, tenant)
+            checked.append(self.background.check(prompt, completed, receive, stream.end))
+        return checked
+
+    def _receiver(self, stream: Stream[Chunk], index: int) -> Callable[[Sequence[Chunk]], None]:
+        timer, put = Timer(self.metrics), stream.receiver(index)
+
+        def receive(chunks: Sequence[Chunk]) -> None:
+            timer.receive(chunks)
+            put(chunks)
+
+        return receive
+
+
+def _report(error: Exception) -> None:
+    log.error("a step has failed, and with it the requests that were running", exc_info=error)

@@ -1,0 +1,39 @@
+"""From the options of a generation to its speculation: KV caches, drafter, draft lengths."""
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.cache.session import Runner
+from ov_specdec.cache.source import Source
+from ov_specdec.options import GenerationOptions
+from ov_specdec.sampling.from_options import Samplers
+from ov_specdec.speculation.draft_length import ConstantLength, Policy
+from ov_specdec.speculation.drafters.factory import DrafterFactory
+from ov_specdec.speculation.engine import SequenceState, Speculation
+from ov_specdec.speculation.schedule import LearnedStats, make_policy
+
+
+def begin(
+    main: Runner,
+    drafters: DrafterFactory,
+    learned: LearnedStats,
+    options: GenerationOptions,
+    samplers: Samplers,
+    state: SequenceState,
+    namespace: Hashable,
+    references: Iterable[Sequence[int]] = (),
+    source: Source | None = None,
+) -> Speculation:
+    """The speculation of one sequence, which holds its prompt; passes may be timed before.
+
+    namespace, references, source: see `DrafterFactory.make`.
+    """
+    drafter = drafters.make(options, samplers.draft, namespace, references, source)
+    policy: Policy = ConstantLength(0)
+    if drafter is not None:
+        policy = make_policy(options, drafter.sources, learned)
+    cache = CachedSequence(main, source or namespace)
+    is_raw = options.logprobs_mode == "raw_logprobs"
+    scored = () if is_raw else samplers.main.processors
+    wanted = options.logprobs, options.prompt_logprobs, scored
+    return Speculation(cache, samplers.main, state, drafter, policy, *wanted)

@@ -1,0 +1,269 @@
+"""Several replicas behind one ingress, in a Ray that is started for this module alone."""
+
+import asyncio
+import json
+import socket
+import time
+from collections import defaultdict
+from contextlib import ExitStack, contextmanager
+from itertools import chain
+
+import httpx
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+pytest.importorskip("ray", reason="Ray has no wheel for this Python")
+
+from ray.exceptions import RayActorError
+from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview
+
+from ov_specdec.cluster.application import ClusterArgs
+from ov_specdec.cluster.cpus import read_places
+from ov_specdec.cluster.remote import RemoteEngine
+from ov_specdec.cluster.run import NAME, connected, deploy, reason_of
+from ov_specdec.cluster.work import Work
+from ov_specdec.openai import ApiError, Ask
+from ov_specdec.server.stream import Stream
+
+BATCH = 2
+PIPELINE = {"precision": "exact", "num_threads": 1, "max_batch_size": BATCH}
+GREEDY = {"temperature": 0, "ignore_eos": True}
+LONG = {**GREEDY, "max_tokens": 900, "stream": True}
+PROMPTS = [
+    f"class {name}:\n    def area(self, w, h):\n" + "        w += h\n" * 20 for name in "ABC"
+]
+"""Of several blocks each, and different from the first one on."""
+
+
+class Cluster:
+    """The application over HTTP."""
+
+    def __init__(self, port):
+        self.port = port
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+
+    def deploy(self, **changes):
+        args = ClusterArgs(pipeline=PIPELINE, settings={"max_queue": 0}, **changes)
+        deploy(args, "127.0.0.1", self.port)
+
+    def complete(self, prompt, **fields):
+        body = {**GREEDY, "max_tokens": 8, "prompt": prompt, **fields}
+        answer = self.http.post("/v1/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    @contextmanager
+    def stream(self, prompt, **fields):
+        """The lines of a stream that has begun."""
+        body = {**LONG, "prompt": prompt, **fields}
+        with self.http.stream("POST", "/v1/completions", json=body) as answer:
+            assert answer.status_code == 200, answer.read()
+            lines = (line.removeprefix("data: ") for line in answer.iter_lines() if line)
+            yield chain([next(lines)], lines)
+
+    def metric(self, name):
+        """Values of a metric by replica."""
+        found = defaultdict(float)
+        for family in text_string_to_metric_families(self.http.get("/metrics").text):
+            for sample in family.samples:
+                if sample.name == f"ov_specdec:{name}":
+                    found[sample.labels["replica"]] += sample.value
+        return found
+
+    def wait_for(self, name, condition):
+        """Wait until the values of a metric are as they should be."""
+        wait_until(lambda: condition(self.metric(name).values()))
+
+
+def wait_until(condition, seconds=180):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it has not come about"
+        time.sleep(0.02)
+
+
+def replica_processes():
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if f"{NAME}:Replica" in "".join(child.cmdline())]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    if len(read_places()) < 2:
+        pytest.skip("two replicas need two CPUs")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with connected(None):
+        made = Cluster(port)
+        made.deploy(replicas=2)
+        yield made
+
+
+def test_each_replica_has_a_cpu_of_its_own(cluster):
+    masks = [process.cpu_affinity() for process in replica_processes()]
+    assert [len(mask) for mask in masks] == [1, 1]
+    assert masks[0] != masks[1]
+
+
+def test_events_come_in_order_and_amount_to_the_whole_answer(cluster):
+    fields = {"max_tokens": 40, "n": 2, "seed": 1, "temperature": 0.8, "ignore_eos": True}
+    whole = cluster.complete(PROMPTS[0], **fields)
+    options = {"include_usage": True}
+    with cluster.stream(PROMPTS[0], **fields, stream_options=options) as answer:
+        *lines, end = answer
+    *events, usage = [json.loads(line) for line in lines]
+    assert end == "[DONE]"
+    assert usage["usage"]["completion_tokens"] == 80
+    texts = defaultdict(str)
+    for event in events:
+        choice = event["choices"][0]
+        texts[choice["index"]] += choice["text"]
+    assert len(events) > 4
+    assert [texts[0], texts[1]] == [choice["text"] for choice in whole["choices"]]
+
+
+def test_what_is_wrong_is_told_as_without_replicas(cluster):
+    answer = cluster.http.post("/v1/completions", json={"prompt": "x", "logit_bias": {"99999": 1}})
+    assert answer.status_code == 400
+    assert "99999" in answer.json()["error"]["message"]
+    messages = [{"role": "user", "content": "x"}]
+    answer = cluster.http.post("/v1/chat/completions", json={"messages": messages})
+    assert "no chat template" in answer.json()["error"]["message"]
+    assert cluster.http.get("/health").status_code == 200
+
+
+def test_a_client_that_leaves_frees_its_blocks(cluster):
+    with cluster.stream("def f("):
+        assert sum(cluster.metric("num_requests_running").values()) == 1
+        before = sum(cluster.metric("generation_tokens_total").values())
+    cluster.wait_for("kv_cache_usage_perc", lambda used: not any(used))
+    cluster.wait_for("num_requests_running", lambda running: not any(running))
+    after = sum(cluster.metric("generation_tokens_total").values())
+    assert after - before < 800  # of 900
+
+
+def test_a_prompt_goes_to_the_replica_that_has_its_prefix(cluster):
+    with cluster.stream(PROMPTS[1]):
+        busy = cluster.metric("num_requests_running")
+        cluster.complete(PROMPTS[2])  # goes to the other one, which is idle
+    cluster.wait_for("num_requests_running", lambda running: not any(running))
+    assert sorted(busy.values()) == [0, 1]
+    for prompt, was_busy in ((PROMPTS[1], 1), (PROMPTS[2], 0)) * 2:
+        hits = cluster.metric("prefix_cache_hits_total")
+        usage = cluster.complete(prompt + "# more")["usage"]
+        assert usage["prompt_tokens_details"]["cached_tokens"] >= 64
+        now = cluster.metric("prefix_cache_hits_total")
+        assert [busy[name] for name in hits if now[name] > hits[name]] == [was_busy]
+
+
+def test_a_prompt_goes_elsewhere_when_that_replica_is_busy(cluster):
+    with ExitStack() as opened:
+        for _ in range(2 * BATCH):
+            opened.enter_context(cluster.stream(PROMPTS[0]))
+        assert list(cluster.metric("num_requests_running").values()) == [BATCH, BATCH]
+        refused = cluster.http.post("/v1/completions", json={"prompt": "x", "max_tokens": 1})
+        assert refused.json()["error"]["code"] == "queue_full"
+    cluster.wait_for("num_requests_running", lambda running: not any(running))
+
+
+def test_a_replica_that_is_killed_ends_its_own_requests_alone(cluster):
+    prompt = "def f("  # has no full block, so that only load decides
+    alone = cluster.complete(prompt, max_tokens=900)["choices"][0]["text"]
+    with cluster.stream(prompt) as one, cluster.stream(prompt) as other:
+        assert list(cluster.metric("num_requests_running").values()) == [1, 1]
+        replica_processes()[0].kill()
+        answers = sorted([list(one), list(other)], key=len)
+    lost, whole = answers
+    assert json.loads(lost[-1])["error"]["code"] == "replica_lost"
+    assert whole[-1] == "[DONE]"
+    assert "".join(json.loads(line)["choices"][0]["text"] for line in whole[:-1]) == alone
+
+
+def test_replicas_come_and_go_with_the_load(cluster):
+    cluster.deploy(
+        autoscale={
+            "min_replicas": 1,
+            "max_replicas": 2,
+            "upscale_delay_s": 0,
+            "downscale_delay_s": 1,
+            "look_back_period_s": 1,
+            "metrics_interval_s": 0.5,
+        }
+    )
+    assert len(cluster.metric("num_requests_running")) == 1
+    with ExitStack() as opened:
+        for _ in range(BATCH):
+            opened.enter_context(cluster.stream(PROMPTS[0]))
+        wait_until(lambda: len(cluster.metric("num_requests_running")) == 2)
+    wait_until(lambda: len(cluster.metric("num_requests_running")) == 1)
+    assert cluster.complete(PROMPTS[0])["choices"]
+
+
+def test_why_replicas_do_not_start_is_what_their_error_says():
+    failed = "Error:\n  File ..., line 40\nModelError: 'nowhere' is not a folder\n"
+    deployments = {
+        name: DeploymentStatusOverview("UNHEALTHY", "UNSPECIFIED", {}, message)
+        for name, message in (("Replica", failed), ("Ingress", ""))
+    }
+    application = ApplicationStatusOverview("DEPLOY_FAILED", "It failed.", 0.0, deployments)
+    assert reason_of(application) == "ModelError: 'nowhere' is not a folder"
+
+
+class Handle:
+    """A deployment whose replicas do what they are told, one after the other."""
+
+    def __init__(self, *scripts):
+        self._scripts = list(scripts)
+        self.num_cancelled = 0
+
+    def options(self, stream):
+        return self
+
+    @property
+    def generate(self):
+        return self
+
+    def remote(self, work):
+        return Response(self, self._scripts.pop(0))
+
+
+class Response:
+    def __init__(self, handle, script):
+        self._handle, self._script = handle, script
+
+    async def __aiter__(self):
+        for item in self._script:
+            if isinstance(item, RayActorError):
+                raise item
+            yield item
+
+    def cancel(self):
+        self._handle.num_cancelled += 1
+
+
+def read(*scripts):
+    """What a stream gets of replicas that follow scripts, and how many of them were cancelled."""
+
+    async def run():
+        handle = Handle(*scripts)
+        stream = Stream(1, None)
+        await RemoteEngine(handle, None)._read(
+            Work(Ask("chat", None, ("x",), {}), None, ()), stream
+        )
+        return await stream.next_all(), handle.num_cancelled
+
+    return asyncio.run(run())
+
+
+def test_a_request_that_has_no_token_yet_goes_to_another_replica():
+    chunks, num_cancelled = read([RayActorError()], [RayActorError()], [[(0, "a"), (0, "b")]])
+    assert chunks == [(0, "a"), (0, "b")]
+    assert num_cancelled == 3
+
+
+@pytest.mark.parametrize("scripts", [[[[(0, "a")], RayActorError()]], [[RayActorError()]] * 3])
+def test_a_request_ends_with_an_error_after_its_first_token_or_the_last_attempt(scripts):
+    with pytest.raises(ApiError) as raised:
+        read(*scripts)
+    assert raised.value.code == "replica_lost"
