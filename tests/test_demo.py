@@ -15,7 +15,7 @@ from ov_specdec.demo.cancellation import Cancellation, Cancellations
 from ov_specdec.demo.comparison import Comparison, compare
 from ov_specdec.demo.conversation import Conversation
 from ov_specdec.demo.models import Choice, LoadedModels
-from ov_specdec.demo.queue import DONE, LOADING, STOPPED, WAITING
+from ov_specdec.demo.queue import DONE, LOADING, STOPPED, WAITING, RunQueue
 from ov_specdec.demo.run import Piece, Run
 from ov_specdec.demo.service import DemoService, Form
 from ov_specdec.demo.settings import Settings
@@ -439,7 +439,7 @@ def test_who_leaves_in_the_middle_frees_the_models_before_the_next_turn(models):
             super().leave(turn)
 
     free = []
-    leaving = DemoService(models, turns=Watched()).compare("a", form())
+    leaving = DemoService(models, queue=RunQueue(turns=Watched())).compare("a", form())
     while next(leaving)[1] == LOADING:
         pass
     leaving.close()

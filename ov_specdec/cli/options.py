@@ -108,10 +108,6 @@ PIPELINE_OPTIONS = (
     DEVICE_OPTION,
     *LOADING_OPTIONS,
     click.option(
-        "--encoder-device",
-        help="Device of the encoders of encoder-decoder models. [that of the model]",
-    ),
-    click.option(
         "--kv",
         type=click.Choice(get_args(KvBackend)),
         default="auto",
