@@ -33,7 +33,7 @@ def make_speech_page(service: SpeechService) -> gr.Blocks:
         gr.Markdown(INTRODUCTION)
         with gr.Row():
             audio = gr.Audio(
-                sources=["microphone", "upload"], label="Recording", elem_id="recording"
+                sources=["upload", "microphone"], label="Recording", elem_id="recording"
             )
             with gr.Column():
                 language = gr.Textbox(label="Language", placeholder="detected", max_lines=1)
