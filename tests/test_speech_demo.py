@@ -70,4 +70,4 @@ def test_a_visitor_transcribes_a_file_in_the_browser(whisper, tmp_path):
         page.locator("#run").click()
         expect(page.locator("#verdict strong")).to_be_visible()
         expect(page.locator("#verdict .note")).to_contain_text("Both texts are the same")
-        assert page.hosts == {"127.0.0.1"}
+        assert page.hosts <= {"127.0.0.1", None}  # what the page holds itself has no host
