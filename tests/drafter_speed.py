@@ -48,7 +48,7 @@ def measure(arguments, path):
         models = {"main": arguments.main}
         if name in WITH_DRAFT:
             models["draft"] = arguments.draft
-        pipelines[name] = SpeculativePipeline(**models, drafter=name)
+        pipelines[name] = SpeculativePipeline(**models, drafter=name, fixed_sizes="auto")
         pipelines[name].prepare()
         pipelines[name].generate("def main():\n", max_new_tokens=24, cache_prompt=False)
     options = {"max_new_tokens": arguments.tokens, "cache_prompt": arguments.shared}
