@@ -95,6 +95,8 @@ def test_plans_are_kept_while_nobody_bids_otherwise():
     plans = budget.share(bids, Load(2, 2, 16))
     assert budget.share(list(bids), Load(2, 2, 24)) is plans
     assert budget.share(bids, Load(2, 9, 16)) is not plans  # of which a prompt takes seven
+    kept = budget.share(bids, Load(2, 9, 16))
+    assert budget.share(bids, Load(9, 9, 16)) is not kept  # seven sequences with plans of their own
     others = [bids[0], bid(0.95)]
     assert [plan.length for plan in budget.share(others, Load(2, 2, 16))] == lengths(others)
     probing = [bid(0.01, may_probe=True)] * 2

@@ -79,6 +79,7 @@ class Budget:
         return (
             len(bids) == len(before)
             and all(bid is last for bid, last in zip(bids, before, strict=True))
+            and load.num_sequences == last_load.num_sequences
             and load.num_tokens == last_load.num_tokens
             and self._size == last_size
         )
