@@ -125,3 +125,8 @@ def test_it_comes_near_the_best_constant_length_or_beats_it(curve, mixture, conc
     to_best, to_plain, _ = compare(curve, mixture, concurrency, seeds=3)
     assert to_best >= least
     assert to_plain >= 0.97
+
+
+def test_passes_are_padded_to_fixed_sizes_beside_the_usual_ones():
+    main = PassCurve({16: {1: 1.0, 101: 2.0}}, change=0.5, fixed=frozenset({21}))
+    assert Budget(FixedCurve(CostCurve(main))).pass_size(18, Load(9, 9, 16)) == 21

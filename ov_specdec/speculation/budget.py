@@ -129,7 +129,7 @@ class Budget:
         self._home = home
 
     def _sizes(self) -> tuple[int, ...]:
-        return *GRID, self._size
+        return *GRID, *self.costs.curve.main.fixed, self._size
 
     def _seconds(self, first: int, last: int, load: Load) -> Numbers:
         """Seconds of passes over `first` to `last` tokens, with the changes of size they entail."""
