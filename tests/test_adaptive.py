@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ov_specdec.costs import NOMINAL, FixedCurve, LiveCurve
+from ov_specdec.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.stats import RoundStats
@@ -149,3 +149,10 @@ def test_the_length_of_the_prompt_is_no_cost_of_drafting():
     policy = AdaptiveLength(("model",), live, common)
     policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, 100, reason="prefill"))
     assert policy.plan("model").length >= 4
+
+
+def test_passes_are_padded_to_fixed_sizes_beside_the_usual_ones():
+    main = PassCurve({16: {1: 1.0, 16: 1.15}}, change=0.5, fixed=frozenset({7}))
+    policy = AdaptiveLength(("model",), FixedCurve(CostCurve(main, NOMINAL.draft)), Common())
+    policy.plan("model")
+    assert policy.pass_size(5) == 7

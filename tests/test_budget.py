@@ -95,6 +95,8 @@ def test_plans_are_kept_while_nobody_bids_otherwise():
     plans = budget.share(bids, Load(2, 2, 16))
     assert budget.share(list(bids), Load(2, 2, 24)) is plans
     assert budget.share(bids, Load(2, 9, 16)) is not plans  # of which a prompt takes seven
+    kept = budget.share(bids, Load(2, 9, 16))
+    assert budget.share(bids, Load(9, 9, 16)) is not kept  # seven sequences with plans of their own
     others = [bids[0], bid(0.95)]
     assert [plan.length for plan in budget.share(others, Load(2, 2, 16))] == lengths(others)
     probing = [bid(0.01, may_probe=True)] * 2
@@ -123,3 +125,8 @@ def test_it_comes_near_the_best_constant_length_or_beats_it(curve, mixture, conc
     to_best, to_plain, _ = compare(curve, mixture, concurrency, seeds=3)
     assert to_best >= least
     assert to_plain >= 0.97
+
+
+def test_passes_are_padded_to_fixed_sizes_beside_the_usual_ones():
+    main = PassCurve({16: {1: 1.0, 101: 2.0}}, change=0.5, fixed=frozenset({21}))
+    assert Budget(FixedCurve(CostCurve(main))).pass_size(18, Load(9, 9, 16)) == 21

@@ -200,6 +200,14 @@ def test_replicas_come_and_go_with_the_load(cluster):
     assert cluster.complete(PROMPTS[0])["choices"]
 
 
+def test_a_recommended_temperature_is_taken_as_in_one_process():
+    recommends = {"generation_config": "model", "max_batch_size": 4}
+    settings = ClusterArgs(pipeline=recommends, replicas=2).all_settings()
+    assert (settings.temperature, settings.max_batch_size) == (None, 8)
+    given = ClusterArgs(pipeline=recommends, settings={"temperature": 0.5}).all_settings()
+    assert (given.temperature, ClusterArgs().all_settings().temperature) == (0.5, 1.0)
+
+
 def test_why_replicas_do_not_start_is_what_their_error_says():
     failed = "Error:\n  File ..., line 40\nModelError: 'nowhere' is not a folder\n"
     deployments = {

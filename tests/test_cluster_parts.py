@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ov_specdec.cluster.cpus import claim, largest_size, masks
+from ov_specdec.cluster.cpus import claim, largest_size, masks, pin
 from ov_specdec.cluster.prefixes import BLOCK, Prefixes, hash_prefixes, preference
 from ov_specdec.errors import DeviceError
 from ov_specdec.openai import ApiError
@@ -122,6 +122,19 @@ def test_a_process_that_is_killed_leaves_its_cpus_to_others(tmp_path):
             claim({0: (0, 0)}, 1, tmp_path)
         process.kill()
     assert claim({0: (0, 0)}, 1, tmp_path).cpus == (0,)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is pinned")
+def test_a_thread_that_ends_while_threads_are_pinned_does_no_harm(monkeypatch):
+    pinned = []
+
+    def set_affinity(thread, cpus):
+        pinned.append(cpus)
+        raise ProcessLookupError
+
+    monkeypatch.setattr("os.sched_setaffinity", set_affinity)
+    pin((0, 1))
+    assert set(pinned) == {(0, 1)}
 
 
 def test_errors_of_requests_come_out_of_a_pickle_as_they_went_in():

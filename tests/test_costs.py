@@ -205,6 +205,14 @@ def test_a_size_that_takes_longer_beside_others_is_corrected():
     assert live.is_changed
 
 
+def test_a_pass_of_a_fixed_size_between_two_others_changes_no_size():
+    curve = replace(CURVE, main=replace(CURVE.main, fixed=frozenset({1})))
+    live = LiveCurve(curve)
+    for stats in (rounds(1, 1.0, 1) + rounds(4, 5.0, 1)) * 240:
+        live.learn(step_of(stats))
+    assert live.curve.main.at(4, 16) / live.curve.main.at(1, 16) == pytest.approx(5.0, rel=0.1)
+
+
 def test_what_takes_longer_as_a_whole_is_the_pace():
     live = taught((rounds(1, 3.0) + rounds(4, 7.5)) * 40)
     assert live.curve.main.seconds[16] == pytest.approx(CURVE.main.seconds[16])

@@ -148,7 +148,8 @@ def fixed_sizes_option(default: FixedSizes) -> Callable[..., Any]:
         default=default,
         show_default=True,
         help="Compile the main model once more for each of these numbers of tokens in a pass: it "
-        "loads longer, takes more memory, runs faster. auto: as the sizes of both models allow.",
+        "loads longer, takes more memory, runs faster. auto: as the sizes of both models allow. A "
+        "draft model is then compiled for a few numbers too.",
     )
 
 

@@ -48,11 +48,25 @@ class ClusterArgs(BaseModel):
         """The most there can be."""
         return self.autoscale.max_replicas if self.autoscale else self.replicas
 
+    @property
+    def batch_size(self) -> int:
+        """Sequences that a replica runs at a time."""
+        return int(self.pipeline.get("max_batch_size", Settings.max_batch_size))
+
+    def all_settings(self) -> Settings:
+        """Those of the ingress, which admits as many sequences as all replicas can run.
+
+        A recommended temperature is not covered by the server's default, as with one process.
+        """
+        given = {**self.settings, "max_batch_size": self.batch_size * self.max_replicas}
+        if self.pipeline.get("generation_config") == "model":
+            given.setdefault("temperature", None)
+        return Settings(**given)
+
 
 def build(args: ClusterArgs) -> Application:
     """The application: an ingress in front of replicas."""
-    batch_size = args.pipeline.get("max_batch_size", Settings.max_batch_size)
-    settings = Settings(**{**args.settings, "max_batch_size": batch_size * args.max_replicas})
+    batch_size, settings = args.batch_size, args.all_settings()
     num_cpus = args.pipeline.get("num_threads") or largest_size(read_places(), args.max_replicas)
     autoscaling = args.autoscale
     if autoscaling and "target_ongoing_requests" not in autoscaling.model_fields_set:

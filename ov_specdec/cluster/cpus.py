@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,7 +84,8 @@ def pin(cpus: Sequence[int]) -> None:
     """Keep all threads of this process, and those to come, to these CPUs. On Linux alone."""
     if sys.platform == "linux":
         for thread in Path("/proc/self/task").iterdir():
-            os.sched_setaffinity(int(thread.name), cpus)
+            with suppress(ProcessLookupError):  # one that has ended meanwhile
+                os.sched_setaffinity(int(thread.name), cpus)
 
 
 def _lock(mask: Sequence[int], folder: Path) -> tuple[FileLock, ...] | None:

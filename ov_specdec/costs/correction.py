@@ -62,7 +62,8 @@ class LiveCurve:
             ratio = done.seconds / expected
             self._compare(cell, ratio)
             self._last.append((cell, ratio))
-        self._last_size = done.num_tokens
+        if done.num_tokens not in self.curve.main.fixed:
+            self._last_size = done.num_tokens
 
     def keep(self) -> None:
         """Nothing to do: see `KeptCosts`."""

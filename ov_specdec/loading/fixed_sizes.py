@@ -12,7 +12,8 @@ FixedSizes = Sequence[int] | Literal["auto", "none"]
 OpenVINO prepares a model anew for each pass with another number of tokens than the last one had;
 a copy that was compiled for that number has nothing to prepare, and is faster by itself. Copies
 take time to load, and memory. "auto" takes the most useful sizes, as far as `WEIGHTS` allows, and
-has copies of the draft model too.
+none on a stateful KV cache, where numbers are an error. With either, a paged draft model has copies
+too, those that "auto" takes. "none": neither model has any.
 """
 
 MAX_FIXED_SIZE = 512

@@ -14,8 +14,6 @@ from ov_specdec.stats import RoundStats
 LENGTHS = np.arange(SIZES[-1])
 """Numbers of candidates to choose from: with the token before them they fit the largest size."""
 
-IS_SIZE = np.isin(LENGTHS + 1, SIZES)
-
 HORIZON = 64
 """Rounds that a new home size has to earn the change to it, and over which kinds of matches are
 counted. On recorded drafts (`tests/recorded_drafts.py`) 16 to 128 are as good."""
@@ -134,7 +132,8 @@ class AdaptiveLength:
         if num_tokens > SIZES[-1]:
             return num_tokens
         prices = self._prices()
-        return min((num_tokens, *(s for s in SIZES if s > num_tokens)), key=lambda s: prices[s - 1])
+        larger = (size for size in self._sizes if size > num_tokens)
+        return min((num_tokens, *larger), key=lambda size: prices[size - 1])
 
     def update(self, stats: RoundStats) -> None:
         """Learn acceptance from a round, and plan anew from time to time."""
@@ -164,6 +163,8 @@ class AdaptiveLength:
         curve = self._costs.curve
         self._cached = num_cached
         self._main = curve.main
+        self._sizes = sorted({*SIZES, *(size for size in curve.main.fixed if size <= SIZES[-1])})
+        self._is_size = np.isin(LENGTHS + 1, self._sizes)
         self._seconds = np.array([curve.main.at(int(n) + 1, num_cached) for n in LENGTHS])
         self._draft = curve.draft
         self._start, self._step, self._again = curve.drafting(num_cached)
@@ -182,7 +183,7 @@ class AdaptiveLength:
 
     def _make_plan(self, match: Match | None) -> Plan:
         """The plan of the source that is asked, whose offer is the last one."""
-        prices, offers = padded(self._prices(), IS_SIZE), self._offers(match)
+        prices, offers = padded(self._prices(), self._is_size), self._offers(match)
         *others, gains = [o.tokens - self._rate * (o.seconds + prices) for o in offers]
         own, best = offers[-1], int(gains.argmax())
         if any(other.max() > gains[best] for other in others):
@@ -206,7 +207,7 @@ class AdaptiveLength:
         rate = self._rate or 1.0 / self._seconds[0]
         rates = {}
         offers = {match: self._offers(match) for match in self._mix}
-        for size in SIZES:
+        for size in self._sizes:
             tokens, seconds = 0.0, float(self._seconds[size - 1])
             for match, share in self._mix.items():
                 rounds = [(o.tokens[n], o.seconds[n]) for o in offers[match] for n in range(size)]
@@ -231,7 +232,7 @@ class AdaptiveLength:
         """What it takes to draft and verify one candidate, beyond a plain pass."""
         if self._draft is None:
             return float("inf")
-        plain, one, *_ = padded(self._prices(), IS_SIZE)
+        plain, one, *_ = padded(self._prices(), self._is_size)
         return self._start + self._draft.at(self._unread, self._cached) + float(one - plain)
 
     def _account(self, stats: RoundStats) -> None:

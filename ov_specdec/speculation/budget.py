@@ -79,6 +79,7 @@ class Budget:
         return (
             len(bids) == len(before)
             and all(bid is last for bid, last in zip(bids, before, strict=True))
+            and load.num_sequences == last_load.num_sequences
             and load.num_tokens == last_load.num_tokens
             and self._size == last_size
         )
@@ -128,7 +129,7 @@ class Budget:
         self._home = home
 
     def _sizes(self) -> tuple[int, ...]:
-        return *GRID, self._size
+        return *GRID, *self.costs.curve.main.fixed, self._size
 
     def _seconds(self, first: int, last: int, load: Load) -> Numbers:
         """Seconds of passes over `first` to `last` tokens, with the changes of size they entail."""
