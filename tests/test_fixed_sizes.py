@@ -9,6 +9,7 @@ from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.fixed_sizes import DRAFT_SIZES, MAIN_SIZES, WEIGHTS, choose_sizes
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
+from tests.flaky import make_flaky
 
 PROMPT = "def area(w, h):"
 
@@ -39,6 +40,30 @@ def test_a_copy_gives_every_sequence_the_rows_of_the_model_itself(tiny_pair):
         mine = copied.run([span for span, _ in spans])
         for ours, theirs in zip(mine, plain.run([span for _, span in spans]), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
+
+
+def test_copies_share_the_cache_after_it_has_grown_and_after_a_failed_pass(tiny_pair):
+    copied, plain = load(tiny_pair[0], (4,)), load(tiny_pair[0], ())
+    for model in (copied, plain):
+        model.limit(4096)
+    before, flaky = copied.pool.size, make_flaky(copied)
+    rng = np.random.default_rng(0)
+
+    def feed(sessions, num_tokens):
+        tokens = rng.integers(0, 290, num_tokens).tolist()
+        [ours], [theirs] = (s.runner.run([Span(s, tokens, 1)]) for s in sessions)
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
+
+    pairs = [(copied.open(), plain.open()) for _ in range(3)]
+    for sessions in pairs:
+        for num_tokens in (4, 150, 4):
+            feed(sessions, num_tokens)
+    assert copied.pool.size > before
+    flaky.fails_in = 0
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        copied.run([Span(pairs[0][0], [1, 2, 3, 4], 1)])
+    for sessions in pairs:
+        feed(sessions, 4)
 
 
 def test_output_stays_the_main_model_s_own(tiny_pair):
