@@ -110,11 +110,17 @@ def select_rows(model: ov.Model, axis: int) -> bool:
 def fix_size(model: ov.Model, num_tokens: int) -> ov.Model:
     """A copy of a paged model for passes over exactly so many tokens, of any number of sequences.
 
-    It computes the logits of all of them.
+    It computes the logits of all of them. Raises `ModelError` where OpenVINO cannot do it.
     """
     copy = model.clone()
     per_token = {"input_ids", "position_ids", ROWS}
-    copy.reshape({p: [num_tokens] for p in copy.inputs if p.any_name in per_token})
+    try:
+        copy.reshape({p: [num_tokens] for p in copy.inputs if p.any_name in per_token})
+    except RuntimeError as error:
+        raise ModelError(
+            f"this model has no form for passes over {num_tokens} tokens "
+            f"({openvino_message(error)}): use fixed_sizes='none'"
+        ) from error
     return copy
 
 
