@@ -83,7 +83,7 @@ class AdaptiveLength:
         # Plans by the match and the last size, until costs and acceptance are looked at again.
         self._plans: dict[tuple[Match | None, int], Plan] = {}
         self._bids: dict[Match | None, Bid] = {}
-        self._is_settled = False
+        self._is_settled = self._has_learnt = False
         self._num_rounds = 0
         # How often there is a match, by how sure it is, and none: averages over recent rounds.
         self._mix: dict[Match | None, float] = {None: 1.0}
@@ -93,6 +93,8 @@ class AdaptiveLength:
         self._size = self._home = 0
         """Tokens of the last pass, and of those that most rounds have."""
         self._rate = 0.0
+        # By the two sizes: seconds that a pass over one candidate takes longer than a plain one.
+        self._verifying: dict[tuple[int, int], float] = {}
         self._look_up_costs(0)
 
     def plan(self, source: str, confidence: float | None = None) -> Plan:
@@ -153,11 +155,15 @@ class AdaptiveLength:
             self._mix[kind] = share + ((kind == match) - share) / HORIZON
         self._acceptance.learn(stats)
         self._num_rounds += 1
+        # Rounds of plain decoding teach nothing.
+        self._has_learnt |= stats.num_drafted > 0 or match is not None
         if self._num_rounds % KEEP_PLANS == 0:
-            if stats.cached_tokens - self._cached > SAME_CONTEXT:
+            has_grown = stats.cached_tokens - self._cached > SAME_CONTEXT
+            if has_grown:
                 self._look_up_costs(stats.cached_tokens)
-            self._is_settled = False
-            self._bids.clear()
+            if has_grown or self._has_learnt:
+                self._is_settled = self._has_learnt = False
+                self._bids.clear()
 
     def _look_up_costs(self, num_cached: int) -> None:
         curve = self._costs.curve
@@ -168,6 +174,7 @@ class AdaptiveLength:
         self._seconds = np.array([curve.main.at(int(n) + 1, num_cached) for n in LENGTHS])
         self._draft = curve.draft
         self._start, self._step, self._again = curve.drafting(num_cached)
+        self._verifying.clear()
 
     def _offers(self, match: Match | None) -> list[Offer]:
         """What a match that is so sure promises, and the draft model, where there are any."""
@@ -232,8 +239,12 @@ class AdaptiveLength:
         """What it takes to draft and verify one candidate, beyond a plain pass."""
         if self._draft is None:
             return float("inf")
-        plain, one, *_ = padded(self._prices(), self._is_size)
-        return self._start + self._draft.at(self._unread, self._cached) + float(one - plain)
+        sizes = self._size, self._home
+        if sizes not in self._verifying:
+            plain, one, *_ = padded(self._prices(), self._is_size)
+            self._verifying[sizes] = float(one - plain)
+        drafting = self._start + self._draft.at(self._unread, self._cached)
+        return drafting + self._verifying[sizes]
 
     def _account(self, stats: RoundStats) -> None:
         """Save time for probes while nothing is drafted, and charge what they lose."""
