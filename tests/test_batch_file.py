@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
@@ -230,6 +230,8 @@ JSON = st.recursive(
 BODY_FIELDS = ("prompt", "messages", "max_tokens", "n", "stop", "stream", "logit_bias", "seed")
 
 
+# The first body is drawn slowly where another test has the cores.
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(BODY_FIELDS), JSON), st.sampled_from([CHAT, TEXT]))
 def test_any_body_is_read_or_refused_by_name(body, url):
     content = {"custom_id": "x", "method": "POST", "url": url, "body": body}

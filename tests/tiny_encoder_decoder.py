@@ -149,7 +149,7 @@ def add_noise(main: Path, draft: Path, file: str) -> None:
             and node.data.size > VOCAB_SIZE
         ):
             weights = node.data
-            noise = 0.02 * weights.std() * random.normal(size=weights.shape)
+            noise = 0.1 * weights.std() * random.normal(size=weights.shape)
             noisy = ops.constant((weights + noise).astype(weights.dtype))
             node.output(0).replace(noisy.output(0))
     ov.save_model(model, draft / file, compress_to_fp16=False)
