@@ -19,13 +19,7 @@ from ov_specdec.errors import CLOSED, OptionError, SessionError
 from ov_specdec.generation import GenerationStream, TextGenerator
 from ov_specdec.loading.compile import LoadedModel, load_models
 from ov_specdec.loading.devices import Precision
-from ov_specdec.loading.fixed_sizes import (
-    DRAFT_SIZES,
-    MAIN_SIZES,
-    FixedSizes,
-    check_sizes,
-    choose_sizes,
-)
+from ov_specdec.loading.fixed_sizes import FixedSizes, check_sizes, sizes_of_models
 from ov_specdec.loading.generation_config import (
     GenerationConfigUse,
     SamplingDefaults,
@@ -127,11 +121,7 @@ class SpeculativePipeline:
             *(device, kv, precision, properties, max_hidden_tokens, num_threads, cache_dir),
             encoder_device=encoder_device,
         )
-        draft_config = replace(
-            config,
-            device=device if draft_device is None else draft_device,
-            properties={**(properties or {}), **(draft_properties or {})},
-        )
+        draft_config = config.for_draft(draft_device, draft_properties)
         tunes = may_tune(profile, config, draft_config)
 
         sources = _open_sources(main, draft, drafter)
@@ -161,13 +151,11 @@ class SpeculativePipeline:
         if generation_config == "model":
             path = sources[0].folder.path
             self._defaults = read_sampling_defaults(path, vocab_size=vocab_size)
-        main_config, *draft_configs = configs
-        sizes = choose_sizes(fixed_sizes, MAIN_SIZES, sources[0].folder.num_bytes)
-        configs = [replace(main_config, fixed_sizes=sizes)]
-        if draft_configs:
-            wanted: FixedSizes = "none" if fixed_sizes == "none" else "auto"
-            sizes = choose_sizes(wanted, DRAFT_SIZES, sources[1].folder.num_bytes)
-            configs.append(replace(draft_configs[0], fixed_sizes=sizes))
+        copies = sizes_of_models(fixed_sizes, [source.folder.num_bytes for source in sources])
+        configs = [
+            replace(config, fixed_sizes=sizes)
+            for config, sizes in zip(configs, copies, strict=True)
+        ]
         # Main first, then the draft where there is one; empty once the pipeline is closed.
         vocab_sizes = [source.vocab_size for source in sources]
         self._models = load_models(list(zip(sources, configs, vocab_sizes, strict=True)))

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from ov_specdec.arguments import check_drafter
@@ -77,11 +76,7 @@ class SpeechPipeline:
             cache_dir=cache_dir,
             encoder_device=encoder_device,
         )
-        draft_config = replace(
-            config,
-            device=device if draft_device is None else draft_device,
-            properties={**(properties or {}), **(draft_properties or {})},
-        )
+        draft_config = config.for_draft(draft_device, draft_properties)
         sources = [open_source(locate(name)) for name in (main, draft) if name is not None]
         settings = WhisperSettings.read(sources[0].folder.path)
         self.guard_report: GuardReport | None = None

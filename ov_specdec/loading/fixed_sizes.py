@@ -45,6 +45,16 @@ def choose_sizes(wanted: FixedSizes, useful: Sequence[int], num_bytes: int) -> t
     return tuple(wanted)
 
 
+def sizes_of_models(wanted: FixedSizes, num_bytes: Sequence[int]) -> list[tuple[int, ...]]:
+    """The sizes of the copies of a main model, and of a draft model where there is one.
+
+    num_bytes: of the weights of each.
+    """
+    drafts: FixedSizes = "none" if wanted == "none" else "auto"
+    kinds = ((wanted, MAIN_SIZES), (drafts, DRAFT_SIZES))
+    return [choose_sizes(*kind, size) for kind, size in zip(kinds, num_bytes, strict=False)]
+
+
 def check_sizes(given: object) -> FixedSizes:
     """What was given, if it is of that kind; else raises `OptionError`."""
     if given == "auto" or given == "none":

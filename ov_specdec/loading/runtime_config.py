@@ -1,7 +1,7 @@
 """How a model is to be compiled: what a user may choose."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -62,3 +62,13 @@ class RuntimeConfig:
         if self.cache_dir is not None:
             properties["CACHE_DIR"] = str(self.cache_dir)
         return {**properties, **(self.properties or {})}
+
+    def for_draft(
+        self, device: str | None, properties: Mapping[str, str] | None
+    ) -> "RuntimeConfig":
+        """The same for a draft model, on a device and with properties that may differ."""
+        return replace(
+            self,
+            device=self.device if device is None else device,
+            properties={**(self.properties or {}), **(properties or {})},
+        )

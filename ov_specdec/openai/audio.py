@@ -98,7 +98,7 @@ def _read(
             "unsupported_value",
         )
     if stream and form not in ("json", "text"):
-        raise invalid("stream", f"stream=true cannot be had with response_format={form}")
+        raise invalid("stream", f"stream=true does not go with response_format={form}")
     # 0 is what leaves the temperature to the thresholds, as OpenAI has it.
     temperature = fields.number("temperature", low=0.0, high=1.0) or None
     options = {

@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from ov_specdec.openai.audio import MEDIA_TYPES, AudioAsk, StreamedTranscription, make_transcription
 from ov_specdec.scheduling import Cancelled
-from ov_specdec.server.access import Record, error_response
+from ov_specdec.server.access import Record
 from ov_specdec.server.reply import Sender, explain, run_for_client
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
@@ -63,11 +63,7 @@ class AudioReply(Response):
                         await self._whole(chunks)(scope, receive, send)
         except Exception as error:
             failure = explain(error, service, self.record)
-            if sender.has_begun:
-                await sender.event(events.fail(failure))
-                await sender.end()
-            else:
-                await error_response(failure)(scope, receive, send)
+            await sender.fail(failure, events.fail, scope, receive)
 
     def _whole(self, chunks: list[TranscriptionChunk]) -> Response:
         body = make_transcription(self.ask, collect(chunks))

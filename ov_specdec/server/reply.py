@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -71,11 +71,7 @@ class Reply(Response):
                         await JSONResponse(body)(scope, receive, send)
         except Exception as error:
             failure = explain(error, service, self.record)
-            if sender.has_begun:
-                await sender.event(events.fail(failure))
-                await sender.end()
-            else:
-                await error_response(failure)(scope, receive, send)
+            await sender.fail(failure, events.fail, scope, receive)
 
     async def _collect(self, stream: Stream[Chunk], num_choices: int) -> dict[str, Any]:
         chunks: list[list[Chunk]] = [[] for _ in range(num_choices)]
@@ -160,6 +156,20 @@ class Sender:
     async def end(self) -> None:
         """Send the end."""
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def fail(
+        self,
+        failure: ApiError,
+        make_event: Callable[[ApiError], bytes],
+        scope: Scope,
+        receive: Receive,
+    ) -> None:
+        """Say what has failed: in a last event where events have begun, else as the response."""
+        if self.has_begun:
+            await self.event(make_event(failure))
+            await self.end()
+        else:
+            await error_response(failure)(scope, receive, self._send)
 
 
 async def _client_leaves(receive: Receive) -> None:

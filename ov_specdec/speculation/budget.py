@@ -98,10 +98,10 @@ class Budget:
 
         # What another length of one sequence costs, while all others keep to theirs.
         sharing = np.bincount(ranked.place[:best][ranked.takes_pass[:best]], minlength=MOST)
-        drafting = np.cumsum([0.0, *steps[sharing]])
+        own_drafting = np.cumsum([0.0, *steps[sharing]])
         lengths = np.bincount(ranked.sequence[:best], minlength=len(bids)).tolist()
         plans = [
-            _plan(bid, length, rates[best] * (passes[best - length :][:n] + drafting[:n]))
+            _plan(bid, length, rates[best] * (passes[best - length :][:n] + own_drafting[:n]))
             for bid, length in zip(bids, lengths, strict=True)
             for n in [len(bid.alive)]
         ]
