@@ -284,3 +284,15 @@ def test_the_statistics_say_what_ended_an_answer():
     )
     assert described("cancelled", 3).endswith("| cancelled")
     assert "| 100% of 4 candidates accepted |" in described("stop", 5, num_drafted=4)
+
+
+def test_each_answer_has_a_seed_of_its_own_until_the_seed_is_set_anew(chat):
+    assert chat.next_options() == {}
+    respond(chat, "/set temperature 1")
+    respond(chat, "/set seed 7")
+    assert [chat.next_options()["seed"] for _ in range(3)] == [7, 8, 9]
+    assert chat.settings.given["seed"] == 7
+    respond(chat, "/set top-k 5")
+    assert chat.next_options()["seed"] == 10
+    respond(chat, "/set --seed 7")
+    assert chat.next_options()["seed"] == 7

@@ -247,6 +247,18 @@ def test_every_piped_line_is_a_message(chat_pair, tmp_path):
     assert done.stderr.count("ended by --max-new-tokens 6") == 3
 
 
+def test_with_a_seed_each_answer_is_another_and_the_same_chat_the_same_again(chat_pair, tmp_path):
+    files = [tmp_path / name for name in ("first", "second")]
+    lines = ["why", f"/save {files[0]}", "/retry", f"/save {files[1]}"]
+    options = ("--max-new-tokens", 12, "--ignore-eos", "--temperature", 1, "--seed", 3)
+    saved = []
+    for _ in range(2):
+        assert run("chat", *chat_pair, *options, stdin="\n".join(lines).encode()).returncode == 0
+        saved.append([json.loads(file.read_text("utf-8"))[1]["content"] for file in files])
+    assert saved[0][0] != saved[0][1]
+    assert saved[0] == saved[1]
+
+
 def test_an_error_ends_what_is_piped_in(chat_pair):
     done = run("chat", *chat_pair, "--max-new-tokens", 4, stdin=b"a\n/set top-p 2\nb\n")
     assert done.returncode == 2

@@ -74,7 +74,10 @@ GREETING = "/help lists commands and keys, Ctrl-D leaves"
     )
 )
 def chat(system: str | None, prompt_cache: Path | None, show_draft: bool, **options: Any) -> None:
-    """Talk with a chat model in the terminal; what is piped in is answered line by line."""
+    """Talk with a chat model in the terminal; what is piped in is answered line by line.
+
+    With --seed, each answer draws other numbers, and the same chat comes out the same again.
+    """
     pipeline = pop_pipeline(options)
     generation = {**DEFAULTS, **pop_generation(options)}
     check_generation(generation, pipeline["drafter"])
@@ -145,8 +148,10 @@ def answers(models: SpeculativePipeline, show: ShowChunk, start: Start) -> Answe
     """
 
     def answer(chat: Chat, asked: Conversation) -> Conversation:
+        options = chat.next_options()
+
         def begin() -> GenerationStream:
-            return models.stream(asked.messages, **chat.settings.given)
+            return models.stream(asked.messages, **options)
 
         result = read_answer(start(begin), show)
         max_new_tokens = chat.settings.complete(chat.settings.given).max_new_tokens

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ov_specdec.checks import shorten, suggest
 from ov_specdec.cli.chat.conversation import Conversation, load_conversation
@@ -13,10 +14,26 @@ from ov_specdec.errors import OptionError
 
 @dataclass
 class Chat:
-    """The state of a chat, which its commands change."""
+    """The state of a chat, which its commands change.
+
+    num_drawn: answers that were asked for since the seed was set.
+    """
 
     conversation: Conversation
     settings: Settings
+    num_drawn: int = 0
+
+    def next_options(self) -> dict[str, Any]:
+        """The options of the next answer.
+
+        Each has a seed of its own, the one that was set plus the answers since: or all would draw
+        with the same numbers. The same chat comes out the same again.
+        """
+        options = dict(self.settings.given)
+        if options.get("seed") is not None:
+            options["seed"] += self.num_drawn
+        self.num_drawn += 1
+        return options
 
 
 @dataclass(frozen=True)
@@ -97,12 +114,17 @@ def _set(chat: Chat, argument: str) -> Reply:
     name, _, value = argument.partition(" ")
     if not value:
         raise OptionError(f"/set {name} lacks its value: type /set {name} VALUE, or /unset {name}")
-    chat.settings = chat.settings.with_value(name, value.strip())
-    return Reply()
+    return _change(chat, name, chat.settings.with_value(name, value.strip()))
 
 
 def _unset(chat: Chat, argument: str) -> Reply:
-    chat.settings = chat.settings.without_value(argument)
+    return _change(chat, argument, chat.settings.without_value(argument))
+
+
+def _change(chat: Chat, name: str, settings: Settings) -> Reply:
+    chat.settings = settings
+    if name.lstrip("-") == "seed":
+        chat.num_drawn = 0
     return Reply()
 
 
