@@ -1,6 +1,6 @@
-"""Checks of what a pipeline is made with."""
+"""Checks of what a pipeline is made with: its options, and two models for each other."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -14,8 +14,11 @@ from ov_specdec.checks import (
 )
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.loading.source import ModelSource, check_pair, pair_tokenizers
 from ov_specdec.scheduling import Limits
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
+from ov_specdec.speculation.drafters.pairing import Pairing
+from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName
 
 
@@ -78,3 +81,18 @@ def check_drafter(
     for name, value in given:
         if drafter not in WITH_DRAFT and value:
             raise OptionError(f"{name}={value!r} has no use with drafter={drafter!r}: leave it out")
+
+
+def pair_models(
+    sources: Sequence[ModelSource], pairing: PairingName | None
+) -> tuple[GuardReport, Pairing | None]:
+    """The guard's report on main and draft, and their pairing where their tokenizers differ.
+
+    Raises `TokenizerMismatchError` where they differ and no pairing is given, or none is possible.
+    """
+    report = check_pair(*sources)
+    if pairing is None or report.compatible:
+        report.require()
+        return report, None
+    tokenizers = pair_tokenizers(*sources)
+    return report, Pairing(tokenizers.choose(pairing), tokenizers)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from ov_specdec.arguments import check_drafter, check_limits, may_tune
+from ov_specdec.arguments import check_drafter, check_limits, may_tune, pair_models
 from ov_specdec.background import Background
 from ov_specdec.batch import Batch
 from ov_specdec.cache.memory import limit_memory
@@ -29,7 +29,7 @@ from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
-from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
+from ov_specdec.loading.source import ModelSource, open_source
 from ov_specdec.options import GenerationKwargs, GenerationOptions
 from ov_specdec.scheduling import Scheduler, Turns
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterFactory, DrafterName
@@ -131,13 +131,8 @@ class SpeculativePipeline:
         self.pairing: UsedPairing | None = None
         configs = [config, draft_config][: len(sources)]
         if len(sources) > 1:
-            self.guard_report = check_pair(*sources)
-            if pairing is None:
-                self.guard_report.require()
-            elif not self.guard_report.compatible:
-                tokenizers = pair_tokenizers(*sources)
-                self.pairing = tokenizers.choose(pairing)
-                paired = Pairing(self.pairing, tokenizers)
+            self.guard_report, paired = pair_models(sources, pairing)
+            self.pairing = paired.name if paired else None
             folders = [source.folder for source in sources]
             if tunes and (found := find_profile(profile, folders[0], folders[1], device, kv)):
                 self.profile, tuned = found

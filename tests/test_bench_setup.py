@@ -2,12 +2,14 @@
 
 import pytest
 
+from ov_specdec.bench.methods import find_method
 from ov_specdec.bench.own import own
 from ov_specdec.bench.setup import Setup
 from ov_specdec.cli.bench_options import make_request
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import BenchmarkError, OptionError
 from ov_specdec.loading.devices import describe_machine
 from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.profile import Profile, default_path, fingerprint
 
 MAIN, DRAFT = {"KV_CACHE_PRECISION": "f32"}, {"INFERENCE_NUM_THREADS": "1"}
@@ -32,7 +34,7 @@ def setup_of(tiny_pair, **chosen):
     options |= {"quick": True, "baseline": "plain", "timeout": 60, "with_sweeps": False}
     options |= {"concurrency": None, "arrivals": "together", "mix": False}
     options |= {"max_prefill_tokens_per_step": None, "main": str(tiny_pair[0])}
-    options |= {"draft": str(tiny_pair[1]), "device": "CPU"}
+    options |= {"draft": str(tiny_pair[1]), "device": "CPU", "pairing": None}
     options |= {
         "precision": "default",
         "fixed_sizes": "auto",
@@ -78,3 +80,15 @@ def test_a_load_sets_the_batch_of_this_projects_methods(tiny_pair):
     arguments = setup.pipeline_arguments("auto", drafts=True)
     assert (arguments["max_batch_size"], arguments["max_prefill_tokens_per_step"]) == (24, 8)
     assert "max_batch_size" not in setup_of(tiny_pair).pipeline_arguments("auto", drafts=True)
+
+
+def test_a_pairing_is_for_the_methods_that_have_one(tiny_pair):
+    other = str(embedded_folder("draft"))
+    setup = setup_of(tiny_pair, draft=other, pairing="auto")
+    assert setup.pairing in ("intersection", "retokenize")
+    assert own("model")(setup, 2)._pipeline.pairing == setup.pairing
+    assert own("suffix")(setup, 2)._pipeline.pairing is None
+    for peer in ("genai-draft-4", "torch-assisted"):
+        with pytest.raises(BenchmarkError, match="tokenizers differ"):
+            find_method(peer).build(setup)
+    assert setup_of(tiny_pair, pairing="auto").pairing is None, "the tokenizers are the same"

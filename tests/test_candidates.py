@@ -5,8 +5,10 @@ import json
 import pytest
 
 from ov_specdec.cli.tune import gain_table, recommend
-from ov_specdec.errors import OptionError
-from ov_specdec.tuning import Candidate, Gain
+from ov_specdec.errors import OptionError, TokenizerMismatchError
+from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.tuning import Candidate, Gain, Tuner, candidates
 from ov_specdec.tuning.candidates import NUM_TOKENS, measure_gain
 from tests.command_line import run
 
@@ -30,6 +32,8 @@ def test_the_best_candidate_is_recommended_with_its_draft(tmp_path):
         == f"to take       --drafter model --draft {own.candidate.draft}"
     )
     assert recommend([gain(1.2)]) == "to take       --drafter suffix"
+    paired = gain(1.3, candidate=Candidate("model", tmp_path / "other", "auto"))
+    assert recommend([paired]).endswith("other --pairing auto")
     assert "--drafter none: nothing is faster" in recommend([gain(0.9), gain(1.01)])
 
 
@@ -48,6 +52,29 @@ def test_a_candidate_is_measured_against_plain_decoding(tiny_pair):
     assert all(ratio > 0 for ratio in found.ratios)
     assert min(found.ratios) <= found.speed / found.plain_speed <= max(found.ratios)
     assert 1.0 <= found.tokens_per_pass <= NUM_TOKENS
+
+
+def test_a_candidate_is_measured_with_copies_of_fixed_sizes(tiny_pair, monkeypatch):
+    loaded = []
+
+    class Watched(SpeculativePipeline):
+        def prepare(self, *given, **named):
+            loaded.append((self.main.runner.fixed_sizes, self.pairing))
+            return super().prepare(*given, **named)
+
+    monkeypatch.setattr(candidates, "SpeculativePipeline", Watched)
+    other = Candidate("model", embedded_folder("draft"), "retokenize")
+    measure_gain(tiny_pair[0], other, "CPU", ["x = "], seconds=0.0, fixed_sizes=[2])
+    assert loaded == [(frozenset({2}), "retokenize")]
+
+
+def test_the_acceptance_of_a_pairing_is_measured_with_that_pairing(tiny_pair):
+    models = tiny_pair[0], embedded_folder("draft")
+    with pytest.raises(TokenizerMismatchError, match="pairing='auto'"):
+        Tuner(*models, "CPU", seconds=1.0, note=print)
+    tuner = Tuner(*models, "CPU", seconds=1.0, note=print, pairing="retokenize")
+    # The draft's own ids would be taken for the main model's, and never be accepted.
+    assert tuner._measure_acceptance() > 0.0
 
 
 def test_when_time_is_up_one_prompt_was_measured(tiny_pair):

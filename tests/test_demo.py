@@ -22,6 +22,7 @@ from ov_specdec.demo.settings import Settings
 from ov_specdec.demo.sweep import NUM_STEPS, REPEATS, TEMPERATURES, sweep
 from ov_specdec.demo.turns import Turns
 from ov_specdec.errors import OptionError, SessionError, SpecdecError
+from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.stats import GenerationStats, RoundStats
 from tests.chats import ANSWER, SYSTEM, USER
 from tests.chunks import CANCELLED, CHUNKS, followed, spell
@@ -336,6 +337,17 @@ def test_models_are_loaded_once_per_choice(models):
     lookup = models.get(Choice("prompt-lookup", "CPU", "CPU"))
     assert lookup.draft is None
     assert not models.holds(choice)
+
+
+def test_a_pairing_is_for_the_drafters_with_a_draft_model(tiny_pair):
+    models = LoadedModels(
+        str(tiny_pair[0]), str(embedded_folder("draft")), {}, pairing="retokenize"
+    )
+    assert models.get(Choice("model", "CPU", "CPU")).pairing == "retokenize"
+    assert "Pairing: retokenize." in models.description
+    assert models.get(Choice("suffix", "CPU", "CPU")).pairing is None
+    assert "Pairing" not in models.description
+    models.close()
 
 
 def test_a_pair_is_gone_before_the_next_one_is_loaded(models, monkeypatch):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from ov_specdec import OptionError, SpeculativePipeline, TokenizerMismatchError
-from ov_specdec import pipeline as pipeline_module
+from ov_specdec import OptionError, SpeculativePipeline, TokenizerMismatchError, arguments
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.costs import NOMINAL, FixedCurve
 from ov_specdec.loading.locate import embedded_folder
@@ -242,7 +241,7 @@ def test_the_embedded_pair_is_as_good_with_a_pairing_that_it_does_not_need(monke
     options = {"max_new_tokens": 64, "num_assistant_tokens": 4}
     with SpeculativePipeline(precision="exact") as pipeline:
         expected = pipeline.generate("def fibonacci(n):", **options)
-    monkeypatch.setattr(pipeline_module, "check_pair", differing)
+    monkeypatch.setattr(arguments, "check_pair", differing)
     with SpeculativePipeline(pairing=name, precision="exact") as pipeline:
         paired = pipeline.generate("def fibonacci(n):", **options)
     assert paired.token_ids == expected.token_ids

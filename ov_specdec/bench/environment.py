@@ -47,6 +47,7 @@ def describe_environment(setup: Setup) -> dict[str, Any]:
         "properties": setup.all_properties(),
         "draft properties": setup.all_properties("draft"),
         "profile": setup.profile,
+        "pairing": setup.pairing,
     }
 
 

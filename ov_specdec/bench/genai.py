@@ -73,6 +73,7 @@ def plain(setup: Setup, _length: int | None) -> GenaiRunner:
 
 def with_draft(setup: Setup, length: int | None) -> GenaiRunner:
     """`LLMPipeline` with a draft model that proposes `length` tokens per round."""
+    setup.require_same_tokenizer()
     genai = import_genai()
     folder = model_with_tokenizer(Path(setup.draft), Path(setup.scratch) / "draft")
     draft = genai.draft_model(str(folder), setup.device, **setup.all_properties("draft"))

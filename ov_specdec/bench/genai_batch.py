@@ -93,6 +93,7 @@ def plain(setup: Setup, _length: int | None) -> GenaiEngine:
 
 def with_draft(setup: Setup, length: int | None) -> GenaiEngine:
     """The pipeline with a draft model that proposes `length` tokens per step."""
+    setup.require_same_tokenizer()
     genai = import_genai()
     folder = model_with_tokenizer(Path(setup.draft), Path(setup.scratch) / "draft")
     draft = genai.draft_model(str(folder), setup.device, **setup.all_properties("draft"))

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ov_specdec.errors import BenchmarkError
 from ov_specdec.loading.devices import Precision, find_device, openvino_core, precision_properties
 from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.loading.runtime_config import KvBackend
+from ov_specdec.text.pairing import PairingName
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class Setup:
     top of those that `precision` stands for; with a profile, those of the main. draft_properties:
     with a profile, those of the draft. profile: its file. scratch: a folder for what a peer wants
     converted. fixed_sizes: of this project's own methods, where the KV cache is paged.
-    max_batch_size, max_prefill_tokens_per_step: of these too; None for their defaults.
+    max_batch_size, max_prefill_tokens_per_step: of these too; None for their defaults. pairing: how
+    the draft model drafts for a main model with another tokenizer; None where both have the same.
     """
 
     main: str
@@ -35,6 +38,7 @@ class Setup:
     fixed_sizes: FixedSizes = "auto"
     max_batch_size: int | None = None
     max_prefill_tokens_per_step: int | None = None
+    pairing: PairingName | None = None
 
     def with_defaults(self) -> "Setup":
         """The same models with OpenVINO's own defaults: no precision, properties or profile."""
@@ -49,6 +53,14 @@ class Setup:
         chosen = self.properties if own is None else own
         return {**precision_properties(device, self.precision), **chosen}
 
+    def require_same_tokenizer(self) -> None:
+        """Raise `BenchmarkError` for a peer whose draft models need the main model's tokenizer."""
+        if self.pairing is not None:
+            raise BenchmarkError(
+                f"it has no pairing='{self.pairing}', which draft and main need for their "
+                "tokenizers differ"
+            )
+
     def pipeline_arguments(self, kv: KvBackend, *, drafts: bool) -> dict[str, Any]:
         """Keyword arguments for a `SpeculativePipeline`, with or without the draft model."""
         arguments: dict[str, Any] = {"main": self.main, "device": self.device, "kv": kv}
@@ -58,7 +70,7 @@ class Setup:
         if self.max_batch_size is not None:
             arguments["max_batch_size"] = self.max_batch_size
         if drafts:
-            arguments["draft"] = self.draft
+            arguments |= {"draft": self.draft, "pairing": self.pairing}
         if drafts and self.profile is not None and kv == "auto":
             return {**arguments, "profile": self.profile}
         if drafts and self.draft_properties:

@@ -109,6 +109,7 @@ def plain(setup: Setup, _length: int | None) -> TorchRunner:
 
 def assisted(setup: Setup, _length: int | None) -> TorchRunner:
     """Assisted generation with the checkpoints of main and draft, all its settings at default."""
+    setup.require_same_tokenizer()
     load = _import_loader()
     draft = load(_checkpoint("draft", setup.draft_checkpoint, setup.draft))
     return TorchRunner(load(_checkpoint("main", setup.main_checkpoint, setup.main)), draft)

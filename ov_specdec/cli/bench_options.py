@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ov_specdec.arguments import pair_models
 from ov_specdec.bench.load import TOGETHER, check_arrivals
 from ov_specdec.bench.methods import BASELINE, Method, find_method, select_methods
 from ov_specdec.bench.plan import CONCURRENT, CONCURRENT_QUICK, FULL, QUICK, Plan
@@ -18,6 +19,7 @@ from ov_specdec.cli.options import (
     COMPILE_OPTIONS,
     DEVICE_OPTION,
     MODEL_OPTIONS,
+    PAIRING_OPTION,
     PROFILE_OPTION,
     fixed_sizes_option,
     parse_properties,
@@ -29,6 +31,8 @@ from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.loading.source import open_source
+from ov_specdec.text.pairing import PairingName, UsedPairing
 
 BENCH_OPTIONS = (
     click.option("--quick", is_flag=True, help="A few methods on two prompts: to see it work."),
@@ -107,6 +111,7 @@ BENCH_OPTIONS = (
         help="Folder for the report.",
     ),
     *MODEL_OPTIONS,
+    PAIRING_OPTION,
     click.option("--main-checkpoint", metavar="DIR", help="For torch. [MAIN/checkpoint]"),
     click.option("--draft-checkpoint", metavar="DIR", help="For torch. [DRAFT/checkpoint]"),
     DEVICE_OPTION,
@@ -229,10 +234,19 @@ def _setup(options: dict[str, Any]) -> Setup:
         device=options["device"],
         precision=options["precision"],
         fixed_sizes=parse_sizes(options["fixed_sizes"]),
+        pairing=_pairing(options["pairing"], folders["main"], folders["draft"]),
         **properties,
         main_checkpoint=_checkpoint(options["main_checkpoint"], folders["main"]),
         draft_checkpoint=_checkpoint(options["draft_checkpoint"], folders["draft"]),
     )
+
+
+def _pairing(name: PairingName | None, main: Path, draft: Path) -> UsedPairing | None:
+    """The pairing that the models need, as the one that was given stands for it."""
+    if name is None:
+        return None
+    _, pairing = pair_models([open_source(main), open_source(draft)], name)
+    return pairing.name if pairing else None
 
 
 def _profile(options: dict[str, Any], main: Path, draft: Path) -> dict[str, Any]:

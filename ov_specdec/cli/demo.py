@@ -10,6 +10,7 @@ from ov_specdec.cli.options import (
     COMPILE_OPTIONS,
     DEVICE_OPTION,
     MODEL_OPTIONS,
+    PAIRING_OPTION,
     PROFILE_OPTION,
     fixed_sizes_option,
     parse_properties,
@@ -23,11 +24,12 @@ from ov_specdec.demo.service import DemoService
 from ov_specdec.demo.speech import SpeechService
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.devices import list_devices
+from ov_specdec.text.pairing import PairingName
 
 
 @click.command()
 @with_errors
-@with_options((*MODEL_OPTIONS, DEVICE_OPTION, PROFILE_OPTION, *COMPILE_OPTIONS))
+@with_options((*MODEL_OPTIONS, PAIRING_OPTION, DEVICE_OPTION, PROFILE_OPTION, *COMPILE_OPTIONS))
 @fixed_sizes_option("auto")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
 @click.option(
@@ -40,6 +42,7 @@ from ov_specdec.loading.devices import list_devices
 def demo(
     main: str | None,
     draft: str | None,
+    pairing: PairingName | None,
     device: str,
     profile: str,
     precision: str,
@@ -66,15 +69,15 @@ def demo(
     }
     service: DemoService | SpeechService
     if is_speech(main):
-        loading = {"main": main, "draft": draft, "device": device, **arguments}
-        service = SpeechService(make_speech_pipeline(speech_arguments(loading)))
+        models = {"main": main, "draft": draft, "pairing": pairing, "device": device}
+        service = SpeechService(make_speech_pipeline(speech_arguments({**models, **arguments})))
         page = make_speech_page(service)
     else:
-        models = LoadedModels(main, draft, arguments)
+        loaded = LoadedModels(main, draft, arguments, pairing)
         with console.status("Loading models"):
-            models.get(Choice("model", device, device))
+            loaded.get(Choice("model", device, device))
         names = [device, *(found.name for found in list_devices() if found.name != device)]
-        service = DemoService(models)
+        service = DemoService(loaded)
         page = make_page(service, names)
     try:
         _, address, shared = page.launch(

@@ -89,6 +89,12 @@ DRAFT_PROPERTY_OPTION = click.option(
     metavar="KEY=VALUE",
     help="The same for the draft model alone.",
 )
+PAIRING_OPTION = click.option(
+    "--pairing",
+    type=click.Choice(get_args(PairingName)),
+    help="Draft with a model that has another tokenizer: by the tokens that both have, by its "
+    "text, or by whichever suits the two. [such a draft is refused]",
+)
 PIPELINE_OPTIONS = (
     *MODEL_OPTIONS,
     click.option(
@@ -99,12 +105,7 @@ PIPELINE_OPTIONS = (
         help="Where candidates come from: a draft model; the longest match in the text, in "
         "reference texts and earlier outputs (suffix); both; the latest match of three tokens.",
     ),
-    click.option(
-        "--pairing",
-        type=click.Choice(get_args(PairingName)),
-        help="Draft with a model that has another tokenizer: by the tokens that both have, by its "
-        "text, or by whichever suits the two. [such a draft is refused]",
-    ),
+    PAIRING_OPTION,
     DEVICE_OPTION,
     *LOADING_OPTIONS,
     click.option(

@@ -1,22 +1,26 @@
 """`ov-specdec tune`: the settings that suit a pair of models on this machine, and what pays."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ov_specdec.arguments import pair_models
 from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.checks import require_number
+from ov_specdec.cli.options import PAIRING_OPTION, fixed_sizes_option, parse_sizes
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.costs import SIZES as COST_SIZES
 from ov_specdec.costs import CostCurve
 from ov_specdec.errors import OptionError
+from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import default_path
-from ov_specdec.loading.source import check_pair, open_source
+from ov_specdec.loading.source import open_source
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.text.pairing import PairingName
 from ov_specdec.tuning import Candidate, Gain, Refused, Trial, Tuner, Tuning, break_even
 from ov_specdec.tuning.candidates import PROMPTS, measure_gain
 from ov_specdec.tuning.passes import SIZES
@@ -43,6 +47,8 @@ HEADER = ("model", "settings", *(f"{size}" for size in SIZES), "prefill")
     help="Another draft model for the last table, such as the main's own weights as int4; may be "
     "given several times.",
 )
+@PAIRING_OPTION
+@fixed_sizes_option("auto")
 @click.option(
     "--prompt-file",
     type=click.Path(path_type=Path),
@@ -57,6 +63,8 @@ def tune(
     device: str,
     seconds: float,
     other_drafts: Sequence[str],
+    pairing: PairingName | None,
+    fixed_sizes: str,
     prompt_file: Path | None,
     output: str | None,
     as_json: bool,
@@ -65,22 +73,26 @@ def tune(
 
     Later runs with the same models on this machine take the profile up by themselves. The last
     table compares drafters with plain decoding: the draft model, suffix matches, both, and other
-    drafts. With MAIN alone there is no pair to write a profile for, and only that table.
+    drafts. With MAIN alone there is no pair to write a profile for, and only that table. Settings
+    are searched without copies of fixed sizes; what the chosen ones cost and bring is measured with
+    them.
     """
     require_number("seconds", seconds, above=0.0)
+    sizes = parse_sizes(fixed_sizes)
     prompts = PROMPTS if prompt_file is None else read_prompts(prompt_file)
     main_folder = embedded_folder("main") if main is None else locate(main)
     drafts = [locate(name) for name in other_drafts]
     for other in drafts:  # before a search that takes minutes
-        check_pair(open_source(main_folder), open_source(other)).require()
+        pair_models([open_source(main_folder), open_source(other)], pairing)
+    conditions = Conditions(main_folder, device, seconds, pairing, sizes)
     report: dict[str, Any] = {}
     if main is None or draft is not None:
         draft_folder = embedded_folder("draft") if draft is None else locate(draft)
         drafts.insert(0, draft_folder)
-        report = _tune_pair(main_folder, draft_folder, device, seconds, output, as_json)
+        report = _tune_pair(conditions, draft_folder, output, as_json)
     elif output is not None:
         raise OptionError(f"--output '{output}' has no use without DRAFT: a profile is for a pair")
-    gains = _measure_candidates(main_folder, drafts, device, prompts, seconds)
+    gains = _measure_candidates(conditions, drafts, prompts)
     if as_json:
         print_json({**report, "candidates": [_gain_as_dict(gain) for gain in gains]})
         return
@@ -90,9 +102,18 @@ def tune(
     click.echo(recommend(gains))
 
 
-def _tune_pair(
-    main: Path, draft: Path, device: str, seconds: float, output: str | None, as_json: bool
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Conditions:
+    """The main model, and how its drafters are measured. seconds: for the search, and for these."""
+
+    main: Path
+    device: str
+    seconds: float
+    pairing: PairingName | None
+    fixed_sizes: FixedSizes
+
+
+def _tune_pair(given: Conditions, draft: Path, output: str | None, as_json: bool) -> dict[str, Any]:
     """Search, write the profile and print what was found; returns it for JSON."""
     rows: list[tuple[str, ...]] = []
     with console.status("Measuring") as status:
@@ -101,14 +122,25 @@ def _tune_pair(
             rows.append(describe_trial(role, trial))
             status.update(f"Measuring the {role} model: {rows[-1][1]}")
 
-        tuning = Tuner(main, draft, device, seconds=seconds, note=note).run()
+        tuning = Tuner(
+            *(given.main, draft, given.device),
+            seconds=given.seconds,
+            note=note,
+            pairing=given.pairing,
+        ).run()
     path = default_path(tuning.profile.pair) if output is None else Path(output)
     if path is None:
         raise OptionError("there is no home folder for the profile: give --output FILE")
     tuning.profile.write(path)
     with (
         console.status("Measuring what passes cost with the chosen settings"),
-        SpeculativePipeline(main, draft, device=device, profile=path) as pipeline,
+        SpeculativePipeline(
+            *(given.main, draft),
+            pairing=given.pairing,
+            device=given.device,
+            profile=path,
+            fixed_sizes=given.fixed_sizes,
+        ) as pipeline,
     ):
         curve = pipeline.prepare(seconds=CURVE_SECONDS)
     if not as_json:
@@ -125,17 +157,23 @@ def _tune_pair(
 
 
 def _measure_candidates(
-    main: Path, drafts: Sequence[Path], device: str, prompts: Sequence[str], seconds: float
+    given: Conditions, drafts: Sequence[Path], prompts: Sequence[str]
 ) -> list[Gain]:
     """Suffix matches, each draft model, and the first of them together with suffix matches."""
-    candidates = [Candidate("suffix"), *(Candidate("model", draft) for draft in drafts)]
-    candidates += [Candidate("both", draft) for draft in drafts[:1]]
+    candidates = [Candidate("suffix")]
+    candidates += [Candidate("model", draft, given.pairing) for draft in drafts]
+    candidates += [Candidate("both", draft, given.pairing) for draft in drafts[:1]]
     with console.status("Measuring drafters") as status:
         gains = []
         for candidate in candidates:
             status.update(f"Measuring {describe_candidate(candidate)}")
-            share = seconds / len(candidates)
-            gains.append(measure_gain(main, candidate, device, prompts, seconds=share))
+            gains.append(
+                measure_gain(
+                    *(given.main, candidate, given.device, prompts),
+                    seconds=given.seconds / len(candidates),
+                    fixed_sizes=given.fixed_sizes,
+                )
+            )
     return gains
 
 
@@ -165,8 +203,10 @@ def recommend(gains: Sequence[Gain]) -> str:
         return (
             "to take       --drafter none: nothing is faster than plain decoding on these prompts"
         )
-    draft = "" if best.candidate.draft is None else f" --draft {best.candidate.draft}"
-    return f"to take       --drafter {best.candidate.drafter}{draft}"
+    candidate = best.candidate
+    draft = "" if candidate.draft is None else f" --draft {candidate.draft}"
+    pairing = "" if candidate.pairing is None else f" --pairing {candidate.pairing}"
+    return f"to take       --drafter {candidate.drafter}{draft}{pairing}"
 
 
 def describe_candidate(candidate: Candidate) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from ov_specdec.baseline import plain_options
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
+from ov_specdec.text.pairing import PairingName
 
 WARM_UP: dict[str, Any] = {"max_new_tokens": 24, "ignore_eos": True}
 WARM_UP_PROMPT = "import json\n\n\ndef load(path):\n"
@@ -25,14 +26,21 @@ class LoadedModels:
     """Holds the models that were asked for last.
 
     main, draft: folders or Hub names; None takes the embedded pair. arguments: for every
-    `SpeculativePipeline`, beside what visitors choose. Only one thread at a time may use it, but
-    for `close`.
+    `SpeculativePipeline`, beside what visitors choose. pairing: for those with the draft model.
+    Only one thread at a time may use it, but for `close`.
     """
 
-    def __init__(self, main: str | None, draft: str | None, arguments: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        main: str | None,
+        draft: str | None,
+        arguments: Mapping[str, Any],
+        pairing: PairingName | None = None,
+    ) -> None:
         self._main = main
         self._draft = draft
         self._arguments = arguments
+        self._pairing = pairing
         self._choice: Choice | None = None
         self._pipeline: SpeculativePipeline | None = None
         self._closed = False
@@ -82,6 +90,7 @@ class LoadedModels:
             self._main,
             self._draft if drafts else None,
             drafter=choice.drafter,
+            pairing=self._pairing if drafts else None,
             device=choice.device,
             draft_device=choice.draft_device if differs else None,
             **self._arguments,
@@ -96,11 +105,12 @@ def warm_up(pipeline: SpeculativePipeline) -> None:
 
 
 def describe(pipeline: SpeculativePipeline) -> str:
-    """The KV caches and the profile in a line."""
+    """The KV caches, the profile and the pairing in a line."""
     models = [("main", pipeline.main)]
     if pipeline.draft is not None:
         models.append(("draft", pipeline.draft))
     caches = ", ".join(f"{name} {model.kv} ({model.reason})" for name, model in models)
     # Its name alone: where it lies is no concern of a visitor from elsewhere.
     profile = "none" if pipeline.profile is None else pipeline.profile.name
-    return f"KV cache: {caches}. Profile: {profile}."
+    pairing = "" if pipeline.pairing is None else f" Pairing: {pipeline.pairing}."
+    return f"KV cache: {caches}. Profile: {profile}.{pairing}"

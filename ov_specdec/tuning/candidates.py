@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 from ov_specdec.baseline import plain_options
 from ov_specdec.checks import shorten
 from ov_specdec.errors import OptionError
+from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speculation.drafters.factory import DrafterName
+from ov_specdec.text.pairing import PairingName
 from ov_specdec.tuning.search import GAIN
 
 PROMPTS = (
@@ -29,10 +30,11 @@ NUM_TOKENS = 64
 
 @dataclass(frozen=True)
 class Candidate:
-    """A drafter that could be used, and its draft model, if it has one."""
+    """A drafter that could be used, its draft model and its pairing, if it has them."""
 
     drafter: DrafterName
     draft: Path | None = None
+    pairing: PairingName | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def measure_gain(
     prompts: Sequence[str],
     *,
     seconds: float,
+    fixed_sizes: FixedSizes = "none",
 ) -> Gain:
     """Continue prompts with a candidate and plainly, greedy, with the default draft length.
 
@@ -74,13 +77,17 @@ def measure_gain(
     adapts itself, so a candidate that does not pay is hardly slower than plain decoding. Profiles
     are taken up as in later runs. Raises what `SpeculativePipeline` raises.
     """
-    arguments: dict[str, Any] = {} if candidate.draft is None else {"draft": candidate.draft}
     speculative = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True, "cache_prompt": False}
     plain = plain_options(speculative)
     speeds: list[tuple[float, float]] = []
     tokens = passes = 0
     with SpeculativePipeline(
-        main, drafter=candidate.drafter, device=device, **arguments
+        main,
+        candidate.draft,
+        drafter=candidate.drafter,
+        pairing=candidate.pairing,
+        device=device,
+        fixed_sizes=fixed_sizes,
     ) as pipeline:
         pipeline.prepare()
         for options in (plain, speculative):  # the first run of each takes longer

@@ -9,6 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
+from ov_specdec.arguments import pair_models
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.session import Runner
 from ov_specdec.costs import CostCurve
@@ -17,13 +18,14 @@ from ov_specdec.loading.compile import LoadedModel, load_model
 from ov_specdec.loading.devices import PRECISION_PROPERTIES, computes_in, describe_machine
 from ov_specdec.loading.profile import Profile, fingerprint
 from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import check_pair, open_source
+from ov_specdec.loading.source import open_source
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.speculation.acceptance import Acceptance, Common
 from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters import ModelDrafter
 from ov_specdec.speculation.drafters.model import SOURCE
+from ov_specdec.speculation.drafters.pairing import DraftModel
 from ov_specdec.speculation.engine import SequenceState, Speculation
+from ov_specdec.text.pairing import PairingName
 from ov_specdec.tuning.passes import SIZES, PassCosts, measure_passes
 from ov_specdec.tuning.search import (
     CHOICES,
@@ -100,7 +102,8 @@ def expect(main: PassCosts, draft_step: float, acceptance: float) -> Expectation
 class Tuner:
     """Measures one pair on one device. Models are compiled anew for each trial.
 
-    seconds: time budget. note: told of every trial, and of the role of its model.
+    seconds: time budget. note: told of every trial, and of the role of its model. pairing: of a
+    draft with another tokenizer.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class Tuner:
         *,
         seconds: float,
         note: Callable[[Role, Trial | Refused], None],
+        pairing: PairingName | None = None,
     ) -> None:
         self._paths: dict[Role, Path] = {"main": main, "draft": draft}
         self._device = device
@@ -123,8 +127,12 @@ class Tuner:
                 f"no profile is made for encoder-decoder models such as '{main}': leave out DRAFT, "
                 f"and compare drafters with --other-draft {draft}"
             )
-        check_pair(*sources).require()
-        self._vocab_size = sources[0].vocab_size
+        _, self._pairing = pair_models(sources, pairing)
+        roles: tuple[Role, Role] = ("main", "draft")
+        self._tokens = {
+            role: source.tokenizer.encode(PROMPTS[0])[0]
+            for role, source in zip(roles, sources, strict=True)
+        }
         self._prompts = [sources[0].tokenizer.encode(prompt) for prompt in PROMPTS]
         self._machine = describe_machine(device)
         self._pair = fingerprint(
@@ -173,7 +181,7 @@ class Tuner:
         def measure(properties: Properties) -> PassCosts:
             nonlocal longest
             start = perf_counter()
-            costs = measure_passes(self._load(role, properties).runner, self._prompts[0][0])
+            costs = measure_passes(self._load(role, properties).runner, self._tokens[role])
             longest = max(longest, perf_counter() - start)
             return costs
 
@@ -189,7 +197,7 @@ class Tuner:
     def _load(self, role: Role, properties: Properties) -> LoadedModel:
         config = RuntimeConfig(self._device, properties=properties)
         source = open_source(self._paths[role])
-        return load_model(source, config, vocab_size=self._vocab_size)
+        return load_model(source, config, vocab_size=source.vocab_size)
 
     def _write_exactly(self) -> list[list[int]]:
         """Prompts with what plain greedy decoding in `exact` precision makes of them."""
@@ -229,7 +237,7 @@ class Tuner:
         acceptance = Acceptance(Common())
         main, draft = self._load("main", {}).runner, self._load("draft", {}).runner
         for prompt in self._prompts:
-            drafter = ModelDrafter(CachedSequence(draft), GreedySampler())
+            drafter = DraftModel(draft, self._pairing).make(GreedySampler())
             speculation = Speculation(
                 CachedSequence(main),
                 GreedySampler(),
