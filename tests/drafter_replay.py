@@ -2,11 +2,16 @@
 
     python -m tests.drafter_replay OUTPUTS.jsonl --main MAIN --prompts PROMPTS.jsonl  # records
     python -m tests.drafter_replay OUTPUTS.jsonl --curve CURVE.json                  # replays
+    python -m tests.drafter_replay OUTPUTS.jsonl --length 15                  # and with foresight
 
 The outputs are those of plain greedy decoding. A drafter then proposes, the planner chooses the
 length, and what agrees with the recorded output is accepted, as it would be in greedy decoding. A
 pass takes what the cost curve says, which a pipeline keeps in the user's cache folder (`costs/`).
 The table has tokens per pass, and the speed over that of plain decoding.
+
+With --length every round has so many candidates, and the last column is of a drafter that knows the
+output, and takes of all places where the last token stood the one that agrees with it longest: no
+rule that chooses among matches can have more.
 """
 
 import argparse
@@ -21,6 +26,7 @@ from ov_specdec.costs import NOMINAL, FixedCurve
 from ov_specdec.costs.kept import read_curve
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
+from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import PromptLookup, SuffixDrafter
 from ov_specdec.speculation.earlier_outputs import EarlierOutputs
 from ov_specdec.stats import RoundStats
@@ -76,13 +82,48 @@ def replay(line, drafter, policy, curve):
     return passes, seconds
 
 
-def table(path, curve):
-    """Print a row for each task."""
+def read_outputs(path):
+    """What was recorded, by task."""
     by_task = defaultdict(list)
     for text in path.read_text().splitlines():
         line = json.loads(text)
         if len(line["output"]) > 1:
             by_task[line["task"]].append(line)
+    return by_task
+
+
+def foresight(line, limit):
+    """Passes after the prefill with the best match in each round."""
+    tokens, length, passes = line["prompt"] + line["output"], len(line["prompt"]) + 1, 0
+    while length < len(tokens):
+        places = (p for p in range(1, length) if tokens[p - 1] == tokens[length - 1])
+        room = min(limit, len(tokens) - length - 1)
+        agreeing = (
+            next((n for n in range(room) if tokens[place + n] != tokens[length + n]), room)
+            for place in places
+        )
+        length, passes = length + 1 + max(agreeing, default=0), passes + 1
+    return passes
+
+
+def constant_table(by_task, limit):
+    """Print tokens per pass with so many candidates in each round."""
+    makers = {"prompt lookup": PromptLookup, "suffix": SuffixDrafter}
+    print(f"| task | {' | '.join(makers)} | best match |")
+    print("|---|---|---|---|")
+    for task, lines in by_task.items():
+        passes = [
+            sum(replay(line, make(), ConstantLength(limit), NOMINAL)[0] for line in lines)
+            for make in makers.values()
+        ]
+        passes.append(sum(foresight(line, limit) for line in lines))
+        tokens = sum(len(line["output"]) - 1 for line in lines)
+        cells = [f"{tokens / n:.2f} ({passes[0] / n:.2f})" for n in passes]
+        print(f"| {task} | {' | '.join(cells)} |")
+
+
+def table(by_task, curve):
+    """Print a row for each task."""
     names = ("prompt lookup", "suffix", "suffix, with earlier outputs")
     print(f"| task | prompts | {' | '.join(names)} |")
     print("|---|---:|---|---|---|")
@@ -123,11 +164,16 @@ def main():
     parser.add_argument("--main", help="record the outputs of this model")
     parser.add_argument("--prompts", help="code, quoting, or a .jsonl file")
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--length", type=int, help="candidates in each round [the planner's]")
     parser.add_argument("--curve", type=Path, help="cost curve of the model [a nominal one]")
     arguments = parser.parse_args()
     if arguments.prompts:
         record(arguments.outputs, arguments.main, arguments.prompts, arguments.tokens)
-    table(arguments.outputs, NOMINAL if arguments.curve is None else read_curve(arguments.curve))
+    outputs = read_outputs(arguments.outputs)
+    if arguments.length is not None:
+        constant_table(outputs, arguments.length)
+        return
+    table(outputs, NOMINAL if arguments.curve is None else read_curve(arguments.curve))
 
 
 if __name__ == "__main__":
