@@ -14,12 +14,12 @@ from ov_specdec.checks import (
 )
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import ModelSource, check_pair, pair_tokenizers
+from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
 from ov_specdec.scheduling import Limits
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
 from ov_specdec.speculation.drafters.pairing import Pairing
 from ov_specdec.text.guard import GuardReport
-from ov_specdec.text.pairing import PairingName
+from ov_specdec.text.pairing import PairingName, UsedPairing
 
 
 def may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> bool:
@@ -96,3 +96,12 @@ def pair_models(
         return report, None
     tokenizers = pair_tokenizers(*sources)
     return report, Pairing(tokenizers.choose(pairing), tokenizers)
+
+
+def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:
+    """The pairing that the models of two folders need, of those that the given one stands for.
+
+    None where they have the same tokenizer. Raises what `pair_models` raises.
+    """
+    _, found = pair_models([open_source(main), open_source(draft)], pairing)
+    return found.name if found else None

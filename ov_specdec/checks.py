@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Real
 
 from ov_specdec.errors import OptionError
@@ -34,6 +34,14 @@ def suggest(
     """
     close = difflib.get_close_matches(name, list(known), n=most, cutoff=cutoff)
     return f"did you mean {' or '.join(close)}?" if close else otherwise
+
+
+def require_known(names: Iterable[str], known: Collection[str], kind: str) -> None:
+    """Refuse a name that does not exist. kind: what it should be the name of."""
+    for name in names:
+        if name not in known:
+            hint = suggest(name, known, f"there are: {', '.join(known)}", most=1)
+            raise OptionError(f"unknown {kind} '{name}': {hint}")
 
 
 def require_choice(name: str, value: object, choices: Sequence[str]) -> None:

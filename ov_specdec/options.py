@@ -8,10 +8,10 @@ from ov_specdec.checks import (
     require_bool,
     require_choice,
     require_int,
+    require_known,
     require_number,
     require_text,
     shorten,
-    suggest,
 )
 from ov_specdec.errors import OptionError
 
@@ -179,11 +179,7 @@ class GenerationOptions:
     @classmethod
     def from_kwargs(cls, options: Mapping[str, Any]) -> "GenerationOptions":
         """Options by name; `OptionError` for a name that does not exist."""
-        known = [field.name for field in fields(cls)]
-        for name in options:
-            if name not in known:
-                hint = suggest(name, known, f"there are: {', '.join(known)}", most=1)
-                raise OptionError(f"unknown option '{name}': {hint}")
+        require_known(options, [field.name for field in fields(cls)], "option")
         return cls(**options)
 
     @property

@@ -151,6 +151,7 @@ class SpeculativePipeline:
             replace(config, fixed_sizes=sizes)
             for config, sizes in zip(configs, copies, strict=True)
         ]
+        configs[0] = replace(configs[0], needs_copies=not isinstance(fixed_sizes, str))
         # Main first, then the draft where there is one; empty once the pipeline is closed.
         vocab_sizes = [source.vocab_size for source in sources]
         self._models = load_models(list(zip(sources, configs, vocab_sizes, strict=True)))
@@ -158,11 +159,6 @@ class SpeculativePipeline:
         self.tokenizer = sources[0].tokenizer
         self.load_seconds = watch.total()
         runners = [model.runner for model in self._models]
-        if not isinstance(fixed_sizes, str) and self.main.kv != "paged":
-            raise OptionError(
-                f"fixed_sizes={fixed_sizes!r} needs a paged KV cache, and the main model's is "
-                f"{self.main.kv} ({self.main.reason}): leave it out"
-            )
         context_length = self.main.runner.max_length
         limit_memory(runners, kv_cache_size, max_batch_size)
         self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds)

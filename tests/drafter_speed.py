@@ -3,7 +3,8 @@
     python -m tests.drafter_speed RESULTS.jsonl --main MAIN --prompts PROMPTS.jsonl --seconds 200
     python -m tests.drafter_speed RESULTS.jsonl                 # the tables of what was measured
 
-One process, one pipeline for each drafter, `none` among them. Each prompt is continued by all of
+One process, one pipeline for each drafter, `none` among them; `model:retokenize` is one with that
+pairing, `model@4` one with a constant length. Each prompt is continued by all of
 them before the next one, beginning with another each time. Runs add to the results, and go on after
 the prompts that are in there. Speeds are tokens per second after the first token; ratios are
 medians over prompts, with bootstrap intervals of 95 %. With --shared, the suffix drafter looks into
@@ -44,19 +45,21 @@ def read_prompts(name):
 def measure(arguments, path):
     """Append a line per generation, until the time is up or all prompts were continued."""
     pipelines = {}
-    for name in arguments.drafters:
-        models = {"main": arguments.main}
-        if name in WITH_DRAFT:
+    for name in dict.fromkeys(name.partition("@")[0] for name in arguments.drafters):
+        drafter, _, pairing = name.partition(":")
+        models = {"main": arguments.main, "drafter": drafter, "pairing": pairing or None}
+        if drafter in WITH_DRAFT:
             models["draft"] = arguments.draft
-        pipelines[name] = SpeculativePipeline(**models, drafter=name, fixed_sizes="auto")
+        pipelines[name] = SpeculativePipeline(**models, fixed_sizes="auto")
         pipelines[name].prepare()
         pipelines[name].generate("def main():\n", max_new_tokens=24, cache_prompt=False)
     options = {"max_new_tokens": arguments.tokens, "cache_prompt": arguments.shared}
     if arguments.ignore_eos:
         options["ignore_eos"] = True
-    done = len(path.read_text().splitlines()) // len(pipelines) if path.exists() else 0
+    names = arguments.drafters
+    done = len(path.read_text().splitlines()) // len(names) if path.exists() else 0
     prompts = read_prompts(arguments.prompts)
-    start, names = perf_counter(), list(pipelines)
+    start = perf_counter()
     with path.open("a") as file:
         for turn in range(done, arguments.rounds * len(prompts)):
             if perf_counter() - start > arguments.seconds:
@@ -65,11 +68,14 @@ def measure(arguments, path):
             first = turn % len(names)
             lines = []
             for name in names[first:] + names[:first]:
-                stats = pipelines[name].generate(prompt, **options).stats
+                drafter, _, length = name.partition("@")
+                own = {"num_assistant_tokens": int(length)} if length else {}
+                stats = pipelines[drafter].generate(prompt, **options, **own).stats
                 line = {"turn": turn, "task": task, "drafter": name}
                 line["seconds"] = stats.seconds - stats.time_to_first_token
                 line["tokens"] = stats.generated_tokens - 1
                 line["passes"] = stats.main_passes - 1
+                line["drafted"], line["accepted"] = stats.drafted, stats.accepted
                 lines.append(json.dumps(line))
             file.write("\n".join(lines) + "\n")
             file.flush()
@@ -85,7 +91,7 @@ def report(path):
     names = list(next(iter(turns.values())))
     base = [name for name in (PLAIN, "prompt-lookup", "model") if name in names]
     columns = [f"{name} / {other}" for other in base for name in sorted(names) if name != other]
-    print(f"| task | prompts | {' | '.join(columns)} | tokens per pass |")
+    print(f"| task | prompts | {' | '.join(columns)} | tokens per pass, accepted |")
     print("|---" * (len(columns) + 3) + "|")
     for task in tasks:
         rows = [turn for (other, _), turn in turns.items() if other == task]
@@ -97,6 +103,8 @@ def report(path):
                     ratios = [speed(row[name]) / speed(row[other]) for row in rows]
                     cells.append(interval(ratios))
         passes = [f"{name} {tokens_per_pass(rows, name):.2f}" for name in sorted(names)]
+        shares = {name: accepted(rows, name) for name in sorted(names)}
+        passes += [f"{name} {share:.0%}" for name, share in shares.items() if share is not None]
         print(f"| {task} | {len(rows)} | {' | '.join(cells)} | {', '.join(passes)} |")
 
 
@@ -106,6 +114,12 @@ def speed(line):
 
 def tokens_per_pass(rows, name):
     return sum(row[name]["tokens"] for row in rows) / sum(row[name]["passes"] for row in rows)
+
+
+def accepted(rows, name):
+    """Of all candidates; none where results of before the count are among them."""
+    drafted = sum(row[name].get("drafted", 0) for row in rows)
+    return sum(row[name].get("accepted", 0) for row in rows) / drafted if drafted else None
 
 
 def main():

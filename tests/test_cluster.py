@@ -18,11 +18,12 @@ pytest.importorskip("ray", reason="Ray has no wheel for this Python")
 from ray.exceptions import RayActorError
 from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview
 
-from ov_specdec.cluster.application import ClusterArgs
+from ov_specdec.cluster.application import ClusterArgs, build
 from ov_specdec.cluster.cpus import read_places
 from ov_specdec.cluster.remote import RemoteEngine
 from ov_specdec.cluster.run import NAME, connected, deploy, reason_of
 from ov_specdec.cluster.work import Work
+from ov_specdec.errors import OptionError
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.server.stream import Stream
 
@@ -206,6 +207,13 @@ def test_a_recommended_temperature_is_taken_as_in_one_process():
     assert (settings.temperature, settings.max_batch_size) == (None, 8)
     given = ClusterArgs(pipeline=recommends, settings={"temperature": 0.5}).all_settings()
     assert (given.temperature, ClusterArgs().all_settings().temperature) == (0.5, 1.0)
+
+
+def test_what_a_serve_yaml_has_no_use_for_is_named():
+    with pytest.raises(OptionError, match=r"setting 'max_queu': did you mean max_queue\?"):
+        build(ClusterArgs(settings={"max_queu": 1}))
+    with pytest.raises(OptionError, match=r"pipeline argument 'mian': did you mean main\?"):
+        build(ClusterArgs(pipeline={"mian": "models/main"}))
 
 
 def test_why_replicas_do_not_start_is_what_their_error_says():

@@ -5,6 +5,7 @@ import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.cache.session import Span
+from ov_specdec.loading import compile as compile_module
 from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.fixed_sizes import DRAFT_SIZES, MAIN_SIZES, WEIGHTS, choose_sizes
 from ov_specdec.loading.runtime_config import RuntimeConfig
@@ -107,5 +108,11 @@ def test_other_sizes_are_refused(given):
 def test_a_stateful_model_has_no_copies(tiny_pair):
     with SpeculativePipeline(*tiny_pair, kv="stateful", fixed_sizes="auto") as pipeline:
         assert pipeline.main.runner.fixed_sizes == set()
-    with pytest.raises(OptionError, match="needs a paged KV cache"):
+
+
+def test_copies_of_a_stateful_model_are_refused_before_anything_is_compiled(tiny_pair, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(compile_module, "compile_for", lambda *given: compiled.append(given))
+    with pytest.raises(OptionError, match=r"fixed_sizes=\[4\] needs a paged KV cache"):
         SpeculativePipeline(*tiny_pair, kv="stateful", fixed_sizes=[4])
+    assert compiled == []

@@ -395,6 +395,8 @@ def test_until_models_are_loaded_requests_are_put_off():
             assert answer.status_code == 503
             assert answer.json()["error"]["code"] == "loading"
             assert answer.headers["retry-after"]
+        metrics = server.http.get("/metrics").text
+    assert 'ov_specdec:num_requests_running{model_name="tiny"} 0.0' in metrics
 
 
 def test_a_prediction_is_honoured_where_the_drafter_can(server, chat_pair):

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ov_specdec.arguments import pair_models
+from ov_specdec.arguments import find_pairing
 from ov_specdec.bench.load import TOGETHER, check_arrivals
 from ov_specdec.bench.methods import BASELINE, Method, find_method, select_methods
 from ov_specdec.bench.plan import CONCURRENT, CONCURRENT_QUICK, FULL, QUICK, Plan
@@ -31,8 +31,6 @@ from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import open_source
-from ov_specdec.text.pairing import PairingName, UsedPairing
 
 BENCH_OPTIONS = (
     click.option("--quick", is_flag=True, help="A few methods on two prompts: to see it work."),
@@ -234,19 +232,11 @@ def _setup(options: dict[str, Any]) -> Setup:
         device=options["device"],
         precision=options["precision"],
         fixed_sizes=parse_sizes(options["fixed_sizes"]),
-        pairing=_pairing(options["pairing"], folders["main"], folders["draft"]),
+        pairing=find_pairing(folders["main"], folders["draft"], options["pairing"]),
         **properties,
         main_checkpoint=_checkpoint(options["main_checkpoint"], folders["main"]),
         draft_checkpoint=_checkpoint(options["draft_checkpoint"], folders["draft"]),
     )
-
-
-def _pairing(name: PairingName | None, main: Path, draft: Path) -> UsedPairing | None:
-    """The pairing that the models need, as the one that was given stands for it."""
-    if name is None:
-        return None
-    _, pairing = pair_models([open_source(main), open_source(draft)], name)
-    return pairing.name if pairing else None
 
 
 def _profile(options: dict[str, Any], main: Path, draft: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ov_specdec.arguments import pair_models
+from ov_specdec.arguments import find_pairing
 from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.checks import require_number
 from ov_specdec.cli.options import PAIRING_OPTION, fixed_sizes_option, parse_sizes
@@ -18,7 +18,6 @@ from ov_specdec.errors import OptionError
 from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import default_path
-from ov_specdec.loading.source import open_source
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName
 from ov_specdec.tuning import Candidate, Gain, Refused, Trial, Tuner, Tuning, break_even
@@ -83,7 +82,7 @@ def tune(
     main_folder = embedded_folder("main") if main is None else locate(main)
     drafts = [locate(name) for name in other_drafts]
     for other in drafts:  # before a search that takes minutes
-        pair_models([open_source(main_folder), open_source(other)], pairing)
+        find_pairing(main_folder, other, pairing)
     conditions = Conditions(main_folder, device, seconds, pairing, sizes)
     report: dict[str, Any] = {}
     if main is None or draft is not None:
@@ -160,9 +159,10 @@ def _measure_candidates(
     given: Conditions, drafts: Sequence[Path], prompts: Sequence[str]
 ) -> list[Gain]:
     """Suffix matches, each draft model, and the first of them together with suffix matches."""
+    paired = [(draft, find_pairing(given.main, draft, given.pairing)) for draft in drafts]
     candidates = [Candidate("suffix")]
-    candidates += [Candidate("model", draft, given.pairing) for draft in drafts]
-    candidates += [Candidate("both", draft, given.pairing) for draft in drafts[:1]]
+    candidates += [Candidate("model", *draft) for draft in paired]
+    candidates += [Candidate("both", *draft) for draft in paired[:1]]
     with console.status("Measuring drafters") as status:
         gains = []
         for candidate in candidates:
@@ -179,7 +179,7 @@ def _measure_candidates(
 
 def gain_table(gains: Sequence[Gain]) -> list[tuple[str, ...]]:
     """A row for each candidate."""
-    header = ("drafter", "tokens/s", "plain", "ratio", "range", "tokens per pass", "pays")
+    header = ("drafter", "tokens/s", "plain", "ratio", "quartiles", "tokens per pass", "pays")
     rows = [header, ("---",) * len(header)]
     rows += [
         (
@@ -187,18 +187,27 @@ def gain_table(gains: Sequence[Gain]) -> list[tuple[str, ...]]:
             f"{gain.speed:.1f}",
             f"{gain.plain_speed:.1f}",
             f"{gain.ratio:.2f}",
-            f"{min(gain.ratios):.2f} to {max(gain.ratios):.2f}",
+            "{:.2f} to {:.2f}".format(*gain.quartiles),
             f"{gain.tokens_per_pass:.2f}",
-            "yes" if gain.pays else "no",
+            verdict(gain),
         )
         for gain in gains
     ]
     return rows
 
 
+def verdict(gain: Gain) -> str:
+    """Whether a candidate pays, in a word."""
+    if not gain.is_clear:
+        return "unclear"
+    return "yes" if gain.pays else "no"
+
+
 def recommend(gains: Sequence[Gain]) -> str:
     """The candidate to take, in a line."""
-    best = max(gains, key=lambda gain: gain.ratio)
+    best = max(gains, key=lambda gain: (gain.pays, gain.ratio))
+    if not all(gain.is_clear for gain in gains):
+        return "to take       not clear yet: give more --seconds"
     if not best.pays:
         return (
             "to take       --drafter none: nothing is faster than plain decoding on these prompts"

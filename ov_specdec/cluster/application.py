@@ -1,5 +1,7 @@
 """The application that Ray Serve runs: for `serve deploy`, and for `ov-specdec serve`."""
 
+from dataclasses import fields
+from inspect import signature
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -7,10 +9,12 @@ from ray import serve
 from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, RequestRouterConfig
 
+from ov_specdec.checks import require_known
 from ov_specdec.cluster.cpus import largest_size, read_places
 from ov_specdec.cluster.ingress import Ingress
 from ov_specdec.cluster.replica import Replica
 from ov_specdec.cluster.router import WAITING_BATCHES, PrefixRouter
+from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.settings import Settings
 
 TARGET = 0.8
@@ -57,7 +61,9 @@ class ClusterArgs(BaseModel):
         """Those of the ingress, which admits as many sequences as all replicas can run.
 
         A recommended temperature is not covered by the server's default, as with one process.
+        Raises `OptionError` for a setting that does not exist.
         """
+        require_known(self.settings, [field.name for field in fields(Settings)], "setting")
         given = {**self.settings, "max_batch_size": self.batch_size * self.max_replicas}
         if self.pipeline.get("generation_config") == "model":
             given.setdefault("temperature", None)
@@ -65,7 +71,11 @@ class ClusterArgs(BaseModel):
 
 
 def build(args: ClusterArgs) -> Application:
-    """The application: an ingress in front of replicas."""
+    """The application: an ingress in front of replicas.
+
+    Raises `OptionError` for arguments of the pipeline and settings that do not exist.
+    """
+    require_known(args.pipeline, signature(SpeculativePipeline).parameters, "pipeline argument")
     batch_size, settings = args.batch_size, args.all_settings()
     num_cpus = args.pipeline.get("num_threads") or largest_size(read_places(), args.max_replicas)
     autoscaling = args.autoscale

@@ -120,6 +120,8 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     if source.folder.sliding_window or not hides_by_mask(source.model):
         max_hidden = 0
     backend, reason, model = _choose_backend(source, device, kv)
+    if backend == "stateful":
+        _refuse_copies(config, reason)
     select_rows(model, axis=0 if backend == "paged" else 1)
     sizes = config.fixed_sizes if backend == "paged" else ()
     copies = {size: fix_size(model, size) for size in sizes}
@@ -147,9 +149,18 @@ def _prepare_encoder_decoder(
             f"{source.folder.ir} has no states '{OWN_STATES}': export the model again with "
             "optimum-intel 2.1 or later"
         )
-    select_rows(source.model, axis=1)
     reason = "an encoder-decoder model"
+    _refuse_copies(config, reason)
+    select_rows(source.model, axis=1)
     return _Prepared(source, config, device, "stateful", reason, source.model, {}, axes, 0)
+
+
+def _refuse_copies(config: RuntimeConfig, reason: str) -> None:
+    if config.needs_copies:
+        raise OptionError(
+            f"fixed_sizes={list(config.fixed_sizes)} needs a paged KV cache, and the main model's "
+            f"is stateful ({reason}): leave it out"
+        )
 
 
 def _open(

@@ -21,7 +21,8 @@ class RuntimeConfig:
     the model; None takes as many as OpenVINO finds right. cache_dir: folder where OpenVINO keeps
     the compiled model for the next time; None: nowhere. encoder_device: where the encoder of an
     encoder-decoder model runs; None: where its decoder does. fixed_sizes: tokens of passes that a
-    paged model is compiled once more for.
+    paged model is compiled once more for. needs_copies: a stateful KV cache, which has none, is an
+    error.
     """
 
     device: str = "CPU"
@@ -33,6 +34,7 @@ class RuntimeConfig:
     cache_dir: str | Path | None = None
     encoder_device: str | None = None
     fixed_sizes: tuple[int, ...] = ()
+    needs_copies: bool = False
 
     def __post_init__(self) -> None:
         require_text("device", self.device)

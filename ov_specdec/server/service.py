@@ -14,7 +14,7 @@ from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.tokens import Detokenize, Tokenize
 from ov_specdec.options import GenerationOptions
 from ov_specdec.server.engine import Engine
-from ov_specdec.server.metrics import export
+from ov_specdec.server.metrics import Metrics, export
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Transcriptions
@@ -79,10 +79,12 @@ class Service:
             await engine.check_health()
 
     async def export_metrics(self) -> bytes:
-        """What has been counted, for Prometheus; nothing while it is loading."""
+        """What has been counted, for Prometheus; while it is loading, all of it is 0."""
         if self._speech is not None:
             return export(self._speech.collect_metrics())
-        return export([] if self._engine is None else await self._engine.collect_metrics())
+        if self._engine is None:
+            return export(Metrics(self.settings.model_name).registry.collect())
+        return export(await self._engine.collect_metrics())
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served; requests that name none are as good."""

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from time import perf_counter
 
 from ov_specdec.baseline import plain_options
@@ -27,6 +28,9 @@ PROMPTS = (
 
 NUM_TOKENS = 64
 
+ENOUGH_PAIRS = 4
+"""Timings in turns from which a candidate may be said to pay: single ones differ by a third."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -42,7 +46,7 @@ class Gain:
     """What a candidate brought.
 
     speed, plain_speed: tokens per second after the prefill, over all prompts. ratios: of the two,
-    by prompt. tokens_per_pass: of the main model.
+    by run. tokens_per_pass: of the main model.
     """
 
     candidate: Candidate
@@ -53,13 +57,26 @@ class Gain:
 
     @property
     def ratio(self) -> float:
-        """The median over prompts."""
+        """The median over runs."""
         return median(self.ratios)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """Between which half of the ratios lie."""
+        if len(self.ratios) == 1:
+            return self.ratios[0], self.ratios[0]
+        low, _, high = quantiles(self.ratios, n=4, method="inclusive")
+        return low, high
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether there are enough runs to say whether it pays."""
+        return len(self.ratios) >= ENOUGH_PAIRS
 
     @property
     def pays(self) -> bool:
         """Whether it is faster than plain decoding by more than noise."""
-        return self.ratio * GAIN > 1.0
+        return self.is_clear and self.ratio * GAIN > 1.0 and self.quartiles[0] > 1.0
 
 
 def measure_gain(
@@ -73,9 +90,10 @@ def measure_gain(
 ) -> Gain:
     """Continue prompts with a candidate and plainly, greedy, with the default draft length.
 
-    seconds: after which no further prompt is begun; one is measured in any case. The draft length
-    adapts itself, so a candidate that does not pay is hardly slower than plain decoding. Profiles
-    are taken up as in later runs. Raises what `SpeculativePipeline` raises.
+    seconds: after which no further prompt is begun; one is measured in any case, and all of them
+    again while there is time. The draft length adapts itself, so a candidate that does not pay is
+    hardly slower than plain decoding. Profiles are taken up as in later runs. Raises what
+    `SpeculativePipeline` raises.
     """
     speculative = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True, "cache_prompt": False}
     plain = plain_options(speculative)
@@ -93,8 +111,12 @@ def measure_gain(
         for options in (plain, speculative):  # the first run of each takes longer
             pipeline.generate(prompts[0], **{**options, "max_new_tokens": NUM_TOKENS // 4})
         end = perf_counter() + seconds
-        for prompt in prompts:
-            stats = [pipeline.generate(prompt, **options).stats for options in (plain, speculative)]
+        for prompt in cycle(prompts):
+            # The second of two runs may find the machine faster or slower: each is it in turns.
+            order = (speculative, plain) if len(speeds) % 2 else (plain, speculative)
+            stats = [pipeline.generate(prompt, **options).stats for options in order]
+            if len(speeds) % 2:
+                stats.reverse()
             if stats[0].generated_tokens < 2:
                 raise OptionError(
                     f"the prompt {shorten(prompt)} leaves the model's context no room for an "
