@@ -270,7 +270,7 @@ def test_steps_that_read_a_prompt_teach_nothing():
 
 
 def test_the_draft_reading_the_prompt_is_no_drafting():
-    reading = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=103)] * 40
+    reading = [a_round(3, 0, 2.5, 10.3, draft_pass_tokens=103)] * 40
     assert taught(reading).curve == CURVE
     drafting = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=3)] * 40
     assert taught(drafting).curve.draft.at(1, 16) > CURVE.draft.at(1, 16)
