@@ -6,7 +6,14 @@ import pytest
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.cache.session import Span
 from ov_specdec.loading.compile import load_model
-from ov_specdec.loading.fixed_sizes import DRAFT_SIZES, MAIN_SIZES, WEIGHTS, choose_sizes
+from ov_specdec.loading.fixed_sizes import (
+    BATCH_SIZES,
+    DRAFT_SIZES,
+    MAIN_SIZES,
+    WEIGHTS,
+    choose_sizes,
+    sizes_of_models,
+)
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 from tests.flaky import make_flaky
@@ -72,7 +79,7 @@ def test_output_stays_the_main_model_s_own(tiny_pair):
     with SpeculativePipeline(main, drafter="none", **settings) as plain:
         expected = plain.generate(PROMPT, max_new_tokens=40).token_ids
     with SpeculativePipeline(main, draft, fixed_sizes="auto", **settings) as pipeline:
-        assert pipeline.main.runner.fixed_sizes == set(MAIN_SIZES)
+        assert pipeline.main.runner.fixed_sizes == {*MAIN_SIZES, *BATCH_SIZES}
         assert pipeline.draft.runner.fixed_sizes == set(DRAFT_SIZES)
         for options in ({"num_assistant_tokens": 3}, {"num_assistant_tokens": 7}, {}):
             assert pipeline.generate(PROMPT, max_new_tokens=40, **options).token_ids == expected
@@ -91,6 +98,7 @@ def test_passes_of_fixed_sizes_have_their_own_costs(tiny_pair):
 
 
 def test_large_models_have_fewer_copies():
+    assert sizes_of_models("auto", [1, 1], max_batch_size=1) == [MAIN_SIZES, DRAFT_SIZES]
     assert choose_sizes("auto", (1, 8, 4), WEIGHTS // 4) == (1, 8, 4)
     assert choose_sizes("auto", (1, 8, 4), WEIGHTS // 2) == (1, 8)
     assert choose_sizes("auto", (1, 8, 4), WEIGHTS + 1) == ()

@@ -75,7 +75,7 @@ GREETING = "/help lists commands and keys, Ctrl-D leaves"
 )
 def chat(system: str | None, prompt_cache: Path | None, show_draft: bool, **options: Any) -> None:
     """Talk with a chat model in the terminal; what is piped in is answered line by line."""
-    pipeline = pop_pipeline(options)
+    pipeline = {**pop_pipeline(options), "max_batch_size": 1}
     generation = {**DEFAULTS, **pop_generation(options)}
     check_generation(generation, pipeline["drafter"])
     if prompt_cache is not None and not generation.get("cache_prompt", True):
