@@ -17,7 +17,7 @@ from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
 from ov_specdec.speculation.engine import SequenceState, Speculation
 
-NUM_SAMPLES = 1000
+NUM_SAMPLES = 600
 NEW_TOKENS = 4
 NUM_BINS = 12
 BATCH = 128
@@ -26,7 +26,6 @@ EXACT = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "
 PROMPT = "for "  # here the draft is far enough from the main that a wrong sampler shows
 
 OPTION_SETS = {
-    "temperature 0.7": {"temperature": 0.7},
     "temperature 1": {"temperature": 1.0},
     "temperature 1.5": {"temperature": 1.5},
     "top_k": {"top_k": 20},
