@@ -20,7 +20,8 @@ def test_ci_runs_the_lines_of_the_readme():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     work = readme.partition("## Work on it\n\n```sh\n")[2].partition("```")[0].splitlines()
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    lines = script.partition("set -x\n")[2].replace("\\\n", "").splitlines()
+    commands = script.partition("set -x\n")[2].replace("\\\n", "").splitlines()
+    lines = [line.strip() for line in commands]
     shown = ['pip install . && ov-specdec generate "class Stack:"', *work]
     assert shown[0] in readme
     remaining = iter(lines)  # in this order; CI adds options, and lines of its own
