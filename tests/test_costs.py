@@ -69,6 +69,9 @@ def test_without_time_the_most_important_sizes_are_measured():
 
 def test_a_short_context_is_not_exceeded():
     assert set(measure(model(max_length=100), None, 1.0, sweeps=1).main.seconds) == {16}
+    short = measure(model(max_length=70), model(max_length=20), 1.0, sweeps=2)
+    assert set(short.main.seconds[16]) == {*SIZES, *WIDE[:1]}
+    assert set(short.draft.seconds[16]) == {1, 2}
 
 
 def test_measuring_leaves_the_caches_as_they_were():

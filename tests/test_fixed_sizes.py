@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.cache.paged import PagedModel
 from ov_specdec.cache.session import Span
+from ov_specdec.errors import DeviceError, ModelError
 from ov_specdec.loading.compile import load_model
+from ov_specdec.loading.devices import compile_for
 from ov_specdec.loading.fixed_sizes import (
     BATCH_SIZES,
     DRAFT_SIZES,
@@ -14,6 +17,7 @@ from ov_specdec.loading.fixed_sizes import (
     choose_sizes,
     sizes_of_models,
 )
+from ov_specdec.loading.graph import fix_size
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 from tests.flaky import make_flaky
@@ -110,6 +114,31 @@ def test_large_models_have_fewer_copies():
 def test_other_sizes_are_refused(given):
     with pytest.raises(OptionError, match="fixed_sizes="):
         SpeculativePipeline(fixed_sizes=given)
+
+
+def test_a_copy_that_cannot_be_made_is_left_out_and_said(tiny_pair, monkeypatch):
+    def fails_at_three(model, size):
+        if size == 3:
+            raise ModelError("it has no form")
+        return fix_size(model, size)
+
+    def fails_at_four(device, model, properties, path):
+        if str(model.input("input_ids").partial_shape) == "[4]":
+            return DeviceError("it does not compile")
+        return compile_for(device, model, properties, path)
+
+    monkeypatch.setattr("ov_specdec.loading.compile.fix_size", fails_at_three)
+    monkeypatch.setattr("ov_specdec.loading.compile.compile_for", fails_at_four)
+    with pytest.warns(RuntimeWarning) as warned:
+        copied = load(tiny_pair[0], (2, 3, 4))
+    assert [str(each.message) for each in warned] == [
+        "it has no form; going on without a copy for passes over 3 tokens",
+        "it does not compile; going on without a copy for passes over 4 tokens",
+    ]
+    assert isinstance(copied, PagedModel)
+    assert copied.fixed_sizes == {2}
+    for num_tokens in (2, 3, 4):
+        assert len(copied.run([Span(copied.open(), [5] * num_tokens, num_tokens)])[0]) == num_tokens
 
 
 def test_a_stateful_model_has_no_copies(tiny_pair):
