@@ -146,7 +146,8 @@ class SpeculativePipeline:
         if generation_config == "model":
             path = sources[0].folder.path
             self._defaults = read_sampling_defaults(path, vocab_size=vocab_size)
-        copies = sizes_of_models(fixed_sizes, [source.folder.num_bytes for source in sources])
+        num_bytes = [source.folder.num_bytes for source in sources]
+        copies = sizes_of_models(fixed_sizes, num_bytes, max_batch_size)
         configs = [
             replace(config, fixed_sizes=sizes)
             for config, sizes in zip(configs, copies, strict=True)

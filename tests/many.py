@@ -3,7 +3,6 @@
 python -m tests.many        # all machines and mixtures; the tests try some of them
 """
 
-from dataclasses import replace
 from random import Random
 from statistics import median
 
@@ -93,8 +92,7 @@ class Shared:
         self._budget = Budget(self.costs)
 
     def lengths(self, concurrency):
-        # These drafts have no confidence, so that the length alone ends them.
-        bids = [replace(policy.bid(Ask("model")), acceptance=None) for policy in self._policies]
+        bids = [policy.bid(Ask("model")) for policy in self._policies]
         self.plans = self._budget.share(bids, Load(concurrency, concurrency, CACHED))
         return [plan.length for plan in self.plans]
 

@@ -21,10 +21,11 @@ def a_round(drafted=0, accepted=0, seconds=1.0, drafting=0.0, size=None, **more)
 def step_of(stats):
     """The step that a round was, of a sequence that had the models to itself.
 
-    The draft model's first pass has fed what it lacked beside the candidates.
+    The draft model's first pass has fed what it lacked beside the candidates. All of its passes
+    take the same time for a token.
     """
     drafted, fed, cached = stats.num_drafted, stats.draft_pass_tokens, stats.cached_tokens
     sizes = [fed - drafted + 1, *[1] * (drafted - 1)] if fed else []
-    seconds = stats.draft_seconds / max(len(sizes), 1)
-    drafts = (PassStats(size, cached, 1, 0, seconds) for size in sizes)
+    seconds = stats.draft_seconds / max(fed, 1)
+    drafts = (PassStats(size, cached, 1, 0, size * seconds) for size in sizes)
     return StepStats(PassStats(stats.pass_tokens, cached, 1, 0, stats.verify_seconds), (*drafts,))

@@ -143,7 +143,7 @@ def test_the_length_of_the_prompt_is_no_cost_of_drafting():
     for _ in range(8):
         policy = AdaptiveLength(("model",), live, common)
         policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, 100, reason="prefill"))
-        live_round = a_round(4, 4, drafting=50.0, draft_pass_tokens=104)
+        live_round = a_round(4, 4, drafting=10.4, draft_pass_tokens=104)
         policy.update(live_round)
         live.learn(step_of(live_round))
     policy = AdaptiveLength(("model",), live, common)

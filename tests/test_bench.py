@@ -51,7 +51,7 @@ def bench(*arguments, **settings):
 def quick(tmp_path_factory):
     """The folder that `ov-specdec bench --quick` wrote, and what it printed."""
     folder = tmp_path_factory.mktemp("quick")
-    done = bench("--quick", "--precision", "exact", "--output", folder)
+    done = bench("--quick", "--precision", "exact", "--fixed-sizes", "none", "--output", folder)
     assert done.returncode == 0, done.stderr
     return folder, done
 
@@ -150,18 +150,23 @@ def test_it_fails_where_nothing_ran(tiny_pair, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def scratch(tmp_path_factory):
-    """A folder for converted tokenizers."""
-    return tmp_path_factory.mktemp("scratch")
+def setup(tmp_path_factory):
+    """The embedded pair in exact precision, with a folder for converted tokenizers."""
+    main, draft = (str(embedded_folder(role)) for role in ("main", "draft"))
+    scratch = str(tmp_path_factory.mktemp("scratch"))
+    return Setup(main, draft, precision="exact", fixed_sizes="none", scratch=scratch)
+
+
+@pytest.fixture(scope="module")
+def plain(setup):
+    return find_method("plain").build(setup)
 
 
 @pytest.mark.parametrize("method", ["genai-plain", "genai-prompt-lookup-3", "genai-draft-2"])
-def test_genai_generates_what_plain_decoding_does(method, scratch):
-    main, draft = (str(embedded_folder(role)) for role in ("main", "draft"))
-    setup = Setup(main, draft, precision="exact", scratch=str(scratch))
-    plain = find_method("plain").build(setup).run([5, 6, 7, 5, 6], 12)
+def test_genai_generates_what_plain_decoding_does(method, setup, plain):
+    expected = plain.run([5, 6, 7, 5, 6], 12).token_ids
     measurement = find_method(method).build(setup).run([5, 6, 7, 5, 6], 12)
-    assert measurement.token_ids == plain.token_ids
+    assert measurement.token_ids == expected
     assert 0 < measurement.first_token_seconds < measurement.seconds
     if method == "genai-prompt-lookup-3":
         assert measurement.main_seconds is None  # it does not tell
@@ -185,7 +190,7 @@ def test_loads_are_measured(tmp_path):
     done = bench(
         *("--quick", "--concurrency", 2, "--arrivals", "poisson:100", "--precision", "exact"),
         *("--methods", "constant-2,genai-plain,genai-draft-2,torch-plain"),
-        *("--rounds", 1, "--max-new-tokens", 8, "--output", tmp_path),
+        *("--rounds", 1, "--max-new-tokens", 8, "--fixed-sizes", "none", "--output", tmp_path),
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "concurrency.md").read_text() == done.stdout
@@ -223,11 +228,8 @@ def test_loads_are_measured(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["constant-2", "genai-prompt-lookup-2"])
-def test_an_engine_gives_each_request_what_it_gets_alone(method, scratch):
-    main, draft = (str(embedded_folder(role)) for role in ("main", "draft"))
-    setup = Setup(main, draft, precision="exact", scratch=str(scratch))
+def test_an_engine_gives_each_request_what_it_gets_alone(method, setup, plain):
     prompts = [[5, 6, 7, 5, 6], [9, 10]]
-    plain = find_method("plain").build(setup)
     alone = [plain.run(prompt, 12).token_ids for prompt in prompts]
     served = serve_load(find_method(method).serve(setup), Load(prompts, [0.0, 0.0], 12, 2))
     assert [each.token_ids for each in served] == alone

@@ -79,7 +79,7 @@ def test_a_load_sets_the_batch_of_this_projects_methods(tiny_pair):
     setup = setup_of(tiny_pair, concurrency="2,24,4", max_prefill_tokens_per_step=8)
     arguments = setup.pipeline_arguments("auto", drafts=True)
     assert (arguments["max_batch_size"], arguments["max_prefill_tokens_per_step"]) == (24, 8)
-    assert "max_batch_size" not in setup_of(tiny_pair).pipeline_arguments("auto", drafts=True)
+    assert setup_of(tiny_pair).pipeline_arguments("auto", drafts=True)["max_batch_size"] == 1
 
 
 def test_a_pairing_is_for_the_methods_that_have_one(tiny_pair):

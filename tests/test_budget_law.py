@@ -50,10 +50,10 @@ class ForgetfulDrafter(ModelDrafter):
 
     def propose(self, tokens):
         proposal = yield from super().propose(tokens)
-        if not proposal.confidences or proposal.confidences[-1] > 0.5:
+        drawn, probs = proposal.draft.tokens, proposal.draft.probs
+        if not probs or probs[-1].prob(drawn[-1]) > 0.5:
             return proposal
-        draft = Draft(proposal.draft.tokens[:-1], (proposal.draft.probs or [])[:-1] or None)
-        return replace(proposal, draft=draft, confidences=proposal.confidences[:-1])
+        return replace(proposal, draft=Draft(drawn[:-1], probs[:-1] or None))
 
 
 def output_probs(pair, drafter, lengths):

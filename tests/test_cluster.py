@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from itertools import chain
+from types import SimpleNamespace
 
 import httpx
 import psutil
@@ -21,6 +22,7 @@ from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview
 from ov_specdec.cluster.application import ClusterArgs, build
 from ov_specdec.cluster.cpus import read_places
 from ov_specdec.cluster.remote import RemoteEngine
+from ov_specdec.cluster.router import PrefixRouter
 from ov_specdec.cluster.run import NAME, connected, deploy, reason_of
 from ov_specdec.cluster.work import Work
 from ov_specdec.errors import OptionError
@@ -224,6 +226,27 @@ def test_why_replicas_do_not_start_is_what_their_error_says():
     }
     application = ApplicationStatusOverview("DEPLOY_FAILED", "It failed.", 0.0, deployments)
     assert reason_of(application) == "ModelError: 'nowhere' is not a folder"
+
+
+def test_each_choice_of_an_answer_takes_a_place_in_a_replica():
+    def pending(name, n):
+        work = Work(Ask("completions", None, ("x",), {}, n), None, ())
+        context = SimpleNamespace(should_backoff=False)
+        metadata = SimpleNamespace(internal_request_id=name)
+        return SimpleNamespace(args=[work], metadata=metadata, routing_context=context)
+
+    def with_room():
+        ranks = asyncio.run(router.choose_replicas(replicas, pending("next", 1)))
+        return sorted(replica.replica_id for rank in ranks for replica in rank)
+
+    replicas = [SimpleNamespace(replica_id=name) for name in "AB"]
+    router = PrefixRouter.__new__(PrefixRouter)  # Ray's own part wants a Ray
+    router.initialize_state(batch_size=BATCH)
+    router.on_request_routed(pending("one", 2 * BATCH), "A", None)
+    router.on_request_routed(pending("other", 1), "B", None)
+    assert with_room() == ["B"]
+    router.on_request_completed("A", "one")
+    assert with_room() == ["A", "B"]
 
 
 class Handle:

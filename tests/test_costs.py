@@ -69,6 +69,9 @@ def test_without_time_the_most_important_sizes_are_measured():
 
 def test_a_short_context_is_not_exceeded():
     assert set(measure(model(max_length=100), None, 1.0, sweeps=1).main.seconds) == {16}
+    short = measure(model(max_length=70), model(max_length=20), 1.0, sweeps=2)
+    assert set(short.main.seconds[16]) == {*SIZES, *WIDE[:1]}
+    assert set(short.draft.seconds[16]) == {1, 2}
 
 
 def test_measuring_leaves_the_caches_as_they_were():
@@ -270,7 +273,7 @@ def test_steps_that_read_a_prompt_teach_nothing():
 
 
 def test_the_draft_reading_the_prompt_is_no_drafting():
-    reading = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=103)] * 40
+    reading = [a_round(3, 0, 2.5, 10.3, draft_pass_tokens=103)] * 40
     assert taught(reading).curve == CURVE
     drafting = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=3)] * 40
     assert taught(drafting).curve.draft.at(1, 16) > CURVE.draft.at(1, 16)

@@ -28,7 +28,7 @@ def address(browser):
 @pytest.fixture(scope="module")
 def chat_address(browser, chat_pair):
     main, draft = map(str, chat_pair)
-    models = ("--main", main, "--draft", draft, "--precision", "exact")
+    models = ("--main", main, "--draft", draft, "--precision", "exact", "--fixed-sizes", "none")
     with demo_process(*models) as (_, found):
         yield found
 
@@ -169,6 +169,7 @@ def test_a_long_text_is_followed_to_its_end(open_page):
 def test_messages_can_be_read(open_page, theme):
     first, second = open_page(), open_page(theme=theme)
     second.evaluate(WATCH_CONTRAST, "#run-status .status")
+    ask_for(second, 16)
     start_sweep(first)
     second.locator("#run").click()
     status = second.locator("#run-status .status")
@@ -385,7 +386,7 @@ def test_a_port_in_use_is_named(address):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_ends_the_demo_in_the_middle_of_a_run(browser):
-    with demo_process() as (server, address):
+    with demo_process("--fixed-sizes", "none") as (server, address):
         page = browser.new_page()
         page.goto(address)
         start_long_run(page)

@@ -1,8 +1,6 @@
 """The documents keep step with the code."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,23 +20,18 @@ def test_ci_runs_the_lines_of_the_readme():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     work = readme.partition("## Work on it\n\n```sh\n")[2].partition("```")[0].splitlines()
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    lines = script.partition("set -x\n")[2].splitlines()
+    commands = script.partition("set -x\n")[2].replace("\\\n", "").splitlines()
+    lines = [line.strip() for line in commands]
     shown = ['pip install . && ov-specdec generate "class Stack:"', *work]
     assert shown[0] in readme
     remaining = iter(lines)  # in this order; CI adds options, and lines of its own
     for beginning in shown:
         assert any(line.startswith(beginning) for line in remaining), beginning
+    for line in lines:  # what fails on the left of `&&` ends no script
+        assert "&&" not in line or line.endswith("|| exit"), line
 
 
 @pytest.mark.parametrize("document", OUTSIDE_THE_SITE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), target
-
-
-def test_the_site_builds_without_a_warning(tmp_path):
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
-    reference = (tmp_path / "reference" / "index.html").read_text(encoding="utf-8")
-    assert 'id="ov_specdec.SpeculativePipeline.generate"' in reference

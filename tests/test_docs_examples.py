@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import os
 import re
 import textwrap
 from pathlib import Path
@@ -43,9 +42,8 @@ def run(document):
 
 
 @pytest.fixture(autouse=True)
-def at_the_root(monkeypatch, tmp_path):
+def at_the_root(monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("XDG_CACHE_HOME", os.fspath(tmp_path))  # no profile of this machine
 
 
 def test_the_guide_runs_from_top_to_bottom(capsys):

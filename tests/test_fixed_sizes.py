@@ -4,10 +4,21 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.cache.paged import PagedModel
 from ov_specdec.cache.session import Span
+from ov_specdec.errors import DeviceError, ModelError
 from ov_specdec.loading import compile as compile_module
 from ov_specdec.loading.compile import load_model
-from ov_specdec.loading.fixed_sizes import DRAFT_SIZES, MAIN_SIZES, WEIGHTS, choose_sizes
+from ov_specdec.loading.devices import compile_for
+from ov_specdec.loading.fixed_sizes import (
+    BATCH_SIZES,
+    DRAFT_SIZES,
+    MAIN_SIZES,
+    WEIGHTS,
+    choose_sizes,
+    sizes_of_models,
+)
+from ov_specdec.loading.graph import fix_size
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 from tests.flaky import make_flaky
@@ -73,7 +84,7 @@ def test_output_stays_the_main_model_s_own(tiny_pair):
     with SpeculativePipeline(main, drafter="none", **settings) as plain:
         expected = plain.generate(PROMPT, max_new_tokens=40).token_ids
     with SpeculativePipeline(main, draft, fixed_sizes="auto", **settings) as pipeline:
-        assert pipeline.main.runner.fixed_sizes == set(MAIN_SIZES)
+        assert pipeline.main.runner.fixed_sizes == {*MAIN_SIZES, *BATCH_SIZES}
         assert pipeline.draft.runner.fixed_sizes == set(DRAFT_SIZES)
         for options in ({"num_assistant_tokens": 3}, {"num_assistant_tokens": 7}, {}):
             assert pipeline.generate(PROMPT, max_new_tokens=40, **options).token_ids == expected
@@ -92,6 +103,7 @@ def test_passes_of_fixed_sizes_have_their_own_costs(tiny_pair):
 
 
 def test_large_models_have_fewer_copies():
+    assert sizes_of_models("auto", [1, 1], max_batch_size=1) == [MAIN_SIZES, DRAFT_SIZES]
     assert choose_sizes("auto", (1, 8, 4), WEIGHTS // 4) == (1, 8, 4)
     assert choose_sizes("auto", (1, 8, 4), WEIGHTS // 2) == (1, 8)
     assert choose_sizes("auto", (1, 8, 4), WEIGHTS + 1) == ()
@@ -103,6 +115,31 @@ def test_large_models_have_fewer_copies():
 def test_other_sizes_are_refused(given):
     with pytest.raises(OptionError, match="fixed_sizes="):
         SpeculativePipeline(fixed_sizes=given)
+
+
+def test_a_copy_that_cannot_be_made_is_left_out_and_said(tiny_pair, monkeypatch):
+    def fails_at_three(model, size):
+        if size == 3:
+            raise ModelError("it has no form")
+        return fix_size(model, size)
+
+    def fails_at_four(device, model, properties, path):
+        if str(model.input("input_ids").partial_shape) == "[4]":
+            return DeviceError("it does not compile")
+        return compile_for(device, model, properties, path)
+
+    monkeypatch.setattr("ov_specdec.loading.compile.fix_size", fails_at_three)
+    monkeypatch.setattr("ov_specdec.loading.compile.compile_for", fails_at_four)
+    with pytest.warns(RuntimeWarning) as warned:
+        copied = load(tiny_pair[0], (2, 3, 4))
+    assert [str(each.message) for each in warned] == [
+        "it has no form; going on without a copy for passes over 3 tokens",
+        "it does not compile; going on without a copy for passes over 4 tokens",
+    ]
+    assert isinstance(copied, PagedModel)
+    assert copied.fixed_sizes == {2}
+    for num_tokens in (2, 3, 4):
+        assert len(copied.run([Span(copied.open(), [5] * num_tokens, num_tokens)])[0]) == num_tokens
 
 
 def test_a_stateful_model_has_no_copies(tiny_pair):

@@ -106,9 +106,9 @@ def test_edits_of_a_conversation_on_the_embedded_pair_equal_fresh_runs(kv):
         max_tokens=60,
         as_prompt=lambda messages: "\n".join(f"# {m['content']}" for m in messages) + "\n",
     )
-    for _ in range(100):
+    for _ in range(40):
         conversation.step(conversation.random.choice(KINDS))
-    assert conversation.num_reused > 20
+    assert conversation.num_reused > 8
 
 
 def test_a_second_turn_reads_only_what_is_new(chat_pair, kv):

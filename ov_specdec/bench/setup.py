@@ -21,7 +21,7 @@ class Setup:
     top of those that `precision` stands for; with a profile, those of the main. draft_properties:
     with a profile, those of the draft. profile: its file. scratch: a folder for what a peer wants
     converted. fixed_sizes: of this project's own methods, where the KV cache is paged.
-    max_batch_size, max_prefill_tokens_per_step: of these too; None for their defaults. pairing: how
+    max_batch_size, max_prefill_tokens_per_step: of these too; None for the default. pairing: how
     the draft model drafts for a main model with another tokenizer; None where both have the same.
     """
 
@@ -36,7 +36,7 @@ class Setup:
     draft_checkpoint: str | None = None
     scratch: str = ""
     fixed_sizes: FixedSizes = "auto"
-    max_batch_size: int | None = None
+    max_batch_size: int = 1
     max_prefill_tokens_per_step: int | None = None
     pairing: PairingName | None = None
 
@@ -67,8 +67,7 @@ class Setup:
         if kv != "stateful":
             arguments["fixed_sizes"] = self.fixed_sizes
         arguments["max_prefill_tokens_per_step"] = self.max_prefill_tokens_per_step
-        if self.max_batch_size is not None:
-            arguments["max_batch_size"] = self.max_batch_size
+        arguments["max_batch_size"] = self.max_batch_size
         if drafts:
             arguments |= {"draft": self.draft, "pairing": self.pairing}
         if drafts and self.profile is not None and kv == "auto":

@@ -31,7 +31,7 @@ def limit_memory(
     elif any(model.bytes_per_token == 0 for model in models):
         raise OptionError(
             f"kv_cache_size={kv_cache_size} has no effect on a stateful KV cache: leave it out, or "
-            "use kv='paged'"
+            "use kv='paged' (encoder-decoder models have no paged one)"
         )
     else:
         num_tokens = int(kv_cache_size * GB / bytes_per_token)

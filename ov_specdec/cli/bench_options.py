@@ -169,7 +169,7 @@ def make_request(options: dict[str, Any]) -> Request:
         output=options["output"],
         setup=replace(
             _setup(options),
-            max_batch_size=max(concurrency, default=None),
+            max_batch_size=max(concurrency, default=1),
             max_prefill_tokens_per_step=options["max_prefill_tokens_per_step"],
         ),
         concurrency=concurrency,

@@ -26,7 +26,8 @@ class PrefixRouter(RequestRouter):
         """Takes `request_router_kwargs`. batch_size: requests that a replica runs at a time."""
         self._batch_size: int = kwargs["batch_size"]
         self._prefixes = Prefixes()
-        self._running: defaultdict[ReplicaID, set[str]] = defaultdict(set)
+        # By replica and request: each choice of an answer is a sequence of its own.
+        self._running: defaultdict[ReplicaID, dict[str, int]] = defaultdict(dict)
 
     async def choose_replicas(
         self,
@@ -36,13 +37,14 @@ class PrefixRouter(RequestRouter):
         """The replicas that have room, those that suit a request best first."""
         hashes: Sequence[bytes] = ()
         if pending_request is not None:
-            hashes = _prefixes_of(pending_request)
+            work = _work_of(pending_request)
+            hashes = work.prefixes if work else ()
             # All of them have been tried then: wait before they are tried again.
             pending_request.routing_context.should_backoff = True
         ranks: defaultdict[float, list[RunningReplica]] = defaultdict(list)
         # Ray takes the first of equals: in any order, so that idle replicas share what comes.
         for replica in sample(candidate_replicas, len(candidate_replicas)):
-            num_running = len(self._running[replica.replica_id])
+            num_running = sum(self._running[replica.replica_id].values())
             if num_running < self._batch_size * (1 + WAITING_BATCHES):
                 num_known = self._prefixes.count(replica.replica_id, hashes)
                 rank = preference(num_known, len(hashes), num_running, self._batch_size)
@@ -54,13 +56,15 @@ class PrefixRouter(RequestRouter):
     ) -> None:
         """A replica has taken a request."""
         super().on_request_routed(pending_request, replica_id, result)
-        self._running[replica_id].add(pending_request.metadata.internal_request_id)
-        self._prefixes.remember(replica_id, _prefixes_of(pending_request))
+        if work := _work_of(pending_request):
+            request_id = pending_request.metadata.internal_request_id
+            self._running[replica_id][request_id] = work.ask.num_choices
+            self._prefixes.remember(replica_id, work.prefixes)
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
         """A request has ended, or was refused."""
         super().on_request_completed(replica_id, internal_request_id)
-        self._running[replica_id].discard(internal_request_id)
+        self._running[replica_id].pop(internal_request_id, None)
 
     def update_replicas(self, replicas: list[RunningReplica]) -> None:
         """Replicas have come or gone."""
@@ -71,7 +75,7 @@ class PrefixRouter(RequestRouter):
             del self._running[gone]
 
 
-def _prefixes_of(request: PendingRequest) -> Sequence[bytes]:
-    """Those of the request's work; none for calls of another kind."""
+def _work_of(request: PendingRequest) -> Work | None:
+    """What a request asks for; None for calls of another kind."""
     work = request.args[0] if request.args else None
-    return work.prefixes if isinstance(work, Work) else ()
+    return work if isinstance(work, Work) else None

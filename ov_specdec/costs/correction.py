@@ -1,13 +1,13 @@
 """Corrects a cost curve by the passes that really run."""
 
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Literal
 
 from ov_specdec.costs.curve import CostCurve, PassCurve, nearest_row, nearest_size
-from ov_specdec.stats import StepStats
+from ov_specdec.stats import PassStats, StepStats
 
 Cell = tuple[Literal["main", "draft"], int, int]
 """The model, tokens in the pass, and the row of the curve."""
@@ -47,14 +47,9 @@ class LiveCurve:
 
     def learn(self, step: StepStats) -> None:
         """Take note of a step that read no prompt. Changes of size are like no other."""
-        done, draft = step.main, self.curve.draft
+        done = step.main
         row = nearest_row(done.num_cached)
-        # Reading what was added while others drafted is no draft step.
-        steps = [d.num_tokens for d in step.drafts if d.num_tokens == d.num_sequences]
-        if draft is not None and len(steps) == len(step.drafts) > 0:
-            expected = draft.start + sum(draft.at(n, done.num_cached, n) for n in steps)
-            seconds = sum(drafting.seconds for drafting in step.drafts)
-            self._compare(("draft", nearest_size(max(steps)), row), seconds / expected)
+        self._learn_drafting(step.drafts, row)
         is_prepared = done.num_tokens in (self._last_size, *self.curve.main.fixed)
         if done.num_sequences > 1 or is_prepared:
             cell: Cell = "main", nearest_size(done.num_tokens), row
@@ -64,6 +59,25 @@ class LiveCurve:
             self._last.append((cell, ratio))
         if done.num_tokens not in self.curve.main.fixed:
             self._last_size = done.num_tokens
+
+    def _learn_drafting(self, drafts: Sequence[PassStats], row: int) -> None:
+        """One comparison of each size; passes that were prepared anew tell nothing of it."""
+        draft = self.curve.draft
+        if draft is None:
+            return
+        seconds: dict[int, float] = defaultdict(float)
+        expected: dict[int, float] = defaultdict(float)
+        start = draft.start
+        for done in drafts:
+            if done.num_tokens in draft.fixed or done.num_tokens == done.num_sequences:
+                size = nearest_size(done.num_tokens)
+                seconds[size] += done.seconds
+                expected[size] += start + draft.at(
+                    done.num_tokens, done.num_cached, done.num_sequences
+                )
+            start = 0.0
+        for size in seconds:
+            self._compare(("draft", size, row), seconds[size] / expected[size])
 
     def keep(self) -> None:
         """Nothing to do: see `KeptCosts`."""

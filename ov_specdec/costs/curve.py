@@ -22,6 +22,9 @@ LARGER = (24, 32, 48, 64, 96, 128, 192, 256)
 GRID = (*SIZES, *LARGER)
 """Sizes that passes are told apart by."""
 
+LONGEST = 1024
+"""Tokens of the longest pass that is told from others: twice what is read of a prompt at once."""
+
 ROWS = (16, 256, 1024, 4096, 16384, 65536)
 """Cached tokens at which passes are told apart; the first two are measured, the others met in use.
 
@@ -55,8 +58,10 @@ class PassCurve:
         Linear between measurements, and beyond the largest pass. Beyond the most cached tokens that
         were met it stays: over a short stretch passes grow by less than the machine's pace changes.
         """
-        rows = [(cached, _line(row, num_tokens)) for cached, row in self._rows]
-        return _line(rows, min(num_cached, rows[-1][0])) + self.per_sequence * (num_sequences - 1)
+        low, high, share = self._between(num_cached)
+        size = min(num_tokens, LONGEST)
+        seconds = float(low[size]) + share * float(high[size] - low[size])
+        return seconds + self.per_sequence * (num_sequences - 1)
 
     def changes(self, sizes: NDArray[np.integer], last: int, home: int) -> NDArray[np.floating]:
         """Seconds that passes of these sizes take longer, and those after them.
@@ -72,15 +77,26 @@ class PassCurve:
 
     def by_size(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
         """Seconds of passes over `first` to `last` tokens."""
-        known = sorted({size for row in self.seconds.values() for size in row} | {first, last})
-        seconds = [self.at(size, num_cached) for size in known]
-        result: NDArray[np.floating] = np.interp(range(first, last + 1), known, seconds)
+        low, high, share = self._between(num_cached)
+        sizes = slice(first, last + 1)
+        result: NDArray[np.floating] = low[sizes] + share * (high[sizes] - low[sizes])
         return result
 
+    def _between(self, num_cached: int) -> tuple[NDArray[np.floating], NDArray[np.floating], float]:
+        """The rows on both sides of so many cached tokens, and how near they are to the second."""
+        cached, rows = self._rows
+        high = min(bisect_left(cached, num_cached), len(cached) - 1)
+        low = max(high - 1, 0)
+        if num_cached >= cached[high] or low == high:
+            return rows[high], rows[high], 0.0
+        share = max(num_cached - cached[low], 0) / (cached[high] - cached[low])
+        return rows[low], rows[high], share
+
     @cached_property
-    def _rows(self) -> list[tuple[int, list[tuple[int, float]]]]:
-        """The measurements in ascending order, of rows and of sizes."""
-        return [(cached, sorted(row.items())) for cached, row in sorted(self.seconds.items())]
+    def _rows(self) -> tuple[list[int], list[NDArray[np.floating]]]:
+        """Cached tokens, ascending, and for each the seconds by tokens in the pass, from 0 on."""
+        cached = sorted(self.seconds)
+        return cached, [_line(sorted(self.seconds[row].items())) for row in cached]
 
     def corrected(self, num_tokens: int, num_cached: int, factor: float) -> "PassCurve":
         """The curve with one measurement multiplied; one that is missing is taken from others."""
@@ -156,20 +172,18 @@ def nearest_row(num_cached: int) -> int:
     return ROWS[bisect_left(BORDERS, num_cached)]
 
 
-def _line(points: Sequence[tuple[int, float]], x: float) -> float:
-    """Linear between points; the first before them, beyond them the slope from first to last.
+def _line(points: Sequence[tuple[int, float]]) -> NDArray[np.floating]:
+    """Linear between points, by x from 0 on; the first before them, beyond them their mean slope.
 
     That of the last two is lower where passes over one sequence were measured, and several share a
     larger one: 0.6 ms a token on the embedded pair, 1.2 in passes over 16 sequences, 0.9 this way.
     """
-    if len(points) == 1 or x <= points[0][0]:
-        return points[0][1]
-    if x > points[-1][0]:
-        (low, below), (high, above) = points[0], points[-1]
-        return above + (x - high) * max((above - below) / (high - low), 0.0)
-    place = bisect_left(points, (x, 0.0))
-    (low, below), (high, above) = points[place - 1], points[place]
-    return above + (x - high) * (above - below) / (high - low)
+    xs = np.arange(LONGEST + 1)
+    result: NDArray[np.floating] = np.interp(xs, [x for x, _ in points], [y for _, y in points])
+    (low, below), (high, above) = points[0], points[-1]
+    if high > low:
+        result += np.maximum(xs - high, 0) * max((above - below) / (high - low), 0.0)
+    return result
 
 
 def _rising(step: float) -> dict[int, float]:

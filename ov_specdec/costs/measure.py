@@ -67,8 +67,11 @@ class PassTimes:
     def time(self, size: int, row: int) -> None:
         """Time passes of a size: the first comes after a change, and the last does not.
 
-        The last of three of one token: a draft model's steps follow each other.
+        The last of three of one token: a draft model's steps follow each other. A size that the
+        context has no room for is left out.
         """
+        if len(self._tokens) + size - 1 > self._cache.runner.max_length:
+            return
         first = self._pass(size)
         last = [self._pass(size) for _ in range(2 if size == 1 else 1)][-1]
         self._times[row].setdefault(size, []).append((first, last))

@@ -1,6 +1,7 @@
 """From a model as read to a session: KV backend, properties, compilation."""
 
 import hashlib
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -93,8 +94,9 @@ def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig, int]]) -> lis
     """Compile models side by side, each on the device and KV backend that its config asks for.
 
     Each comes with the size of its vocabulary; logits beyond so many columns are cut off. The
-    sources' IR may be changed on the way. Raises `DeviceError` for what a device does not offer,
-    `ModelError` for a model whose KV cache cannot be rolled back.
+    sources' IR may be changed on the way. A copy of a fixed size that cannot be made is left out,
+    with a warning: its passes are run as others are. Raises `DeviceError` for what a device does
+    not offer, `ModelError` for a model whose KV cache cannot be rolled back.
     """
     prepared = [_prepare(source, config, config.kv) for source, config, _ in models]
     # Nothing but compilation, which lets go of Python's lock: a thread that changes a graph under
@@ -124,8 +126,22 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
         _refuse_copies(config, reason)
     select_rows(model, axis=0 if backend == "paged" else 1)
     sizes = config.fixed_sizes if backend == "paged" else ()
-    copies = {size: fix_size(model, size) for size in sizes}
+    copies = {size: copy for size in sizes if (copy := _copy_of_size(model, size)) is not None}
     return _Prepared(source, config, device, backend, reason, model, copies, axes, max_hidden)
+
+
+def _copy_of_size(model: ov.Model, size: int) -> ov.Model | None:
+    """A copy of a paged model for passes over so many tokens, if it has a form for them."""
+    try:
+        return fix_size(model, size)
+    except ModelError as error:
+        _warn_without_copy(size, error)
+        return None
+
+
+def _warn_without_copy(size: int, error: ModelError | DeviceError) -> None:
+    message = f"{error}; going on without a copy for passes over {size} tokens"
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _prepare_encoder_decoder(
@@ -170,24 +186,21 @@ def _open(
 
     Raises the `DeviceError` where there is no other.
     """
-    models: dict[int | None, ov.CompiledModel] = {}
-    for size, result in compiled.items():
-        if isinstance(result, DeviceError):
-            if not prepared.may_fall_back:
-                raise result
-            fresh = replace(prepared.source, model=read_ir(prepared.source.folder))
-            other = _prepare(fresh, prepared.config, "stateful")
-            alone: Compiled = {None: other.compile()}
-            return _open(replace(other, reason=str(result)), alone, vocab_size, encoder)
-        models[size] = result
-    model, max_length = models.pop(None), prepared.source.folder.context_length
+    model, max_length = compiled[None], prepared.source.folder.context_length
+    if isinstance(model, DeviceError):
+        if not prepared.may_fall_back:
+            raise model
+        fresh = replace(prepared.source, model=read_ir(prepared.source.folder))
+        other = _prepare(fresh, prepared.config, "stateful")
+        alone: Compiled = {None: other.compile()}
+        return _open(replace(other, reason=str(model)), alone, vocab_size, encoder)
     if encoder is not None:
         decoder = EncoderDecoderModel(
             model, prepared.axes, encoder, max_length=max_length, vocab_size=vocab_size
         )
         return _loaded(decoder, prepared)
     if prepared.kv == "paged":
-        copies = {size: copy for size, copy in models.items() if size is not None}
+        copies = _usable_copies(compiled)
         return _loaded(
             PagedModel(model, max_length=max_length, vocab_size=vocab_size, copies=copies), prepared
         )
@@ -199,6 +212,19 @@ def _open(
         max_hidden=prepared.max_hidden,
     )
     return _loaded(stateful, prepared)
+
+
+def _usable_copies(compiled: Compiled) -> dict[int, ov.CompiledModel]:
+    """The copies that did compile, by their sizes."""
+    copies = {}
+    for size, copy in compiled.items():
+        if size is None:
+            continue
+        if isinstance(copy, DeviceError):
+            _warn_without_copy(size, copy)
+        else:
+            copies[size] = copy
+    return copies
 
 
 def _loaded(runner: Runner, prepared: _Prepared) -> LoadedModel:

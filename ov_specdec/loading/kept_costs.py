@@ -17,8 +17,8 @@ MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
 """Time for measuring what passes cost: a part of loading, or so many seconds where that is more."""
 
 SAMPLE_TOKENS = 100
-"""Of the source that passes of an encoder-decoder model are timed with. The longer a source, the
-longer each pass, whatever its size."""
+"""Of the source that passes of an encoder-decoder model are timed with, where its context has room.
+The longer a source, the longer each pass, whatever its size."""
 
 
 def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
@@ -42,6 +42,7 @@ def _sample_source(folder: ModelFolder) -> Hashable:
     if not folder.is_encoder_decoder:
         return object()
     if not folder.features:
-        return Source(np.zeros((1, SAMPLE_TOKENS), np.int64), object())
+        num_tokens = min(SAMPLE_TOKENS, folder.context_length)
+        return Source(np.zeros((1, num_tokens), np.int64), object())
     bins, rate, hop, _, seconds = (folder.features[name] for name in FEATURE_SETTINGS)
     return Source(np.zeros((1, bins, seconds * rate // hop), np.float32), object())

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ov_specdec.cache.sequence import CachedSequence
@@ -125,12 +125,9 @@ class Request(Generic[T]):
 
     def bid(self) -> Bid | None:
         """What its candidates promise; None where its plan depends on nothing else."""
-        bid, room = None, self.speculating.room
-        if isinstance(self.waits_for, Ask) and room > 0:
-            bid = self.speculating.policy.bid(self.waits_for)
-        if bid is None or room + 1 >= len(bid.alive):
-            return bid
-        return replace(bid, alive=bid.alive[: room + 1])
+        if isinstance(self.waits_for, Ask) and self.speculating.room > 0:
+            return self.speculating.policy.bid(self.waits_for)
+        return None
 
     def own_plan(self) -> Plan | None:
         """How far it drafts, by what it alone knows."""

@@ -181,7 +181,7 @@ class Scheduler:
             self._is_shared = True
             plans = self._budget.share([bid for _, bid in bidding], self._load())
             for (request, _), plan in zip(bidding, plans, strict=True):
-                request.resume(plan)
+                request.resume(plan.within(request.speculating.room))
 
     def _load(self) -> Load:
         """What the next pass of the main model holds, whatever is drafted."""
@@ -218,7 +218,7 @@ class Scheduler:
         while shares := self._share(model, num_read):
             caches = [share.cache for share in shares]
             num_cached = sum(cache.length for cache in caches)
-            padding = self._padding(shares) if model is self._main else 0
+            padding = self._padding(model, shares)
             try:
                 spans = [share.cache.span(share.limit) for share in shares[:-1]]
                 spans.append(shares[-1].cache.span(shares[-1].limit, padding))
@@ -256,11 +256,14 @@ class Scheduler:
                 shares.append(Share(request, cache, limit, is_reading))
         return shares
 
-    def _padding(self, shares: Sequence["Share"]) -> int:
+    def _padding(self, model: Runner, shares: Sequence["Share"]) -> int:
         """Tokens to fill the pass up with, so that its size is one of a few."""
         if any(share.is_reading for share in shares):
             return 0
         num_tokens = sum(share.limit for share in shares)
+        if model is self._draft:
+            fixed = [size for size in model.fixed_sizes if size >= num_tokens]
+            return min(fixed, default=num_tokens) - num_tokens
         if len(shares) == 1:
             return shares[0].request.speculating.policy.pass_size(num_tokens) - num_tokens
         if not self._is_shared:

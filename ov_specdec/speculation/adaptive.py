@@ -120,13 +120,9 @@ class AdaptiveLength:
         if match is not None and self._drafts and self.plan(*match).reason == "outbid":
             return None
         if match not in self._bids:
-            alive = self._offers(match)[-1].alive
-            if match is None:
-                may_probe = self._acceptance.is_new(MODEL) or self._may_probe()
-                calibrated = self._acceptance.calibrated
-                self._bids[match] = Bid(alive, True, may_probe, self._min_confidence, calibrated)
-            else:
-                self._bids[match] = Bid(alive, takes_passes=False)
+            rate = self._acceptance.rate(*(match or (MODEL, None)))
+            may_probe = match is None and (self._acceptance.is_new(MODEL) or self._may_probe())
+            self._bids[match] = Bid(rate**LENGTHS, match is None, may_probe, self._min_confidence)
         return self._bids[match]
 
     def pass_size(self, num_tokens: int) -> int:
@@ -171,7 +167,7 @@ class AdaptiveLength:
         self._main = curve.main
         self._sizes = sorted({*SIZES, *(size for size in curve.main.fixed if size <= SIZES[-1])})
         self._is_size = np.isin(LENGTHS + 1, self._sizes)
-        self._seconds = np.array([curve.main.at(int(n) + 1, num_cached) for n in LENGTHS])
+        self._seconds = curve.main.by_size(1, len(LENGTHS), num_cached)
         self._draft = curve.draft
         self._start, self._step, self._again = curve.drafting(num_cached)
         self._verifying.clear()

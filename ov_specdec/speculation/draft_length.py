@@ -13,6 +13,10 @@ from ov_specdec.stats import RoundStats
 
 HEURISTIC_START = 5
 
+SAME_ACCEPTANCE = 0.04
+"""A difference within which plans stay: it is known no better from some tens of candidates, and to
+plan takes as long as a token of the embedded draft model."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -72,19 +76,26 @@ class Bid:
 
     alive: [n], the probability that the first n are all accepted, from n = 0 on, as far as the
     sequence may draft. takes_passes: whether each takes a pass of the draft model. may_probe: a
-    candidate that does not pay may be tried. min_confidence, acceptance: see `Plan`.
+    candidate that does not pay may be tried. min_confidence: see `Plan`.
     """
 
     alive: NDArray[np.floating]
     takes_passes: bool
     may_probe: bool = False
     min_confidence: float = 0.0
-    acceptance: Callable[[float], float] | None = None
 
     @property
     def expected(self) -> tuple[float, ...]:
         """See `Plan`."""
         return tuple(self.alive[1:].tolist())
+
+    def is_like(self, other: "Bid") -> bool:
+        """Whether plans for the other one are as good for this one."""
+        return (
+            self.takes_passes == other.takes_passes
+            and self.may_probe == other.may_probe
+            and abs(self.alive[1] - other.alive[1]) <= SAME_ACCEPTANCE
+        )
 
 
 def ask(source: str, confidence: float | None = None) -> Generator[Ask, Plan, Plan]:

@@ -78,7 +78,7 @@ def chat(system: str | None, prompt_cache: Path | None, show_draft: bool, **opti
 
     With --seed, each answer draws other numbers, and the same chat comes out the same again.
     """
-    pipeline = pop_pipeline(options)
+    pipeline = {**pop_pipeline(options), "max_batch_size": 1}
     generation = {**DEFAULTS, **pop_generation(options)}
     check_generation(generation, pipeline["drafter"])
     if prompt_cache is not None and not generation.get("cache_prompt", True):
