@@ -22,6 +22,7 @@ from ov_specdec.speculation.drafters.factory import WITH_DRAFT
 from tests.planner_speed import interval
 
 PLAIN = "none"
+KEYS = ("accepted", "drafted")
 
 
 def read_prompts(name):
@@ -70,6 +71,7 @@ def measure(arguments, path):
                 line["seconds"] = stats.seconds - stats.time_to_first_token
                 line["tokens"] = stats.generated_tokens - 1
                 line["passes"] = stats.main_passes - 1
+                line["drafted"], line["accepted"] = stats.drafted, stats.accepted
                 lines.append(json.dumps(line))
             file.write("\n".join(lines) + "\n")
             file.flush()
@@ -85,8 +87,8 @@ def report(path):
     names = list(next(iter(turns.values())))
     base = [name for name in (PLAIN, "prompt-lookup", "model") if name in names]
     columns = [f"{name} / {other}" for other in base for name in sorted(names) if name != other]
-    print(f"| task | prompts | {' | '.join(columns)} | tokens per pass |")
-    print("|---" * (len(columns) + 3) + "|")
+    print(f"| task | prompts | {' | '.join(columns)} | tokens per pass | accepted |")
+    print("|---" * (len(columns) + 4) + "|")
     for task in tasks:
         rows = [turn for (other, _), turn in turns.items() if other == task]
         rows = [row for row in rows if all(line["passes"] for line in row.values())]
@@ -97,7 +99,9 @@ def report(path):
                     ratios = [speed(row[name]) / speed(row[other]) for row in rows]
                     cells.append(interval(ratios))
         passes = [f"{name} {tokens_per_pass(rows, name):.2f}" for name in sorted(names)]
-        print(f"| {task} | {len(rows)} | {' | '.join(cells)} | {', '.join(passes)} |")
+        accepted = [f"{name} {acceptance(rows, name):.0%}" for name in sorted(names)]
+        cells += [", ".join(passes), ", ".join(accepted)]
+        print(f"| {task} | {len(rows)} | {' | '.join(cells)} |")
 
 
 def speed(line):
@@ -106,6 +110,12 @@ def speed(line):
 
 def tokens_per_pass(rows, name):
     return sum(row[name]["tokens"] for row in rows) / sum(row[name]["passes"] for row in rows)
+
+
+def acceptance(rows, name):
+    """Of all candidates; results of before this was noted have none."""
+    accepted, drafted = (sum(row[name].get(key, 0) for row in rows) for key in KEYS)
+    return accepted / max(drafted, 1)
 
 
 def main():
