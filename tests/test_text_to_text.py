@@ -253,8 +253,10 @@ def test_the_language_of_the_source(translator, pipeline):
     made = translator.generate(text, src_lang="fra_Latn", max_new_tokens=8)
     assert made.token_ids == translator.generate(french, max_new_tokens=8).token_ids
     assert made.token_ids != translator.generate(text, max_new_tokens=8).token_ids
-    with pytest.raises(OptionError, match=r"src_lang='fra' is no language.*did you mean fra_Latn"):
-        translator.generate(text, src_lang="fra")
+    with pytest.raises(
+        OptionError, match=r"src_lang='fra_Lat' is no language.*did you mean fra_Latn"
+    ):
+        translator.generate(text, src_lang="fra_Lat")
     with pytest.raises(OptionError, match=r"src_lang='fra_Latn' has no effect on .* token ids"):
         translator.generate([5], src_lang="fra_Latn")
     with pytest.raises(OptionError, match="tells the model of no language"):
