@@ -1,7 +1,7 @@
 """Measures transcription: plain, suffix and draft against openvino.genai and torch, in turns.
 
 usage: python -m tests.speech_speed MAIN DRAFT RECORDING... [--rounds N] [--lengths N ...]
-       [--torch MAIN_CHECKPOINT DRAFT_CHECKPOINT]
+       [--others [suffix] [genai]] [--torch MAIN_CHECKPOINT DRAFT_CHECKPOINT]
 
 MAIN, DRAFT: exported Whispers; RECORDING: files, which are joined to one. All run with the same
 options: English, greedy, no fallback, no previous text, timestamps. Each round begins with another
@@ -11,6 +11,7 @@ in f32, plain and with an assistant, once each.
 """
 
 import argparse
+import sys
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -107,6 +108,7 @@ def main():
     parser.add_argument("recordings", type=Path, nargs="+")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lengths", type=int, nargs="*", default=[4])
+    parser.add_argument("--others", nargs="*", default=["suffix", "genai"])
     parser.add_argument("--torch", type=Path, nargs=2, default=())
     given = parser.parse_args()
     samples = np.concatenate([read_audio(file, RATE) for file in given.recordings])
@@ -123,16 +125,19 @@ def main():
         }.items():
             print(row(name, on_torch(*paths)(samples)[0], None, duration, None), flush=True)
         return
-    matches, drafts = SpeechPipeline(given.main), SpeechPipeline(given.main, given.draft)
-    matches.prepare()
+    drafts = SpeechPipeline(given.main, given.draft)
     curve = drafts.prepare()
     methods = {
-        "openvino.genai": genai(given.main),
-        "plain": own(matches, num_assistant_tokens=0),
-        "suffix": own(matches),
+        "plain": own(drafts, num_assistant_tokens=0),
         "draft": own(drafts),
         **{f"draft, {n}": own(drafts, num_assistant_tokens=n) for n in given.lengths},
     }
+    if "suffix" in given.others:
+        matches = SpeechPipeline(given.main)
+        matches.prepare()
+        methods["suffix"] = own(matches)
+    if "genai" in given.others:
+        methods["openvino.genai"] = genai(given.main)
     times = {name: [] for name in methods}
     stats = {}
     for number in range(given.rounds + 1):  # the first is for warming up
@@ -142,15 +147,14 @@ def main():
             # Nor is what another method of the same pipeline has heard.
             factor = 1.0 - 0.01 * number - 0.001 * names.index(name)
             seconds, stats[name] = methods[name](samples * np.float32(factor))
+            print(f"round {number}, {name}: {seconds:.2f} s", file=sys.stderr, flush=True)
             if number:
                 times[name].append(seconds)
     plain = median(times["plain"])
     for name, all_seconds in times.items():
         print(row(name, median(all_seconds), stats[name], duration, plain))
-    lengths = [name for name in times if name.startswith("draft, ")]
-    best = min(lengths, key=lambda name: median(times[name]))
     print(f"\n{duration:.1f} s of speech, medians of {given.rounds} rounds in turns")
-    for other in ("plain", "openvino.genai", best):
+    for other in (name for name in times if name != "draft"):
         ratios = [a / b for a, b in zip(times[other], times["draft"], strict=True)]
         print(f"draft / {other}: {interval(ratios)}")
     for name, kind in (("main", curve.main), ("draft", curve.draft)):
