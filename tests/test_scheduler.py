@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec.cache.sequence import CachedSequence
-from ov_specdec.costs import NOMINAL, FixedCurve
+from ov_specdec.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.scheduling import Cancelled, Limits, Request, Scheduler, Turns
+from ov_specdec.speculation.acceptance import Common
+from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
 from ov_specdec.speculation.engine import SequenceState, Speculation
@@ -35,11 +37,20 @@ class Failing:
 class Service:
     """A scheduler over scripted models. wrong: places at which the draft model is wrong."""
 
-    def __init__(self, *, num_blocks=None, max_batch_size=16, chunk=8, wrong=()):
+    def __init__(
+        self,
+        *,
+        num_blocks=None,
+        max_batch_size=16,
+        chunk=8,
+        wrong=(),
+        costs=FixedCurve(NOMINAL),  # noqa: B008
+    ):
         self.main = ScriptedModel(SCRIPT, num_blocks=num_blocks)
         self.draft = ScriptedModel(wrong_at(SCRIPT, set(wrong)), num_blocks=num_blocks)
         limits = Limits(max_batch_size, chunk)
-        self.scheduler = Scheduler(self.main, self.draft, limits, FixedCurve(NOMINAL))
+        self.costs = costs
+        self.scheduler = Scheduler(self.main, self.draft, limits, costs)
         self.turns = Turns(self.scheduler)
 
     def request(self, prompt, num_new=5, length=3, *, drafter="model", processors=(), **more):
@@ -51,8 +62,11 @@ class Service:
                 "lookup": PromptLookup,
                 "none": lambda: None,
             }
+            policy = ConstantLength(length)
+            if length is None:
+                policy = AdaptiveLength(("model",), self.costs, Common())
             main, sampler = CachedSequence(self.main), GreedySampler(processors)
-            return Speculation(main, sampler, state, drafters[drafter](), ConstantLength(length))
+            return Speculation(main, sampler, state, drafters[drafter](), policy)
 
         return Request(start, lambda round_: round_.tokens, len(prompt), **more)
 
@@ -334,3 +348,30 @@ def test_closing_ends_what_runs_and_what_comes():
         list(reading)
     with pytest.raises(Cancelled):
         service.run([service.request([1, 2])])
+
+
+def test_passes_of_the_draft_model_are_filled_up_to_fixed_sizes():
+    service = Service()
+    service.draft.fixed_sizes = frozenset({4, 8})
+    requests = [service.request([i], 20) for i in range(3)]
+    assert service.run(requests) == [alone([i], 20) for i in range(3)]
+    # After the prompts, three sequences feed up to two tokens each.
+    assert set(service.draft.passes[1:]) == {4, 8}
+    service.check_nothing_is_held()
+
+
+def test_passes_that_read_beside_answers_are_filled_up_to_fixed_sizes():
+    curve = PassCurve({16: {1: 1.0, 101: 2.0}}, change=1.0, fixed=frozenset({32}))
+    service = Service(costs=LiveCurve(CostCurve(curve, PassCurve({16: {1: 0.01}}))))
+    first, second = service.request([1], 40, None), service.request([2], 40, None)
+    service.submit(first, second)
+    service.scheduler.step()  # they read
+    before = len(service.main.sizes)
+    [third] = service.run([service.request([3] * 80, 5, None)])
+    assert third == alone([3] * 80, 5)
+    reading = [sum(sizes) for sizes in service.main.sizes[before:] if sizes[2:] == [8]]
+    assert len(reading) >= 2
+    assert set(reading) <= {24, 32}  # the size that most passes have, and the fixed one
+    others = [list(service.turns.read(request)) for request in (first, second)]
+    assert others == [alone([1], 40), alone([2], 40)]
+    service.check_nothing_is_held()

@@ -218,10 +218,12 @@ class Scheduler:
         while shares := self._share(model, num_read):
             caches = [share.cache for share in shares]
             num_cached = sum(cache.length for cache in caches)
-            padding = self._padding(model, shares)
+            padded, padding = self._padding(model, shares)
             try:
-                spans = [share.cache.span(share.limit) for share in shares[:-1]]
-                spans.append(shares[-1].cache.span(shares[-1].limit, padding))
+                spans = [
+                    share.cache.span(share.limit, padding if share is padded else 0)
+                    for share in shares
+                ]
                 run(caches, spans)
             except CacheFullError as error:
                 self._preempt(error)
@@ -256,19 +258,25 @@ class Scheduler:
                 shares.append(Share(request, cache, limit, is_reading))
         return shares
 
-    def _padding(self, model: Runner, shares: Sequence["Share"]) -> int:
-        """Tokens to fill the pass up with, so that its size is one of a few."""
-        if any(share.is_reading for share in shares):
-            return 0
+    def _padding(self, model: Runner, shares: Sequence["Share"]) -> tuple["Share | None", int]:
+        """Tokens to fill the pass up with, so that its size is one of a few, and after whose.
+
+        A prompt of which a part is read cannot be followed by others.
+        """
+        answered = [share for share in shares if not share.is_reading]
+        if not answered or (model is self._draft and len(answered) < len(shares)):
+            return None, 0
         num_tokens = sum(share.limit for share in shares)
         if model is self._draft:
             fixed = [size for size in model.fixed_sizes if size >= num_tokens]
-            return min(fixed, default=num_tokens) - num_tokens
-        if len(shares) == 1:
-            return shares[0].request.speculating.policy.pass_size(num_tokens) - num_tokens
-        if not self._is_shared:
-            return 0
-        return self._budget.pass_size(num_tokens, self._load()) - num_tokens
+            size = min(fixed, default=num_tokens)
+        elif len(shares) == 1:
+            size = answered[0].request.speculating.policy.pass_size(num_tokens)
+        elif self._is_shared:
+            size = self._budget.pass_size(num_tokens, self._load())
+        else:
+            return None, 0
+        return answered[-1], size - num_tokens
 
     def _preempt(self, error: CacheFullError) -> None:
         """Have the newest request give its memory back and wait; the error is for one alone."""
