@@ -138,15 +138,13 @@ class TextGenerator:
     def _begin(
         self, prompt: Prompt, options: GenerationOptions, max_unread: int | None
     ) -> "Generation":
+        if self.text_to_text is None:
+            _require_no_languages(options)
         ids = self.encode(prompt, options)
         tokens = ids
         if self.text_to_text is not None:
             options = self.text_to_text.complete(options, self.tokenizer)
             tokens = [self.text_to_text.decoder_start_token_id]
-        elif options.tgt_lang is not None:
-            raise OptionError(
-                f"tgt_lang={options.tgt_lang!r} needs an encoder-decoder model: leave it out"
-            )
         self._check_ids("an option", options.token_ids())
         eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
         length = self.main.max_length
@@ -255,6 +253,12 @@ class TextGenerator:
                 raise OptionError(
                     f"{where} holds token id {token}: the model has 0 to {self.vocab_size - 1}"
                 )
+
+
+def _require_no_languages(options: GenerationOptions) -> None:
+    for name in ("src_lang", "tgt_lang"):
+        if (given := getattr(options, name)) is not None:
+            raise OptionError(f"{name}={given!r} needs an encoder-decoder model: leave it out")
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,8 @@ class GenerationOptions:
         the decoder of an encoder-decoder model is; None takes the model's own, where it has one.
     tgt_lang: language of a translation as the tokenizer names it, such as "fra_Latn"; its token
         becomes the forced_bos_token_id.
+    src_lang: the same of the text that is translated, where the tokenizer tells the model of it;
+        None: the language that the tokenizer was saved with.
     logits_processor: functions of your own, from the tokens so far (prompt and output) and one row
         of logits [vocab] to a row of logits; they may keep no state.
 
@@ -150,6 +152,7 @@ class GenerationOptions:
     encoder_no_repeat_ngram_size: int = 0
     forced_bos_token_id: int | None = None
     tgt_lang: str | None = None
+    src_lang: str | None = None
     logits_processor: Sequence[Callable[..., Any]] = ()
     num_assistant_tokens: int | Literal["auto"] = "auto"
     num_assistant_tokens_schedule: Schedule | None = None
@@ -285,6 +288,8 @@ class GenerationOptions:
             require_int(name, getattr(self, name), low=0)
         if self.forced_bos_token_id is not None:
             require_int("forced_bos_token_id", self.forced_bos_token_id, low=0)
+        if self.src_lang is not None:
+            require_text("src_lang", self.src_lang)
         if self.tgt_lang is not None:
             require_text("tgt_lang", self.tgt_lang)
             if self.forced_bos_token_id is not None:
@@ -401,6 +406,7 @@ class GenerationKwargs(TypedDict, total=False):
     encoder_no_repeat_ngram_size: int
     forced_bos_token_id: int | None
     tgt_lang: str | None
+    src_lang: str | None
     logits_processor: Sequence[Callable[..., Any]]
     num_assistant_tokens: int | Literal["auto"]
     num_assistant_tokens_schedule: Schedule | None

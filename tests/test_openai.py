@@ -87,6 +87,14 @@ def test_a_completion_has_16_tokens_and_no_template_unless_told_otherwise():
     assert completion(max_tokens=3, logprobs=2).options["logprobs"] == 2
 
 
+def test_a_completion_may_be_a_translation():
+    given = {"src_lang": "eng_Latn", "tgt_lang": "fra_Latn"}
+    assert given.items() <= completion(**given).options.items()
+    assert completion(forced_bos_token_id=0).options["forced_bos_token_id"] == 0
+    assert refused(completion, forced_bos_token_id=-1).param == "forced_bos_token_id"
+    assert refused(chat, tgt_lang="fra_Latn").param == "tgt_lang"
+
+
 def test_an_omitted_temperature_may_be_the_pipelines():
     assert "temperature" not in read_chat({"messages": MESSAGES}, None).options
     assert read_chat({"messages": MESSAGES, "temperature": 0}, None).options["temperature"] == 0

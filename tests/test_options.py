@@ -60,6 +60,7 @@ from ov_specdec.speculation.schedule import LearnedStats, follows_costs, make_po
         ({"encoder_no_repeat_ngram_size": 1.5}, "encoder_no_repeat_ngram_size=1.5 must be a whole"),
         ({"forced_bos_token_id": -1}, "forced_bos_token_id=-1"),
         ({"tgt_lang": 3}, "tgt_lang=3 must be a text"),
+        ({"src_lang": 4}, "src_lang=4 must be a text"),
         ({"logits_processor": [3]}, "logits_processor=3 must be functions"),
         ({"max_new_token": 5}, "unknown option 'max_new_token': did you mean max_new_tokens"),
         ({"zzz": 5}, "unknown option 'zzz': there are: max_new_tokens"),

@@ -17,7 +17,7 @@ from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
 from ov_specdec.speculation.engine import SequenceState, Speculation
 
-NUM_SAMPLES = 600
+NUM_SAMPLES = 1000
 NEW_TOKENS = 4
 NUM_BINS = 12
 BATCH = 128

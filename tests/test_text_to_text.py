@@ -13,6 +13,7 @@ from ov_specdec.text.text_to_text import TextToText
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.command_line import run
 from tests.server import serving
+from tests.tiny import EOS
 from tests.tiny_encoder_decoder import NUM_TOKENS, SOURCES, START, TEXT, reference
 
 LENGTH = {"max_new_tokens": NUM_TOKENS}
@@ -212,6 +213,68 @@ def test_the_models_own_first_token_and_a_language(bart, tmp_path):
             pipeline.generate(SOURCES[0], tgt_lang="fra_Latn", forced_bos_token_id=3)
 
 
+LANGUAGES = {"eng_Latn": 288, "fra_Latn": 289}
+TEMPLATE = [
+    {"SpecialToken": {"id": "eng_Latn", "type_id": 0}},
+    {"Sequence": {"id": "A", "type_id": 0}},
+    {"SpecialToken": {"id": EOS, "type_id": 0}},
+]
+"""What NLLB puts around a text."""
+
+
+@pytest.fixture(scope="module")
+def translator(bart, tmp_path_factory):
+    """A pipeline whose tokenizer tells the model the language of the source."""
+    spec = json.loads((bart.main / "tokenizer.json").read_text())
+    ids = {EOS: 0, **LANGUAGES}
+    vocab = {k: v for k, v in spec["model"]["vocab"].items() if v not in LANGUAGES.values()}
+    merges = [pair for pair in spec["model"]["merges"] if "".join(pair) in vocab]
+    [end] = spec["added_tokens"]
+    tokenizer = {
+        "added_tokens": [{**end, "id": token, "content": name} for name, token in ids.items()],
+        "model": {**spec["model"], "vocab": {**vocab, **LANGUAGES}, "merges": merges},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": TEMPLATE,
+            "pair": TEMPLATE,
+            "special_tokens": {k: {"id": k, "ids": [v], "tokens": [k]} for k, v in ids.items()},
+        },
+    }
+    folder = changed(bart.main, tmp_path_factory.mktemp("nllb") / "main", tokenizer=tokenizer)
+    with SpeculativePipeline(folder, drafter="suffix", precision="exact") as pipeline:
+        yield pipeline
+
+
+def test_the_language_of_the_source(translator, pipeline):
+    text = "def area("
+    english, french = (translator.tokenizer.encode(text, name) for name in (None, "fra_Latn"))
+    assert (english[0], english[-1], french) == (288, 0, [289, *english[1:]])
+    # A language in the text itself is not the source's.
+    assert translator.tokenizer.encode("eng_Latn", "fra_Latn") == [289, 288, 0]
+    made = translator.generate(text, src_lang="fra_Latn", max_new_tokens=8)
+    assert made.token_ids == translator.generate(french, max_new_tokens=8).token_ids
+    assert made.token_ids != translator.generate(text, max_new_tokens=8).token_ids
+    with pytest.raises(
+        OptionError, match=r"src_lang='fra_Lat' is no language.*did you mean fra_Latn"
+    ):
+        translator.generate(text, src_lang="fra_Lat")
+    with pytest.raises(OptionError, match=r"src_lang='fra_Latn' has no effect on .* token ids"):
+        translator.generate([5], src_lang="fra_Latn")
+    with pytest.raises(OptionError, match="tells the model of no language"):
+        pipeline.generate(text, src_lang="fra_Latn")
+
+
+def test_the_server_translates(translator):
+    expected = translator.generate("def area(", src_lang="fra_Latn", max_new_tokens=8)
+    given = {"prompt": "def area(", "src_lang": "fra_Latn", "max_tokens": 8}
+    with serving(translator) as server:
+        assert server.complete(**given)["choices"][0]["text"] == expected.text
+        begun = server.complete(tgt_lang="fra_Latn", logprobs=0, **given)
+        assert begun["choices"][0]["logprobs"]["tokens"][0] == "fra_Latn"
+        refused = server.post("/v1/completions", prompt="x", tgt_lang="fra")
+        assert (refused.status_code, "no language" in refused.text) == (400, True)
+
+
 def test_relative_positions_have_no_end(encoder_decoder, tmp_path):
     folder = changed(encoder_decoder("t5").main, tmp_path / "t5", config={"n_positions": 512})
     assert open_source(folder).folder.context_length == DEFAULT_CONTEXT
@@ -239,10 +302,11 @@ def test_pairs_of_different_kinds_are_refused(bart, tiny_pair):
         SpeculativePipeline(tiny_pair[0], bart.draft)
 
 
-def test_a_language_is_for_encoder_decoders(tiny_pair):
+@pytest.mark.parametrize("name", ["src_lang", "tgt_lang"])
+def test_a_language_is_for_encoder_decoders(tiny_pair, name):
     pipeline = SpeculativePipeline(tiny_pair[0], drafter="none")
-    with pytest.raises(OptionError, match="tgt_lang='fra_Latn' needs an encoder-decoder"):
-        pipeline.generate([5, 6], tgt_lang="fra_Latn")
+    with pytest.raises(OptionError, match=f"{name}='fra_Latn' needs an encoder-decoder"):
+        pipeline.generate("x", **{name: "fra_Latn"})
 
 
 def test_drafts_with_other_tokenizers_are_refused_pairing_or_not(bart, tmp_path):

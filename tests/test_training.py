@@ -14,7 +14,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from optimum.exporters.openvino import main_export
 
 import continuations, corpus, distil, duplicates, evaluate, export, plot, tokenizer, train
 import unlikelihood
@@ -42,10 +41,9 @@ unlikelihood.teach(data, 0.02, heldout_tokens=1024, row=64, fresh=8)
 continuations.write(data, 0.0, rows=4, total=65)
 distil.distil(data, 0.03, shapes[1], 128, heldout_tokens=1024, row=64, long=128, reverse=0.5)
 plot.draw(data, data / "loss.svg")
-export.export(data / "draft", data / "draft-int8", keep=True)
-# As `export.export` does it, but in this process, which has imported torch already.
-main_export(str(data / "main"), str(data / "main-ir"), task="text-generation-with-past")
-report = evaluate.evaluate(data, data / "main-ir", data / "draft-int8", 2, 1, 2)
+for name in ("main", "draft"):
+    export.export(data / name, data / f"{name}-int8", keep=name == "draft")
+report = evaluate.evaluate(data, data / "main-int8", data / "draft-int8", 2, 1, 2)
 print(json.dumps({"losses": losses, "report": asdict(report), "text": evaluate.markdown(report)}))
 """
 

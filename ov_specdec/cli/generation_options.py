@@ -201,6 +201,11 @@ GENERATION_OPTIONS = (
         metavar="LANG",
         help="Language to translate into, as the tokenizer names it, such as fra_Latn.",
     ),
+    click.option(
+        "--src-lang",
+        metavar="LANG",
+        help="Language of the text that is translated, named in the same way. [the tokenizer's]",
+    ),
     *SPECULATION_OPTIONS,
     click.option(
         "--chat-template-kwargs",

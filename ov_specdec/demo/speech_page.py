@@ -7,7 +7,7 @@ import gradio as gr
 
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison
-from ov_specdec.demo.page import (
+from ov_specdec.demo.parts import (
     as_html,
     buttons,
     connect,

@@ -74,6 +74,7 @@ def read_completion(body: object, temperature: float | None = 1.0) -> Ask:
     prompts = _read_prompts(fields.get("prompt"))
     options = read_options(fields, temperature)
     options["apply_chat_template"] = False
+    options.update(_read_languages(fields))
     given = fields.integer("max_tokens", low=1)
     _limit(options, COMPLETION_TOKENS if given is None else given)
     logprobs = fields.integer("logprobs", low=0, high=MAX_TOP_LOGPROBS)
@@ -177,6 +178,17 @@ def read_template_options(fields: Fields) -> dict[str, Any]:
             )
         return {**_without_unset(options), "add_generation_prompt": begins}
     return _without_unset(options)
+
+
+def _read_languages(fields: Fields) -> dict[str, Any]:
+    """What tells an encoder-decoder model from and into which language to translate."""
+    return _without_unset(
+        {
+            "src_lang": fields.text("src_lang"),
+            "tgt_lang": fields.text("tgt_lang"),
+            "forced_bos_token_id": fields.integer("forced_bos_token_id", low=0),
+        }
+    )
 
 
 def _without_unset(options: dict[str, Any]) -> dict[str, Any]:

@@ -82,6 +82,9 @@ class CompletionBody(_Choices):
     max_tokens: int | None = Field(None, ge=1)
     logprobs: Logprobs | None = None
     echo: bool | None = None
+    src_lang: str | None = None
+    tgt_lang: str | None = None
+    forced_bos_token_id: int | None = Field(None, ge=0)
     best_of: int | None = Field(None, ge=1)
 
 

@@ -28,6 +28,7 @@ def encode_prompt(
         return []
     messages = _as_messages(prompt, options, tokenizer)
     if messages:
+        _require_no_language(options)
         render = partial(tokenizer.render_chat, options=options)
         encoded = tokenizer.encode_rendered(render(messages))
         return transcript.restore(encoded, messages, render, tokenizer.decode_all)
@@ -38,8 +39,17 @@ def encode_prompt(
         )
     if isinstance(prompt, str):
         require_utf8("the prompt", prompt)
-        return tokenizer.encode(prompt)
+        return tokenizer.encode(prompt, options.src_lang)
+    _require_no_language(options)
     return _as_ids(prompt)
+
+
+def _require_no_language(options: GenerationOptions) -> None:
+    if options.src_lang is not None:
+        raise OptionError(
+            f"src_lang={options.src_lang!r} has no effect on messages and token ids: leave it out, "
+            "or give the prompt as one text"
+        )
 
 
 def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenizer) -> list[Message]:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from ov_specdec.checks import suggest
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
+from ov_specdec.text.languages import find_language
 from ov_specdec.text.tokenizer import Tokenizer
 
 
@@ -32,17 +32,7 @@ class TextToText:
             )
         forced = options.forced_bos_token_id
         if options.tgt_lang is not None:
-            forced = find_language(options.tgt_lang, tokenizer)
+            forced = find_language("tgt_lang", options.tgt_lang, tokenizer.spec)
         elif forced is None:
             forced = self.forced_bos_token_id
         return replace(options, forced_bos_token_id=forced, tgt_lang=None)
-
-
-def find_language(name: str, tokenizer: Tokenizer) -> int:
-    """The id of a language's token; `OptionError` where the tokenizer does not have it."""
-    added = {token["content"]: token["id"] for token in tokenizer.spec.get("added_tokens", ())}
-    if name not in added:
-        hint = suggest(name, added, f"its special tokens are {', '.join(added)[:200]}")
-        raise OptionError(f"tgt_lang={name!r} is no language of the model's tokenizer: {hint}")
-    token: int = added[name]
-    return token

@@ -6,10 +6,11 @@ from typing import Any
 
 from tokenizers import Tokenizer as BackendTokenizer
 
-from ov_specdec.errors import ModelError
+from ov_specdec.errors import ModelError, OptionError
 from ov_specdec.files import read_json
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.chat import render_chat
+from ov_specdec.text.languages import find_language
 from ov_specdec.text.messages import Message
 from ov_specdec.text.transcript import EncodedText
 
@@ -58,10 +59,25 @@ class Tokenizer:
         name = _token_text(self._settings.get("eos_token"))
         return None if name is None else self._backend.token_to_id(name)
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a plain text, with the special tokens that the model expects around it."""
-        ids: list[int] = self._backend.encode(text).ids
-        return ids
+    def encode(self, text: str, src_lang: str | None = None) -> list[int]:
+        """The ids of a plain text, with the special tokens that the model expects around it.
+
+        src_lang: the language that they name; None: the one that the file was saved with. Raises
+        `OptionError` for one that the tokenizer does not have, or does not tell the model.
+        """
+        encoded = self._backend.encode(text)
+        ids: list[int] = encoded.ids
+        if src_lang is None:
+            return ids
+        saved, wanted = (
+            self._saved_language(src_lang),
+            find_language("src_lang", src_lang, self.spec),
+        )
+        added = encoded.special_tokens_mask  # so that a language in the text itself stays
+        return [
+            wanted if is_added and token == saved else token
+            for token, is_added in zip(ids, added, strict=True)
+        ]
 
     def render_chat(self, messages: Sequence[Message], options: GenerationOptions) -> str:
         """Messages in the chat template.
@@ -91,6 +107,17 @@ class Tokenizer:
         """The text of `ids` with that of special tokens."""
         text: str = self._backend.decode(list(ids), skip_special_tokens=False)
         return text
+
+    def _saved_language(self, src_lang: str) -> int:
+        """The token around every text that has no role of its own, such as ending it."""
+        roles = {_token_text(v) for name, v in self._settings.items() if name.endswith("_token")}
+        marks = [t for t in self.encode("") if self._backend.id_to_token(t) not in roles]
+        if len(marks) != 1:
+            raise OptionError(
+                f"src_lang={src_lang!r} has no use with {self.path}, whose tokenizer tells the "
+                "model of no language: leave it out"
+            )
+        return marks[0]
 
     def _read_chat_templates(self) -> dict[str, str]:
         """Chat templates by name; one that has none is "default"."""

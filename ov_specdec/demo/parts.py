@@ -1,0 +1,160 @@
+"""What the demo's pages are made of: panes with charts, buttons, and how a run is shown.
+
+Needs gradio.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import gradio as gr
+
+from ov_specdec.demo import charts, view
+from ov_specdec.demo.comparison import Comparison
+from ov_specdec.errors import SpecdecError
+from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
+
+READY = "Ready."
+
+COLORS = {
+    "candidate": {"accepted": BLUE, "rejected": ORANGE},
+    "part": {"drafting": BLUE, "verifying": GREEN, "rest": GREY},
+    "method": {"plain": GREY, "speculative": BLUE},
+}
+
+NARROW = 340
+"""Pixels that a pane or a chart needs."""
+
+AT_ONCE: dict[str, Any] = {"queue": False, "show_progress": "hidden"}
+# The service lets one run use the models at a time: so who waits can see that, and can stop.
+# Each of them holds one of gradio's 40 threads; some are left for the run that goes on, and stops.
+RUN: dict[str, Any] = {
+    "concurrency_id": "runs",
+    "concurrency_limit": 32,
+    "show_progress": "hidden",  # gradio's would fade the line of status
+}
+
+
+class Cancels(Protocol):
+    """What runs for visitors."""
+
+    def cancel(self, visitor: str) -> None:
+        """End the visitor's runs."""
+        ...
+
+
+Values = dict[gr.components.Component, Any]
+State = TypeVar("State")
+
+
+def leave_at_end(page: gr.Blocks, service: Cancels) -> None:
+    """Cancel a visitor's runs when he leaves the page."""
+
+    def leave(request: gr.Request) -> None:
+        service.cancel(visitor_of(request))
+
+    page.unload(leave)
+
+
+def contents(comparison: Comparison, plain: str, speculative: str) -> tuple[Any, ...]:
+    """What `results` shows of a comparison. plain, speculative: the panes."""
+    ended = comparison.speculative.is_complete
+    return (
+        view.verdict(comparison),
+        plain,
+        speculative,
+        view.details(comparison),
+        view.rounds(comparison.speculative),
+        charts.candidates_by_round(comparison.speculative) if ended else None,
+        charts.time_by_part(comparison) if ended else None,
+    )
+
+
+def results(shown: tuple[Any, ...]) -> list[gr.components.Component]:
+    """Verdict, panes, details and charts. shown: what they show at first."""
+    verdict, plain, speculative, details, rounds, *_ = shown
+    made = [_html(verdict, "verdict")]
+    with gr.Row():
+        # Columns of this width stand one below the other in a narrow window.
+        for pane, name in ((plain, "plain"), (speculative, "speculative")):
+            with gr.Column(min_width=NARROW):
+                made.append(_html(pane, name))
+    _html(view.legend(), "legend")
+    made.append(_html(details, "details"))
+    by_round = gr.Checkbox(label="Round by round, with rejected candidates struck through")
+    made.append(_html(rounds, "rounds", visible=False))
+    by_round.change(lambda on: gr.update(visible=on), by_round, made[-1], **AT_ONCE)
+    with gr.Row():
+        candidates = _bars("round", "candidates", "candidate", "Candidates per round")
+        times = _bars("method", "seconds", "part", "Where the time goes")
+    return [*made, candidates, times]
+
+
+def buttons(labels: Mapping[str, str]) -> tuple[list[gr.Button], gr.HTML]:
+    """Buttons, the main one first, and a line of status. labels: by the name of the element."""
+    main, *_ = labels
+    with gr.Row(equal_height=True):
+        made = [
+            gr.Button(
+                label,
+                variant="primary" if name == main else "secondary",
+                elem_id=name,
+                scale=1,
+                min_width=90,
+            )
+            for name, label in labels.items()
+        ]
+        with gr.Column(scale=6, min_width=260):
+            status = _html(view.status(READY), f"{main}-status")
+    return made, status
+
+
+def connect(
+    service: Cancels,
+    starts: Sequence[Any],
+    stop: gr.Button,
+    show: Callable[..., Iterator[Any]],
+    inputs: Sequence[gr.components.Component],
+    outputs: Sequence[gr.components.Component],
+) -> None:
+    """Let what starts a run show its states, and the stop button cancel that.
+
+    starts: events, such as a click.
+    """
+
+    def cancel(request: gr.Request) -> None:
+        service.cancel(visitor_of(request))
+
+    gr.on(starts, show, set(inputs), outputs, **RUN)
+    stop.click(cancel, None, None, **AT_ONCE)
+
+
+def as_html(states: Iterator[tuple[State, str]], empty: State) -> Iterator[tuple[State, str]]:
+    """States with their lines as HTML; after an error, its message beside the `empty` state."""
+    try:
+        for state, line in states:
+            yield state, view.status(line)
+    except SpecdecError as error:
+        gr.Warning(str(error))
+        yield empty, view.problem(str(error))
+
+
+def visitor_of(request: gr.Request) -> str:
+    """Who asks: a session of the page."""
+    return str(request.session_hash)
+
+
+def _html(content: str, name: str, **arguments: Any) -> gr.HTML:
+    return gr.HTML(content, elem_id=name, elem_classes="specdec", **arguments)
+
+
+def _bars(x: str, y: str, color: str, title: str) -> gr.BarPlot:
+    return gr.BarPlot(
+        x=x,
+        y=y,
+        color=color,
+        color_map=COLORS[color],
+        title=title,
+        y_aggregate="sum",
+        height=260,
+        min_width=NARROW,
+    )

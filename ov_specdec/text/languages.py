@@ -1,0 +1,20 @@
+"""Languages of translation models, which are special tokens of their tokenizers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ov_specdec.checks import suggest
+from ov_specdec.errors import OptionError
+
+
+def find_language(option: str, name: str, spec: Mapping[str, Any]) -> int:
+    """The id of a language's token; `OptionError` where the tokenizer does not have it.
+
+    option: that names it. spec: the content of tokenizer.json.
+    """
+    added = {token["content"]: token["id"] for token in spec.get("added_tokens", ())}
+    if name not in added:
+        hint = suggest(name, added, f"its special tokens are {', '.join(added)[:200]}")
+        raise OptionError(f"{option}={name!r} is no language of the model's tokenizer: {hint}")
+    token: int = added[name]
+    return token
