@@ -139,7 +139,6 @@ def _tune_pair(given: Conditions, draft: Path, output: str | None, as_json: bool
             device=given.device,
             profile=path,
             fixed_sizes=given.fixed_sizes,
-            max_batch_size=1,
         ) as pipeline,
     ):
         curve = pipeline.prepare(seconds=CURVE_SECONDS)

@@ -106,7 +106,6 @@ def measure_gain(
         pairing=candidate.pairing,
         device=device,
         fixed_sizes=fixed_sizes,
-        max_batch_size=1,
     ) as pipeline:
         pipeline.prepare()
         for options in (plain, speculative):  # the first run of each takes longer
