@@ -74,6 +74,12 @@ def test_a_short_context_is_not_exceeded():
     assert set(short.draft.seconds[16]) == {1, 2}
 
 
+def test_memory_for_one_sequence_is_enough_to_measure():
+    main = ScriptedModel(counting, max_length=100, num_blocks=25)
+    assert measure(main, None, 1.0, sweeps=2).main.per_sequence == 0.0
+    assert main.pool.num_used == 0
+
+
 def test_measuring_leaves_the_caches_as_they_were():
     main, draft = model(), model()
     running, left = CachedSequence(main), CachedSequence(main)

@@ -10,6 +10,7 @@ from time import perf_counter
 from ov_specdec.cache.sequence import CachedSequence, alone, run
 from ov_specdec.cache.session import Runner
 from ov_specdec.costs.curve import ROWS, SIZES, CostCurve, PassCurve
+from ov_specdec.errors import CacheFullError
 
 SWEEPS = 5
 """Sweeps over all sizes: of five, one at least is hardly ever disturbed."""
@@ -86,16 +87,20 @@ class PassTimes:
         if model.max_sequences is not None:
             return
         caches = [CachedSequence(model, self._new_namespace()) for _ in range(SEQUENCES)]
-        for _ in range(2):  # the first comes after a change of size
-            steps = [cache.advance([FILLER]) for cache in caches]
-            for waiting in steps:
-                next(waiting)
-            start = perf_counter()
-            run(caches, [cache.span(1) for cache in caches])
-            seconds = perf_counter() - start
+        try:
+            for _ in range(2):  # the first comes after a change of size
+                steps = [cache.advance([FILLER]) for cache in caches]
+                for waiting in steps:
+                    next(waiting)
+                start = perf_counter()
+                run(caches, [cache.span(1) for cache in caches])
+                seconds = perf_counter() - start
+        except CacheFullError:
+            return  # memory for one sequence, which is all that will run
+        finally:
+            for cache in caches:
+                cache.drop()
         self._spreads.append(seconds)
-        for cache in caches:
-            cache.drop()
 
     def curve(self) -> PassCurve:
         """What was measured: the least of all times, as whatever disturbs a pass lengthens it.
