@@ -106,11 +106,11 @@ def test_a_failed_pass_empties_the_sequence_and_takes_a_new_request(encoder_deco
     model = load(encoder_decoder("bart").main)
     flaky = make_flaky(model)
     cache = CachedSequence(model, source_of("bart", 0))
-    expected = alone(cache.advance([START, 5, 6])).logits.copy()
+    expected, request = alone(cache.advance([START, 5, 6])).logits.copy(), model._request
     flaky.fails_in = 0
     with pytest.raises(RuntimeError, match="the device is gone"):
         alone(cache.advance([START, 5, 6, 7]))
-    assert cache._session.length == 0
+    assert (cache._session.length, model._request is request) == (0, False)
     done = alone(cache.advance([START, 5, 6]))
     assert done.num_tokens == 3
     np.testing.assert_array_equal(done.logits, expected)

@@ -60,6 +60,8 @@ def test_nothing_passes_the_last_position(pipeline):
     assert len(tokens) + 4 == MAX_LENGTH
     limited, _ = decoded(pipeline, "short", max_new_tokens=5)
     assert limited == tokens[:5]
+    beyond, _ = decoded(pipeline, "short", max_new_tokens=MAX_LENGTH, num_assistant_tokens=8)
+    assert beyond == tokens
 
 
 def test_two_recordings_with_equal_start_tokens_are_told_apart(pipeline):

@@ -14,11 +14,18 @@ from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.formats import clock, write
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult
-from ov_specdec.speech.windows import Window, previous_text, split, window_at
+from ov_specdec.speech.windows import Window, is_silent, previous_text, split, window_at
 from tests.test_speech_rules import SETTINGS
 
 EXTRACTOR = FeatureExtractor()
 T = SETTINGS.timestamp_begin
+
+
+@pytest.mark.parametrize(("level", "silent"), [(-61.0, True), (-59.0, False)])
+def test_a_window_is_silent_below_the_threshold(level, silent):
+    samples = np.zeros(16000, np.float32)
+    samples[4800:6400] = 10 ** (level / 20)  # for a tenth of a second
+    assert is_silent(samples, EXTRACTOR, -60.0) is silent
 
 
 def reference(tokens, window):
