@@ -18,7 +18,7 @@ class Letters:
 
     chat_template = None
 
-    def encode(self, text):
+    def encode(self, text, src_lang=None):
         return [ord(letter) - ord("A") for letter in text]
 
     def decode(self, ids):
