@@ -120,9 +120,9 @@ class AdaptiveLength:
         if match is not None and self._drafts and self.plan(*match).reason == "outbid":
             return None
         if match not in self._bids:
-            rate = self._acceptance.rate(*(match or (MODEL, None)))
             may_probe = match is None and (self._acceptance.is_new(MODEL) or self._may_probe())
-            self._bids[match] = Bid(rate**LENGTHS, match is None, may_probe, self._min_confidence)
+            alive = self._alive(match)
+            self._bids[match] = Bid(alive, match is None, may_probe, self._min_confidence)
         return self._bids[match]
 
     def pass_size(self, num_tokens: int) -> int:
@@ -172,15 +172,20 @@ class AdaptiveLength:
         self._start, self._step, self._again = curve.drafting(num_cached)
         self._verifying.clear()
 
+    def _alive(self, match: Match | None) -> Numbers:
+        """The probability that n candidates are all accepted; without a match the draft model's."""
+        alive: Numbers = self._acceptance.rate(*(match or (MODEL, None))) ** LENGTHS
+        return alive
+
     def _offers(self, match: Match | None) -> list[Offer]:
         """What a match that is so sure promises, and the draft model, where there are any."""
         offers = []
         if self._drafts:
-            alive = self._acceptance.rate(MODEL, None) ** LENGTHS
+            alive = self._alive(None)
             seconds = self._start + LENGTHS * self._step + alive * self._again
             offers.append(Offer(alive, np.cumsum(alive), np.where(LENGTHS > 0, seconds, 0.0)))
         if match is not None:
-            alive = self._acceptance.rate(*match) ** LENGTHS
+            alive = self._alive(match)
             offers.append(Offer(alive, np.cumsum(alive), np.zeros(len(LENGTHS))))
         return offers
 

@@ -74,9 +74,9 @@ class Ask:
 class Bid:
     """What candidates of one sequence promise, where several sequences are planned together.
 
-    alive: [n], the probability that the first n are all accepted, from n = 0 on, as far as the
-    sequence may draft. takes_passes: whether each takes a pass of the draft model. may_probe: a
-    candidate that does not pay may be tried. min_confidence: see `Plan`.
+    alive: [n], the probability that the first n are all accepted, from n = 0 on, whatever room the
+    sequence has. takes_passes: whether each takes a pass of the draft model. may_probe: a candidate
+    that does not pay may be tried. min_confidence: see `Plan`.
     """
 
     alive: NDArray[np.floating]
