@@ -93,7 +93,8 @@ class Shared:
 
     def lengths(self, concurrency):
         bids = [policy.bid(Ask("model")) for policy in self._policies]
-        self.plans = self._budget.share(bids, Load(concurrency, concurrency, CACHED))
+        load = Load(concurrency, concurrency, concurrency, 0, CACHED)
+        self.plans = self._budget.share(bids, load)
         return [plan.length for plan in self.plans]
 
     def learn(self, step, rounds):

@@ -15,12 +15,17 @@ COSTS = FixedCurve(
 )
 
 
+def answering(number, num_tokens=None, num_read=0, num_cached=16):
+    """The load of a step that answers so many sequences."""
+    return Load(number, number, num_tokens or number, num_read, num_cached)
+
+
 def bid(chance, *, takes_passes=True, **more):
     return Bid(chance ** np.arange(16), takes_passes, **more)
 
 
-def lengths(bids, costs=COSTS, num_tokens=None):
-    load = Load(len(bids), num_tokens or len(bids), 16)
+def lengths(bids, costs=COSTS, **load):
+    load = answering(len(bids), **load)
     return [plan.length for plan in Budget(costs).share(bids, load)]
 
 
@@ -81,9 +86,29 @@ def test_no_draft_is_so_long_that_its_passes_hold_too_few_sequences():
     assert alone == max(others) < 5
 
 
+def test_a_prompt_beside_changes_nothing_where_each_token_costs_the_same():
+    """It takes its own time, whatever is drafted; the ratio of the whole step would draft on."""
+    bids = [bid(0.9), bid(0.8)]
+    assert lengths(bids, num_read=80) == lengths(bids) != [0, 0]
+
+
+def test_more_is_drafted_where_a_prompt_has_made_the_pass_one_whose_tokens_are_cheap():
+    steep_then_flat = FixedCurve(CostCurve(PassCurve({16: {1: 1.0, 32: 32.0, 96: 35.0}})))
+    bids = [bid(0.8, takes_passes=False)] * 2
+    assert lengths(bids, steep_then_flat) == [0, 0]
+    assert min(lengths(bids, steep_then_flat, num_read=30)) > 5
+
+
+def test_prompts_bring_no_token():
+    """Of eight sequences one is answered: drafting for it is no small part of what is gained."""
+    alone, beside = Load(1, 1, 1, 0, 16), Load(8, 1, 1, 40, 16)
+    plans = [Budget(COSTS).share([bid(0.9)], load)[0] for load in (alone, beside)]
+    assert plans[0].length == plans[1].length > 0
+
+
 def test_what_does_not_pay_is_probed_once_in_a_step_where_it_is_likeliest_to_succeed():
     bids = [bid(chance, may_probe=True) for chance in (0.01, 0.05, 0.02)]
-    plans = Budget(COSTS).share(bids, Load(3, 3, 16))
+    plans = Budget(COSTS).share(bids, answering(3))
     assert [(plan.length, plan.reason) for plan in plans] == [
         (0, "loses"),
         (1, "probe"),
@@ -93,20 +118,20 @@ def test_what_does_not_pay_is_probed_once_in_a_step_where_it_is_likeliest_to_suc
 
 def test_plans_are_kept_while_everybody_bids_about_the_same():
     budget, bids = Budget(COSTS), [bid(0.9), bid(0.5)]
-    plans = budget.share(bids, Load(2, 2, 16))
-    assert budget.share([bid(0.91), bid(0.5)], Load(2, 2, 24)) is plans
-    assert budget.share([bid(0.5), bid(0.5)], Load(2, 2, 24)) is not plans
-    assert budget.share(bids, Load(2, 9, 16)) is not plans  # of which a prompt takes seven
-    kept = budget.share(bids, Load(2, 9, 16))
-    assert budget.share(bids, Load(9, 9, 16)) is not kept  # seven sequences with plans of their own
+    plans = budget.share(bids, answering(2))
+    assert budget.share([bid(0.91), bid(0.5)], answering(2, num_cached=24)) is plans
+    assert budget.share([bid(0.5), bid(0.5)], answering(2, num_cached=24)) is not plans
+    assert budget.share(bids, answering(2, num_read=7)) is not plans
+    kept = budget.share(bids, answering(2, num_read=7))
+    assert budget.share(bids, answering(9)) is not kept
     others = [bids[0], bid(0.95)]
-    assert [plan.length for plan in budget.share(others, Load(2, 2, 16))] == lengths(others)
+    assert [plan.length for plan in budget.share(others, answering(2))] == lengths(others)
     probing = [bid(0.01, may_probe=True)] * 2
-    assert budget.share(probing, Load(2, 2, 16)) is not budget.share(probing, Load(2, 2, 16))
+    assert budget.share(probing, answering(2)) is not budget.share(probing, answering(2))
 
 
 def test_expectations_are_those_of_the_bid():
-    [plan] = Budget(COSTS).share([bid(0.9)], Load(1, 1, 16))
+    [plan] = Budget(COSTS).share([bid(0.9)], answering(1))
     assert plan.expected[:2] == pytest.approx((0.9, 0.81))
 
 
@@ -131,4 +156,4 @@ def test_it_comes_near_the_best_constant_length_or_beats_it(curve, mixture, conc
 
 def test_passes_are_padded_to_fixed_sizes_beside_the_usual_ones():
     main = PassCurve({16: {1: 1.0, 101: 2.0}}, change=0.5, fixed=frozenset({21}))
-    assert Budget(FixedCurve(CostCurve(main))).pass_size(18, Load(9, 9, 16)) == 21
+    assert Budget(FixedCurve(CostCurve(main))).pass_size(18, answering(9)) == 21

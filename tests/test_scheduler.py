@@ -195,7 +195,8 @@ def test_one_pass_holds_all_that_decode_and_a_chunk_of_those_that_read():
     service.main.sizes.clear()
     service.scheduler.step()
     service.scheduler.step()
-    assert service.main.sizes == [[1, 1, 1, 6], [1, 1, 1, 6]]
+    # Of at most six tokens five, so that the pass has one of the usual sizes.
+    assert service.main.sizes == [[1, 1, 1, 5], [1, 1, 1, 5]]
 
 
 def test_a_draft_pass_holds_all_sequences_that_still_draft():

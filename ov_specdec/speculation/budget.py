@@ -19,12 +19,15 @@ MOST = SIZES[-1]
 class Load:
     """What the next pass of the main model holds in any case.
 
-    num_sequences: that it extends. num_tokens: without the candidates that are bid for. num_cached:
-    tokens in the KV caches of all of them.
+    num_sequences: that it extends. num_answered: those of them that get a token by it. num_tokens:
+    of these, without the candidates that are bid for. num_read: tokens of prompts beside them.
+    num_cached: tokens in the KV caches of all of them.
     """
 
     num_sequences: int
+    num_answered: int
     num_tokens: int
+    num_read: int
     num_cached: int
 
 
@@ -33,9 +36,11 @@ class Budget:
 
     Candidates of all sequences are ordered by the probability that they and those before them are
     accepted. Of the best k, in drafts of at most n, tokens and seconds are known, and the pair of k
-    and n with the greatest ratio is taken. What is known of a candidate before it is drawn ranks
-    it, nothing else. As for a single sequence, passes are padded to a few sizes, and keep to one of
-    them, the home size, as long as that is about as good: see `AdaptiveLength`.
+    and n with the greatest ratio is taken. Where the pass also reads prompts, most of its seconds
+    are spent whatever is drafted: the ratio without them is then the price of a second, and the
+    pair with most tokens beyond that price is taken. What is known of a candidate before it is
+    drawn ranks it, nothing else. As for a single sequence, passes are padded to a few sizes, and
+    keep to one of them, the home size, as long as that is about as good: see `AdaptiveLength`.
 
     The confidence in candidates that were drawn, which ends drafts of a single sequence, is left
     alone: with eight sequences of the embedded pair, plans that looked at it gave 0.93 of the
@@ -82,8 +87,7 @@ class Budget:
         return (
             len(bids) == len(before)
             and all(bid.is_like(last) for bid, last in zip(bids, before, strict=True))
-            and load.num_sequences == last_load.num_sequences
-            and load.num_tokens == last_load.num_tokens
+            and replace(load, num_cached=last_load.num_cached) == last_load
         )
 
     def _share(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
@@ -91,8 +95,11 @@ class Budget:
         choices = ranked.choices(load, _draft_steps(self.costs.curve, len(bids), load.num_cached))
         self._settle(choices, load)
         passes = self._padded(load, len(ranked.alive))
-        rates = choices.tokens / (passes[choices.number] + choices.drafting)
-        longest, best = np.unravel_index(int(rates.argmax()), rates.shape)
+        gains = choices.tokens / (passes[choices.number] + choices.drafting)
+        if load.num_read:
+            passes = self._beside_prompts(load, len(ranked.alive))
+            gains = choices.tokens - gains.max() * (passes[choices.number] + choices.drafting)
+        longest, best = np.unravel_index(int(gains.argmax()), gains.shape)
         taken = ranked.sequence[:best][ranked.place[:best] < SIZES[longest]]
         lengths = np.bincount(taken, minlength=len(bids)).tolist()
         plans = [
@@ -138,6 +145,11 @@ class Budget:
         ends = np.isin(np.arange(len(seconds)) + load.num_tokens, sizes)
         return padded(seconds, ends)[: most + 1]
 
+    def _beside_prompts(self, load: Load, most: int) -> Numbers:
+        """The same of passes that read prompts too, which fill them up to their size."""
+        first = load.num_tokens + load.num_read
+        return self.costs.curve.main.by_size(first, first + most, load.num_cached)
+
 
 @dataclass(frozen=True)
 class Candidates:
@@ -177,7 +189,7 @@ class Candidates:
 
         return Choices(
             total(np.ones(len(self.place), int)),
-            load.num_sequences + total(self.alive),
+            load.num_answered + total(self.alive),
             total(np.where(self.takes_pass, seconds, 0.0)),
         )
 
