@@ -72,6 +72,9 @@ def test_a_short_context_is_not_exceeded():
     short = measure(model(max_length=70), model(max_length=20), 1.0, sweeps=2)
     assert set(short.main.seconds[16]) == {*SIZES, *WIDE[:1]}
     assert set(short.draft.seconds[16]) == {1, 2}
+    longer = measure(model(), model(max_length=256), 2.0, sweeps=1)
+    assert set(longer.main.seconds) == {16, 256}
+    assert set(longer.draft.seconds) == {16}
 
 
 def test_memory_for_one_sequence_is_enough_to_measure():

@@ -47,6 +47,20 @@ def test_speculative_equals_plain_decoding_token_for_token(pipelines, number):
     assert sum(result.stats.accepted for result in results) > 0
 
 
+def test_drafts_go_on_where_texts_exceed_the_drafts_context(pipelines):
+    model = pipelines[0]
+    context = model.draft.runner.max_length
+    # One begins beyond it, one exceeds it while it grows.
+    prompts = [(PROMPTS[0] * 99)[: 4 * context], (PROMPTS[1] * 99)[: 3 * context // 2]]
+    plain = model.generate_batch(prompts, num_assistant_tokens=0, **LONG)
+    results = model.generate_batch(prompts, num_assistant_tokens=4, **LONG)
+    assert [result.token_ids for result in results] == [result.token_ids for result in plain]
+    for result in results:
+        last = result.stats.rounds[-1]
+        assert last.cached_tokens > context
+        assert sum(r.num_accepted for r in result.stats.rounds if r.cached_tokens > context) > 9
+
+
 ON_EVERY_CORE = """
 import json, sys
 

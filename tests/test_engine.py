@@ -169,14 +169,30 @@ def test_rounds_record_what_happened():
     assert 0 < parts <= stats.seconds
 
 
-def test_a_draft_with_a_short_context_stops_drafting_at_its_end():
-    drafter, _ = drafting(counting, max_length=6)
-    text = SequenceState([1, 2, 3], 20)
+def test_a_draft_with_a_short_context_goes_on_from_the_latest_half_of_it():
+    drafter, draft = drafting(counting, max_length=8)
+    text = SequenceState([1, 2, 3], 30)
     loop = speculation(ScriptedModel(counting), drafter, ConstantLength(4), text)
+    held = []
+    for round_ in loop.rounds():
+        # What is left to the last round has room for no candidate.
+        assert round_.candidates or round_.stats.reason == "prefill" or len(text.tokens) == 30
+        held.append(held_by(drafter.caches[0]))
+    assert text.tokens == list(range(1, 31))
+    assert max(map(len, held)) <= 8
+    held = [tokens for tokens in held if tokens]
+    assert all(tokens == list(range(tokens[0], tokens[0] + len(tokens))) for tokens in held)
+    # All but a few tokens are read once, and half of the context again when it is full.
+    assert sum(draft.passes) < 2 * 30
+
+
+def test_of_a_prompt_longer_than_its_context_a_draft_reads_half_of_that():
+    drafter, draft = drafting(counting, max_length=8)
+    text = SequenceState(list(range(1, 21)), 24)
+    loop = speculation(ScriptedModel(counting), drafter, ConstantLength(2), text)
     rounds = list(loop.rounds())
-    assert text.tokens == list(range(1, 21))
-    assert len(rounds[1].candidates) == 3  # the cache of 6 scores the token after it, no further
-    assert all(round_.candidates == [] for round_ in rounds[2:])
+    assert rounds[1].candidates == [22, 23]
+    assert draft.passes == [4, 1]
 
 
 def test_a_pass_is_filled_up_as_the_policy_wants_and_leaves_no_trace():

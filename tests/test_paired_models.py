@@ -177,7 +177,7 @@ def test_where_processors_allow_only_what_the_draft_lacks_that_is_proposed(token
 
 
 @pytest.mark.parametrize("name", PAIRINGS)
-def test_a_draft_drafts_up_to_the_end_of_its_own_context(tokenizers, name):
+def test_a_draft_goes_on_beyond_its_own_context(tokenizers, name):
     pair = tokenizers["sentencepiece"]
     draft_ids = pair.draft.prefix + pair.draft.encode(TEXT.encode())
     draft = ScriptedModel(
@@ -190,7 +190,7 @@ def test_a_draft_drafts_up_to_the_end_of_its_own_context(tokenizers, name):
     cache = CachedSequence(ScriptedModel(main, vocab_size=1000))
     rounds = list(Speculation(cache, GREEDY, text, drafter, ConstantLength(4)).rounds())
     assert text.tokens == ids
-    assert rounds[-1].candidates == []
+    assert any(round_.candidates for round_ in rounds[len(rounds) // 2 :])
 
 
 @pytest.mark.parametrize("name", PAIRINGS)

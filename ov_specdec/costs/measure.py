@@ -54,10 +54,12 @@ class PassTimes:
         self._starts: list[float] = []
         self._spreads: list[float] = []
 
+    def has_room(self, num_cached: int) -> bool:
+        """Whether passes of all sizes fit after so many tokens."""
+        return num_cached + WIDE[-1] <= self._cache.runner.max_length
+
     def seconds_to_read(self, num_cached: int) -> float:
         """At most so many for reading so many tokens."""
-        if num_cached + WIDE[-1] > self._cache.runner.max_length:
-            return float("inf")
         return num_cached / SIZES[-1] * self.curve().at(SIZES[-1], ROWS[0])
 
     def read(self, num_cached: int) -> None:
@@ -159,13 +161,16 @@ def measure(
     begin, complete = perf_counter(), 1
     models = [PassTimes(model, new_namespace) for model in (main, draft) if model is not None]
     for row in ROWS[:2]:
+        timed = models
         if row != ROWS[0]:
+            timed = [model for model in models if model.has_room(row)]
             left = seconds - (perf_counter() - begin)
-            if sum(model.seconds_to_read(row) for model in models) > left / 2:
+            reading = sum(model.seconds_to_read(row) for model in timed)
+            if models[0] not in timed or reading > left / 2:
                 break
-        for model in models:
+        for model in timed:
             model.read(row)
-        for done, (sweep, turn) in enumerate(_turns(models, sweeps, known)):
+        for done, (sweep, turn) in enumerate(_turns(timed, sweeps, known)):
             complete = max(sweep, 1) if row == ROWS[0] else complete
             spent = perf_counter() - begin
             if spent > seconds and (done >= LEAST or row != ROWS[0]):

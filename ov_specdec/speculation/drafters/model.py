@@ -11,6 +11,7 @@ from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.speculation.draft_length import ask
 from ov_specdec.speculation.drafters.base import Proposal, Steps
+from ov_specdec.speculation.drafters.latest import LatestTokens
 from ov_specdec.speculation.verification import Draft
 
 SOURCE = "model"
@@ -19,7 +20,7 @@ SOURCE = "model"
 class DraftCache(Protocol):
     """What a draft model scores a sequence with, told in the main model's ids.
 
-    With the main model's tokenizer it is a `CachedSequence`.
+    With the main model's tokenizer it is `LatestTokens`.
     """
 
     def room(self, tokens: Sequence[int]) -> int:
@@ -47,11 +48,11 @@ class ModelDrafter:
         self, cache: CachedSequence, sampler: Sampler, translated: DraftCache | None = None
     ) -> None:
         self.caches: tuple[CachedSequence, ...] = (cache,)
-        self._cache: DraftCache = cache if translated is None else translated
+        self._cache: DraftCache = LatestTokens(cache) if translated is None else translated
         self._sampler = sampler
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """Candidates up to where the plan or the draft model's own context ends."""
+        """As many candidates as planned, or as the draft model's own context has room for."""
         plan = yield from ask(SOURCE)
         history, candidates = list(tokens), list[int]()
         probs, confidences, pass_tokens = [], [], 0

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ov_specdec.cache.sequence import CachedSequence, Pass, Passes
+from ov_specdec.speculation.drafters.latest import LatestTokens
 from ov_specdec.text.pairing import TokenizerPair
 
 
@@ -13,7 +14,7 @@ class TranslatedCache:
     """
 
     def __init__(self, cache: CachedSequence, tokenizers: TokenizerPair) -> None:
-        self._cache = cache
+        self._cache = LatestTokens(cache)
         self._translation = tokenizers.translation()
 
     @property
