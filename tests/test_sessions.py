@@ -1,5 +1,8 @@
 """The session contract, on both KV backends with a real IR."""
 
+import json
+import shutil
+
 import numpy as np
 import openvino as ov
 import pytest
@@ -149,9 +152,12 @@ def test_a_pass_cannot_give_other_rows(session, num_rows):
 
 
 @pytest.fixture(scope="module")
-def embedded_draft():
-    """The folder of a real model with room for more tokens than a pool begins with."""
-    return embedded_folder("draft")
+def embedded_draft(tmp_path_factory):
+    """The folder of a real model, told that it has room for more tokens than a pool begins with."""
+    folder = shutil.copytree(embedded_folder("draft"), tmp_path_factory.mktemp("long") / "draft")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 2048}))
+    return folder
 
 
 def test_the_block_pool_grows_under_a_long_text_and_prompts_are_read_in_chunks(embedded_draft):
