@@ -1,6 +1,5 @@
 """The session contract, on both KV backends with a real IR."""
 
-import json
 import shutil
 
 import numpy as np
@@ -18,6 +17,7 @@ from ov_specdec.loading.graph import select_rows, to_paged
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
+from tests.test_cli_input import change
 
 VOCAB_SIZE = 290
 CLOSE = {"rtol": 0, "atol": 1e-4}
@@ -155,8 +155,7 @@ def test_a_pass_cannot_give_other_rows(session, num_rows):
 def embedded_draft(tmp_path_factory):
     """The folder of a real model, told that it has room for more tokens than a pool begins with."""
     folder = shutil.copytree(embedded_folder("draft"), tmp_path_factory.mktemp("long") / "draft")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 2048}))
+    change(folder / "config.json", max_position_embeddings=2048)
     return folder
 
 

@@ -79,9 +79,9 @@ class CachedSequence:
         """Those of them whose rows are not wanted."""
         return max(self.num_pending - self._num_rows, 0)
 
-    def room(self, tokens: Sequence[int]) -> int:
-        """How many candidates may follow `tokens`; the last of them need not be fed."""
-        return self.runner.max_length + 1 - len(tokens)
+    def room(self, num_tokens: int) -> int:
+        """How many candidates may follow so many tokens; the last of them need not be fed."""
+        return self.runner.max_length + 1 - num_tokens
 
     def advance(
         self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None

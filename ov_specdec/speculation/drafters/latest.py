@@ -21,10 +21,10 @@ class LatestTokens:
 
     def room(self, tokens: Sequence[int]) -> int:
         """How many candidates may follow `tokens`; at least one."""
-        if self._cache.room(tokens[self._start :]) < 1:
+        if self._cache.room(len(tokens) - self._start) < 1:
             self._start = len(tokens) - max(self._cache.runner.max_length // 2, 1)
             self._cache.leave()  # it goes on to another sequence
-        return self._cache.room(tokens[self._start :])
+        return self._cache.room(len(tokens) - self._start)
 
     def advance(
         self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
