@@ -52,7 +52,7 @@ class Background:
 
         receive: is handed chunks as they come, the last one with the finish reason. on_end: is
         called once, with the error that has ended it, `Cancelled` for example. Both are called in
-        the thread, and may not wait.
+        the thread, or in that which cancels or closes, and may not wait.
         """
         return self._generator.begin(prompt, options, receive, on_end)
 

@@ -250,7 +250,7 @@ class SpeculativePipeline:
         Else the first generation that leaves the draft length to "auto" does so. It takes two
         seconds, or 5 % of the time that loading took; the result is kept in the user's cache
         folder. progress: told of the share that is done. seconds: measure in any case, and for so
-        long. Raises `SessionError` while a generation is running.
+        long; more than 0. Raises `OptionError`, and `SessionError` while a generation is running.
         """
         with self._open_generator().turns.alone():
             if self._costs is None:  # another thread may have closed the pipeline meanwhile
@@ -276,10 +276,12 @@ class SpeculativePipeline:
                 texts.append(generator.drafters.draft.ids(generator.last_tokens))
             for (model, file), tokens in zip(self._cache_files(path), texts, strict=True):
                 cache = CachedSequence(model.runner)
-                if held := tokens[: model.runner.max_length]:
-                    alone(cache.advance(held))
-                write_sequence(file, cache, model.fingerprint())
-                cache.leave()
+                try:
+                    if held := tokens[: model.runner.max_length]:
+                        alone(cache.advance(held))
+                    write_sequence(file, cache, model.fingerprint())
+                finally:
+                    cache.leave()
 
     def load_cache(self, path: str | Path) -> None:
         """Have the KV caches hold what `save_cache` has written.

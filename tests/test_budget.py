@@ -99,6 +99,15 @@ def test_more_is_drafted_where_a_prompt_has_made_the_pass_one_whose_tokens_are_c
     assert min(lengths(bids, steep_then_flat, num_read=30)) > 5
 
 
+@pytest.mark.parametrize(
+    ("number", "load"), [(2, {"num_tokens": 300}), (90, {}), (33, {"num_read": 512})]
+)
+def test_steps_of_any_size_are_planned(number, load):
+    budget, load = Budget(COSTS), answering(number, **load)
+    assert len(budget.share([bid(0.9)] * number, load)) == number
+    assert budget.pass_size(load.num_tokens, load) >= load.num_tokens
+
+
 def test_prompts_bring_no_token():
     """Of eight sequences one is answered: drafting for it is no small part of what is gained."""
     alone, beside = Load(1, 1, 1, 0, 16), Load(8, 1, 1, 40, 16)
@@ -122,6 +131,9 @@ def test_plans_are_kept_while_everybody_bids_about_the_same():
     assert budget.share([bid(0.91), bid(0.5)], answering(2, num_cached=24)) is plans
     assert budget.share([bid(0.5), bid(0.5)], answering(2, num_cached=24)) is not plans
     assert budget.share(bids, answering(2, num_read=7)) is not plans
+    plans = budget.share(bids, answering(2))
+    choosy = [bid(0.9, min_confidence=0.4), bids[1]]
+    assert budget.share(choosy, answering(2))[0].min_confidence == 0.4
     kept = budget.share(bids, answering(2, num_read=7))
     assert budget.share(bids, answering(9)) is not kept
     others = [bids[0], bid(0.95)]

@@ -11,6 +11,7 @@ from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.costs import SIZES, CostCurve, KeptCosts, LiveCurve, PassCurve
 from ov_specdec.costs.kept import read_curve, write_curve
 from ov_specdec.costs.measure import SWEEPS, WIDE, measure
+from ov_specdec.errors import OptionError
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
@@ -81,6 +82,28 @@ def test_memory_for_one_sequence_is_enough_to_measure():
     main = ScriptedModel(counting, max_length=100, num_blocks=25)
     assert measure(main, None, 1.0, sweeps=2).main.per_sequence == 0.0
     assert main.pool.num_used == 0
+
+
+def test_measuring_that_is_interrupted_gives_its_memory_back(monkeypatch):
+    main, draft = model(), model()
+    run, left = main.run, iter(range(5))
+
+    def interrupted(spans):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return run(spans)
+
+    monkeypatch.setattr(main, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure(main, draft, 0.1)
+    assert (main.pool.num_used, draft.pool.num_used) == (0, 0)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "2"])
+def test_measuring_takes_time(seconds):
+    costs = KeptCosts(model(), None, None, 0.1)
+    with pytest.raises(OptionError, match=f"seconds={seconds!r} must be a number above 0"):
+        costs.prepare(seconds=seconds)
 
 
 def test_measuring_leaves_the_caches_as_they_were():

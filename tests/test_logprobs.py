@@ -107,7 +107,7 @@ def test_a_prompt_is_scored_in_parts_and_each_token_once(monkeypatch, length):
     wrong = [place for place, t in enumerate(scored[1:], 1) if t.top[0][0] != t.token_id]
     assert wrong == ([3] if length > 3 else [])
     assert state.tokens == plain.tokens
-    assert rounds[0].stats.cached_tokens == 0
+    assert (rounds[0].stats.cached_tokens, rounds[0].stats.pass_tokens) == (0, len(prompt))
     assert max(main.passes[: len(prompt) // 5 + 1]) <= 6
 
 

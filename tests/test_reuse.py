@@ -222,5 +222,7 @@ def test_files_that_cannot_be_used_are_named(tiny_pair, saved, tmp_path):
         with pytest.raises(OptionError, match="path=3 must be a file"):
             pipeline.save_cache(3)
         pipeline.generate("area", max_new_tokens=4)
+        free = pipeline.main.runner.num_free
         with pytest.raises(OptionError, match="cannot be written"):
             pipeline.save_cache(saved / "below a file")
+        assert pipeline.main.runner.num_free == free

@@ -279,6 +279,46 @@ def test_a_request_that_nobody_reads_waits_without_memory_and_goes_on_when_it_is
     assert list(other.unread) == alone([2] * 8, 60)
 
 
+def test_a_request_goes_on_once_half_of_what_it_published_was_read():
+    service = Service()
+    request = service.request([1] * 8, 30, max_unread=8, drafter="none")
+    service.submit(request, service.request([2] * 8, 100, drafter="none", max_unread=None))
+    for _ in range(10):
+        service.scheduler.step()
+    for num_left in (7, 6, 5):
+        request.unread.popleft()
+        service.scheduler.step()
+        assert len(request.unread) == num_left
+    request.unread.popleft()
+    service.scheduler.step()
+    assert len(request.unread) == 5
+
+
+class Unasked:
+    """Costs that nobody may ask for, which would be measured. Implements `Costs`."""
+
+    is_live = True
+
+    @property
+    def curve(self):
+        pytest.fail("the costs of passes were asked for")
+
+    def learn(self, step):
+        pass
+
+
+def test_lengths_that_do_not_follow_what_passes_cost_do_not_have_it_measured():
+    service = Service(costs=Unasked())
+    requests = [service.request([1, 2], drafter="none"), service.request([3, 4])]
+    assert service.run(requests) == [alone([1, 2]), alone([3, 4])]
+
+
+def test_one_long_draft_is_nothing_to_other_requests():
+    service = Service(costs=LiveCurve(NOMINAL))
+    requests = [service.request([1, 2], 60, length=None), service.request([3, 4], 400, length=300)]
+    assert service.run(requests) == [alone([1, 2], 60), alone([3, 4], 400)]
+
+
 def test_a_prefix_that_requests_share_is_read_once():
     service = Service()
     system = list(range(40))
@@ -349,6 +389,38 @@ def test_closing_ends_what_runs_and_what_comes():
         list(reading)
     with pytest.raises(Cancelled):
         service.run([service.request([1, 2])])
+
+
+def test_closing_ends_a_request_that_is_being_admitted():
+    service = Service()
+    request = service.request([1] * 8, 60)
+    start = request.start
+
+    def closing():
+        service.turns.close()
+        return start()
+
+    request.start = closing
+    with pytest.raises(Cancelled):
+        list(service.turns.read(request))
+    service.check_nothing_is_held()
+
+
+def test_an_interrupt_while_a_request_is_admitted_ends_it():
+    service = Service()
+    request = service.request([1] * 8, 60)
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    request.start = interrupted
+    service.turns.submit(request)
+    with pytest.raises(KeyboardInterrupt):
+        service.turns.step()
+    assert request.has_ended
+    with pytest.raises(KeyboardInterrupt):
+        list(service.turns.read(request))
+    assert service.run([service.request([1, 2])]) == [alone([1, 2])]
 
 
 def test_passes_of_the_draft_model_are_filled_up_to_fixed_sizes():

@@ -140,7 +140,8 @@ class BlockPool:
         blocks: list[int] = []
         parent: NodeId = root
         while True:
-            wanted = tuple(tokens[len(blocks) * block_size :][:block_size])
+            start = len(blocks) * block_size
+            wanted = tuple(tokens[start : start + block_size])
             siblings = self._children.get((parent, wanted[0]), {}) if wanted else {}
             node = siblings.get(wanted) if len(wanted) == block_size else None
             if node is None:

@@ -76,9 +76,9 @@ class PassCurve:
         return result
 
     def by_size(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
-        """Seconds of passes over `first` to `last` tokens."""
+        """Seconds of passes over `first` to `last` tokens; those beyond the longest are as long."""
         low, high, share = self._between(num_cached)
-        sizes = slice(first, last + 1)
+        sizes = np.minimum(np.arange(first, last + 1), LONGEST)
         result: NDArray[np.floating] = low[sizes] + share * (high[sizes] - low[sizes])
         return result
 

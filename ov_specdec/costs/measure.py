@@ -158,8 +158,25 @@ def measure(
     the others come first. progress: told of the share of the time that has passed, 0 to 1.
     new_namespace: of sequences that share nothing: for encoder-decoder models, their sources.
     """
-    begin, complete = perf_counter(), 1
     models = [PassTimes(model, new_namespace) for model in (main, draft) if model is not None]
+    try:
+        complete = _time_rows(models, seconds, sweeps, known, progress)
+    finally:
+        for model in models:
+            model.end()
+    curves = [model.curve() for model in models]
+    return CostCurve(curves[0], curves[1] if len(curves) > 1 else None, complete)
+
+
+def _time_rows(
+    models: Sequence[PassTimes],
+    seconds: float,
+    sweeps: int,
+    known: Collection[int],
+    progress: Callable[[float], None] | None,
+) -> int:
+    """Time what there is time for; how many sweeps over the first row were complete."""
+    begin, complete = perf_counter(), 1
     for row in ROWS[:2]:
         timed = models
         if row != ROWS[0]:
@@ -180,10 +197,7 @@ def measure(
             turn(row)
         else:
             complete = sweeps if row == ROWS[0] else complete
-    for model in models:
-        model.end()
-    curves = [model.curve() for model in models]
-    return CostCurve(curves[0], curves[1] if len(curves) > 1 else None, complete)
+    return complete
 
 
 def _turns(

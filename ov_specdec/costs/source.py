@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ov_specdec.cache.session import Runner
+from ov_specdec.checks import require_number
 from ov_specdec.costs.correction import LiveCurve
 from ov_specdec.costs.curve import ROWS, CostCurve
 from ov_specdec.costs.kept import read_curve, write_curve
@@ -72,6 +73,7 @@ class KeptCosts:
     def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> CostCurve:
         """Read or measure the curve, where that has not been done. seconds: measure it anew."""
         if seconds is not None:
+            require_number("seconds", seconds, above=0.0)
             self._measure(progress, seconds, sweeps=ceil(SWEEPS * seconds / self._seconds))
         return self._prepared(progress).curve
 

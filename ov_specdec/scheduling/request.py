@@ -33,7 +33,7 @@ class Request(Generic[T]):
     round; it may end the sequence. num_tokens: of its prompt. keeps_cache: whether what its KV
     caches hold in the end is left to other sequences. max_unread: pieces that nobody has read, at
     which it is suspended; None for a request that is read at its end. on_end: told once that it has
-    ended, in the thread that runs steps.
+    ended, in the thread that runs steps, or that cancels it where none does.
     """
 
     start: Callable[[], Speculation]
@@ -67,6 +67,11 @@ class Request(Generic[T]):
     def is_far_ahead(self) -> bool:
         """Whether it has to wait for its reader."""
         return self.max_unread is not None and len(self.unread) >= self.max_unread
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it need not wait for its reader any more, who has read half of what there was."""
+        return self.max_unread is None or len(self.unread) <= self.max_unread // 2
 
     @property
     def is_leaving(self) -> bool:
@@ -120,8 +125,10 @@ class Request(Generic[T]):
             else:
                 for cache in self.caches:
                     cache.adopt()
-        except Exception as error:
+        except BaseException as error:
             self.end(error)
+            if not isinstance(error, Exception):
+                raise
 
     def bid(self) -> Bid | None:
         """What its candidates promise; None where its plan depends on nothing else."""

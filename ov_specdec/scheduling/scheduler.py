@@ -91,7 +91,7 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self._running) or any(not request.is_far_ahead for request in self._waiting)
+        return bool(self._running) or any(request.may_go_on for request in self._waiting)
 
     def submit(self, request: Request[Any]) -> None:
         """Have a request run as soon as there is room."""
@@ -121,7 +121,7 @@ class Scheduler:
         drafts = self._run_drafts()
         main = self._run_pass(self._main)
         self.sweep()
-        if main is not None:
+        if main is not None and main.num_tokens not in self._main.fixed_sizes:
             self._budget.ran(main.num_tokens)
         if main is not None and not any(done.num_read for done in (*drafts, main)):
             self._budget.costs.learn(StepStats(main, tuple(drafts)))
@@ -142,7 +142,7 @@ class Scheduler:
         """Let those run that there is room for, in the order of their arrival."""
         limits = [self._limits.max_batch_size, *(m.max_sequences for m in self._models)]
         most = min(limit for limit in limits if limit is not None)
-        for request in [r for r in self._waiting if not r.is_far_ahead]:
+        for request in [r for r in self._waiting if r.may_go_on]:
             if len(self._running) >= most or not self._has_room(request):
                 return
             self._waiting.remove(request)
@@ -185,9 +185,14 @@ class Scheduler:
             for (request, _), plan in zip(bidding, plans, strict=True):
                 request.resume(plan.within(request.speculating.room))
 
+    @property
+    def _answered(self) -> list[Request[Any]]:
+        """Those whose prompts have been read."""
+        return [request for request in self._running if not request.is_reading]
+
     def _load(self) -> Load:
         """What the next pass of the main model holds, whatever is drafted."""
-        answered = [request for request in self._running if not request.is_reading]
+        answered = self._answered
         unread = sum(r.num_to_verify for r in self._running if r.is_reading)
         return Load(
             len(self._running),
@@ -211,7 +216,7 @@ class Scheduler:
 
         With what is verified beside them they fill one of the usual sizes, where that is possible.
         """
-        answered = [request for request in self._running if not request.is_reading]
+        answered = self._answered
         if not answered:
             return PREFILL_CHUNK
         num_reading = len(self._running) - len(answered)

@@ -46,9 +46,10 @@ class Turns:
         try:
             while True:
                 self._wait_for_news(request)
+                has_ended = request.has_ended  # before the last pieces are taken
                 while request.unread:
                     yield request.unread.popleft()
-                if request.has_ended:
+                if has_ended:
                     break
         finally:
             self.cancel(request)
@@ -142,9 +143,10 @@ class Turns:
         """Begin to work, with what was submitted meanwhile; the lock is held."""
         self._is_working, self._began = True, monotonic()
         for submitted in self._submitted:
-            submitted.is_cancelled |= self._is_closed
             self.scheduler.submit(submitted)
         self._submitted.clear()
+        if self._is_closed:  # with one that was being admitted when it was closed
+            self.scheduler.cancel_all()
 
     def _leave_work(self) -> None:
         with self._changed:

@@ -59,9 +59,8 @@ class Budget:
         self._plans: list[Plan] = []
 
     def ran(self, num_tokens: int) -> None:
-        """The main model has run a pass over so many tokens."""
-        if num_tokens not in self.costs.curve.main.fixed:
-            self._size = num_tokens
+        """The main model has run a pass over so many tokens, for which it was prepared anew."""
+        self._size = num_tokens
 
     def pass_size(self, num_tokens: int, load: Load) -> int:
         """The size that a pass over so many tokens is to be padded to: the one that costs least."""
@@ -141,7 +140,7 @@ class Budget:
     def _padded(self, load: Load, most: int) -> Numbers:
         """Seconds of passes over none to `most` tokens more, where each may be padded."""
         sizes = [size for size in self._sizes() if size >= load.num_tokens]
-        seconds = self._seconds(load.num_tokens, max(load.num_tokens + most, *sizes), load)
+        seconds = self._seconds(load.num_tokens, max([load.num_tokens + most, *sizes]), load)
         ends = np.isin(np.arange(len(seconds)) + load.num_tokens, sizes)
         return padded(seconds, ends)[: most + 1]
 

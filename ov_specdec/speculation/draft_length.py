@@ -94,6 +94,7 @@ class Bid:
         return (
             self.takes_passes == other.takes_passes
             and self.may_probe == other.may_probe
+            and self.min_confidence == other.min_confidence
             and abs(self.alive[1] - other.alive[1]) <= SAME_ACCEPTANCE
         )
 

@@ -99,13 +99,14 @@ class Speculation:
         watch = Stopwatch()
         tokens = self.state.tokens
         prompt_logprobs = yield from self._score_prompt()
+        num_tokens, scoring_seconds = len(tokens), watch.lap()
         proposal = yield from self._propose()
         draft = proposal.draft
         draft_seconds = watch.lap()
         # Rejected candidates are rolled back when the cache is fed next.
         done = yield from self.main.advance(tokens, draft.tokens)
         result = verify(self.sampler, tokens, done.logits, draft)
-        verify_seconds = watch.lap() - done.rollback_seconds
+        verify_seconds = scoring_seconds + watch.lap() - done.rollback_seconds
         new = self.state.extend([*draft.tokens[: result.num_accepted], result.next_token])
         logprobs = self._score(new, done.logits)
         stats = RoundStats(
@@ -116,7 +117,7 @@ class Speculation:
             verify_seconds=verify_seconds,
             rollback_seconds=done.rollback_seconds,
             seconds=watch.total(),
-            pass_tokens=done.num_tokens,
+            pass_tokens=num_tokens if prompt_logprobs else done.num_tokens,
             source=proposal.source,
             planned=proposal.plan.length,
             reason=proposal.plan.reason,
