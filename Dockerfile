@@ -5,7 +5,8 @@ FROM python:3.12-slim
 COPY . /source
 RUN pip install --no-cache-dir "/source[serve,speech]" && rm -rf /source
 
-RUN useradd --create-home server
+# A volume takes over the owner of the folder that it covers.
+RUN useradd --create-home server && install -d -o server -g server /home/server/.cache
 USER server
 EXPOSE 8000
 HEALTHCHECK --start-period=60s CMD ["python", "-c", \

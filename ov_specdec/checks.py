@@ -79,6 +79,13 @@ def require_int(name: str, value: object, *, low: int, high: int | None = None) 
     raise OptionError(f"{name}={value!r} must be a whole number, {allowed}")
 
 
+def _is_finite(value: Real) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False
+
+
 def require_number(
     name: str,
     value: object,
@@ -88,11 +95,11 @@ def require_number(
     high: float | None = None,
 ) -> None:
     """Refuse a value that is not a finite number from `low`, or above `above`, to `high`."""
-    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value):
         number = float(value)
         if (low is None or number >= low) and (above is None or number > above):
             if high is None or number <= high:
                 return
     bounds = ((low, "from {}"), (above, "above {}"), (high, "to {}"))
     allowed = " ".join(text.format(bound) for bound, text in bounds if bound is not None)
-    raise OptionError(f"{name}={value!r} must be a number {allowed}".rstrip())
+    raise OptionError(f"{name}={shorten(value)} must be a number {allowed}".rstrip())

@@ -96,8 +96,8 @@ ov-specdec tune models/Qwen2.5-7B-Instruct-int8 models/Qwen2.5-0.5B-Instruct-int
 ```
 
 Let `tune` measure once which settings suit a pair on your machine. Later runs of `generate`,
-`compare`, `demo` and `bench` take its profile up, unless precision, properties, threads or another
-device for the draft are given:
+`compare`, `chat`, `batch`, `serve`, `demo` and `bench` take its profile up, unless precision,
+properties, threads or another device for the draft are given:
 
 ```sh
 ov-specdec tune models/Qwen2.5-7B-Instruct-int8 models/Qwen2.5-0.5B-Instruct-int8

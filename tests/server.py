@@ -13,7 +13,7 @@ from ov_specdec.server.run import Server, open_engine
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 
-NAME = "tiny"
+NAME = "org/tiny"
 
 
 class Running:

@@ -198,7 +198,13 @@ def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
     assert sorted(result["custom_id"] for result in found) == list("012345")
 
 
-@pytest.mark.parametrize("content", ["a line\n", "{}\n", '{"custom_id": null}\n', "[]\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("a line\n", "{}\n", '{"custom_id": null}\n', "[]\n", "no end", '{"theme": "dark"}'),
+        line("a", prompt="x").decode(),
+    ],
+)
 def test_a_file_that_holds_no_results_is_left_alone(content, tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text(json.dumps(make_result("a", 200, {})) + "\n" + content)

@@ -130,8 +130,10 @@ def test_usage_in_every_event_is_refused_and_none_of_it_passes():
         ({"messages": []}, "messages=[] must be a list, not empty"),
         ({"messages": "x"}, "messages='x'"),
         ({"messages": ["x"]}, "messages[0]='x' must be an object"),
+        ({"messages": [{"content": [{"type": "image_url"}]}]}, "messages[0] holds {'type': 'imag"),
         ({"temperature": -1}, "temperature=-1 must be a number from 0.0"),
         ({"temperature": True}, "temperature=True"),
+        ({"temperature": 10**400}, "temperature=1000"),
         ({"temperature": "1"}, "temperature='1'"),
         ({"max_tokens": 0}, "max_tokens=0 must be a whole number, at least 1"),
         ({"max_tokens": 1.5}, "max_tokens=1.5"),
@@ -141,6 +143,7 @@ def test_usage_in_every_event_is_refused_and_none_of_it_passes():
         ({"stop": ""}, "stop='' must be a text or several"),
         ({"stop": [1]}, "stop=[1]"),
         ({"logit_bias": {"x": 1}}, "logit_bias holds 'x'"),
+        ({"logit_bias": {"9" * 5000: 1}}, "logit_bias holds '999"),
         ({"logit_bias": {"1": 101}}, "logit_bias[1]=101 must be from -100 to 100"),
         ({"logit_bias": [1]}, "logit_bias=[1] must be a JSON object"),
         ({"min_tokens": 5, "max_tokens": 4}, "min_tokens=5 is more than max_tokens=4"),
@@ -217,6 +220,12 @@ def test_echo_with_logprobs_asks_for_those_of_the_prompt():
 def test_null_in_messages_is_left_out_and_developers_are_the_system():
     message = {"role": "developer", "content": "x", "name": None}
     assert chat(messages=[message]).prompts == ([{"role": "system", "content": "x"}],)
+
+
+def test_parts_of_a_content_become_one_text():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    asked = chat(messages=[{"role": "user", "content": parts}])
+    assert asked.prompts == ([{"role": "user", "content": "ab"}],)
 
 
 def test_a_prediction_is_a_text_or_parts():
@@ -307,7 +316,10 @@ def result(text="Hi", finish_reason="stop", **settings):
 
 
 def answer(ask):
-    return Answer(ask, "id-1", "a-model", 1700000000, lambda ids: "".join(f"<{i}>" for i in ids))
+    def decode(ids):
+        return "".join(f"<{token}>" for token in ids)
+
+    return Answer(ask, "id-1", "a-model", 1700000000, decode, lambda i: decode([i]).encode())
 
 
 def test_a_chat_answer_is_as_openai_has_it():
@@ -386,6 +398,19 @@ def test_log_probabilities_of_a_completion_with_its_prompt():
     assert choice["logprobs"]["token_logprobs"] == [None, -2.0, -0.5, -9999.0]
     assert choice["logprobs"]["text_offset"] == [0, 3, 6, 9]
     assert choice["logprobs"]["top_logprobs"][:2] == [None, {"<5>": -1.0, "<4>": -2.0}]
+
+
+def test_parts_of_characters_are_given_as_bytes():
+    ask = completion(logprobs=0)
+    pieces = {1: b"a", 2: "\u00e9".encode()[:1], 3: "\u00e9".encode()[1:], 4: b"b"}
+    own = replace(answer(ask), piece=pieces.__getitem__)
+    scored = [TokenLogprobs(token, -1.0) for token in pieces]
+    found = make_body(own, [result("a\u00e9b", logprobs=scored)])["choices"][0]["logprobs"]
+    assert found["tokens"] == ["a", "\ufffd", "\ufffd", "b"]
+    assert found["text_offset"] == [0, 1, 1, 2]
+    own = replace(own, ask=chat(logprobs=True))
+    content = make_body(own, [result("a\u00e9b", logprobs=scored)])["choices"][0]["logprobs"]
+    assert [token["bytes"] for token in content["content"]] == [[97], [195], [169], [98]]
 
 
 def events_of(ask, *pieces):

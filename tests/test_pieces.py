@@ -82,6 +82,14 @@ def test_parts_of_characters_come_back(tokenizer):
             assert pieces.decode(pieces.encode(text[start:end])) == text[start:end]
 
 
+def test_a_tokenizer_knows_its_own_pieces(tokenizer):
+    pieces = PieceTokenizer(tokenizer)
+    for name, token in tokenizer.vocab.items():
+        own = name.encode() if token in pieces.special.values() else pieces.bytes_of[token]
+        assert tokenizer.piece(token) == own
+    assert tokenizer.piece(tokenizer.vocab_size) == b""
+
+
 def test_nothing_is_put_before_a_piece(tokenizer):
     pieces = PieceTokenizer(tokenizer)
     assert pieces.decode(pieces.encode(b"at")) == b"at"
@@ -116,3 +124,4 @@ def test_other_kinds_of_tokenizers_are_refused(tmp_path):
     backend.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(TokenizerMismatchError, match="neither a byte-level nor"):
         PieceTokenizer(load_tokenizer(tmp_path))
+    assert load_tokenizer(tmp_path).piece(0) == UNKNOWN.encode()

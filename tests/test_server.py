@@ -379,6 +379,15 @@ def test_only_the_given_web_sites_may_call(guarded):
     assert allowed("https://b.example") is None
 
 
+def test_the_headers_of_openais_client_are_allowed(guarded):
+    headers = {
+        "origin": "https://a.example",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type,x-stainless-lang",
+    }
+    assert guarded.http.options("/v1/completions", headers=headers).status_code == 200
+
+
 def test_keys_are_never_logged(guarded, caplog):
     with caplog.at_level("DEBUG", "ov_specdec.server"):
         guarded.post("/v1/completions", KEYS[0], prompt="a", user="me")
@@ -396,7 +405,7 @@ def test_until_models_are_loaded_requests_are_put_off():
             assert answer.json()["error"]["code"] == "loading"
             assert answer.headers["retry-after"]
         metrics = server.http.get("/metrics").text
-    assert 'ov_specdec:num_requests_running{model_name="tiny"} 0.0' in metrics
+    assert 'ov_specdec:num_requests_running{model_name="org/tiny"} 0.0' in metrics
 
 
 def test_a_prediction_is_honoured_where_the_drafter_can(server, chat_pair):
@@ -426,4 +435,4 @@ def test_metrics_count_what_was_answered(server):
     assert (prompt, generated) == (usage["prompt_tokens"], usage["completion_tokens"])
     assert drafts > 0
     text = httpx.get(f"{server.url}/metrics").text
-    assert 'request_success_total{finished_reason="length",model_name="tiny"}' in text
+    assert 'request_success_total{finished_reason="length",model_name="org/tiny"}' in text

@@ -105,6 +105,11 @@ def test_a_form_of_another_site_is_refused(server):
     assert post(server, headers={"origin": server.url}).status_code == 200
 
 
+def test_a_form_of_any_site_is_taken_where_all_may_call(pipeline):
+    with serving(pipeline, cors_origins=("*",)) as running:
+        assert post(running, headers={"origin": "https://a.example"}).status_code == 200
+
+
 def test_a_recording_may_be_too_large(whisper, pipeline):
     with serving(pipeline, max_body=1000) as running:
         assert post(running).status_code == 413

@@ -5,14 +5,17 @@ from pathlib import Path
 from typing import IO, Any
 
 from ov_specdec.errors import OptionError
-from ov_specdec.openai.batches import BatchRequest
+from ov_specdec.openai.batches import RESULT_ID, BatchRequest
+
+BEGINNING = f'{{"id": "{RESULT_ID}'.encode()
+"""What every line begins with, as `Results.write` writes it."""
 
 
 class Results:
     """A file of results: what it answers already, and what is added to it.
 
-    A last line without its end, of a run that was interrupted, is removed. Raises `OptionError`
-    where another line is no result.
+    A result without its end, of a run that was interrupted, is removed. Raises `OptionError` where
+    a line is no result, and leaves the file as it is.
     """
 
     def __init__(self, path: Path) -> None:
@@ -22,9 +25,11 @@ class Results:
         self._file.seek(0)
         end = 0
         for number, line in enumerate(self._file, 1):
-            if not line.endswith(b"\n"):
-                break
             try:
+                if line[: len(BEGINNING)] != BEGINNING[: len(line)]:
+                    raise ValueError("the id is not that of a result")
+                if not line.endswith(b"\n"):
+                    break
                 self._note(json.loads(line))
             except (ValueError, KeyError, TypeError) as error:
                 self._file.close()

@@ -155,9 +155,15 @@ class _Run:
 
     def _answer(self, ask: Ask) -> Answer:
         """What the answer's body says besides the choices."""
-        decode = self._serving.pipeline.tokenizer.decode_all
-        name = PREFIXES[ask.endpoint] + uuid4().hex
-        return Answer(ask, name, self._serving.model_name, int(time()), decode)
+        name, tokenizer = PREFIXES[ask.endpoint] + uuid4().hex, self._serving.pipeline.tokenizer
+        return Answer(
+            ask,
+            name,
+            self._serving.model_name,
+            int(time()),
+            tokenizer.decode_all,
+            tokenizer.piece,
+        )
 
     def _step(self) -> Iterator[dict[str, Any]]:
         """One step of all requests; the results of those that have ended."""

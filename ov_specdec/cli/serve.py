@@ -25,6 +25,7 @@ from ov_specdec.cli.options import (
 from ov_specdec.cli.speech import is_speech, make_speech_pipeline, speech_arguments
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.errors import OptionError
+from ov_specdec.speech.audio import require_libraries
 
 MAX_TEXT, MAX_RECORDING = 4.0, 25.0
 """Megabytes of a body; of a recording as in OpenAI's reference."""
@@ -155,16 +156,17 @@ def serve(
             err=True,
         )
     announce = partial(click.echo, f"http://{host}:{chosen}", file=sys.stdout)
-    if speech:
-        if cluster is not None:
-            raise OptionError("a speech model is served by one process: leave out --replicas")
-        run_server(partial(make_speech_pipeline, loading), settings, host, chosen, announce)
-        return
     if cluster is not None:
+        if speech:
+            raise OptionError("a speech model is served by one process: leave out --replicas")
         _serve_replicas(cluster, pipeline, settings, log_level, host, chosen, announce)
         return
     set_up_log(log_level)
-    run_server(partial(make_pipeline, pipeline, {}), settings, host, chosen, announce)
+    load: partial[Any] = partial(make_pipeline, pipeline, {})
+    if speech:
+        require_libraries()
+        load = partial(make_speech_pipeline, loading)
+    run_server(load, settings, host, chosen, announce)
 
 
 def _serve_replicas(

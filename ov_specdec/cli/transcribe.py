@@ -23,6 +23,7 @@ from ov_specdec.cli.speech import LOADING, make_speech_pipeline
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import AudioError, OptionError
 from ov_specdec.speculation.drafters.factory import DrafterName
+from ov_specdec.speech.audio import require_libraries
 from ov_specdec.speech.formats import Format, write
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
@@ -122,6 +123,7 @@ def transcribe(files: tuple[Path, ...], form: Format, output: Path | None, **opt
     given = {**_typed(options), "return_timestamps": form != "txt"}
     chosen = TranscriptionOptions.from_kwargs(given)
     targets = _targets(files, form, output)
+    require_libraries()
     with make_speech_pipeline(loading, chosen) as pipeline:
         for file, target in zip(files, targets, strict=True):
             result = _transcribe(pipeline, file, given)

@@ -124,6 +124,11 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     backend, reason, model = _choose_backend(source, device, kv)
     if backend == "stateful":
         _refuse_copies(config, reason)
+    elif config.max_hidden_tokens is not None:
+        raise OptionError(
+            f"max_hidden_tokens={config.max_hidden_tokens} has no effect on {source.folder.path}, "
+            "whose KV cache is paged: leave it out, or add kv='stateful'"
+        )
     select_rows(model, axis=0 if backend == "paged" else 1)
     sizes = config.fixed_sizes if backend == "paged" else ()
     copies = {size: copy for size in sizes if (copy := _copy_of_size(model, size)) is not None}

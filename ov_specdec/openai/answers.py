@@ -1,7 +1,9 @@
 """Answers of /v1/chat/completions and /v1/completions: from results to OpenAI's bodies."""
 
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from ov_specdec.chunks import GenerationResult
@@ -20,7 +22,7 @@ class Answer:
     """What all bodies of one answer share.
 
     id: of the request. model: the name that it is served under. created: seconds since 1970.
-    decode: the text of token ids, with that of special tokens.
+    decode: the text of token ids, with that of special tokens. piece: the bytes that a token adds.
     """
 
     ask: Ask
@@ -28,6 +30,7 @@ class Answer:
     model: str
     created: int
     decode: Callable[[Sequence[int]], str]
+    piece: Callable[[int], bytes]
 
     def head(self, object_: str) -> dict[str, Any]:
         """The fields that every body begins with."""
@@ -120,13 +123,14 @@ def completion_logprobs(
     """Log-probabilities as /v1/completions has them. offset: characters before the first token."""
     if answer.ask.logprobs is None:
         return None
-    texts = [answer.decode([token.token_id]) for token in tokens]
-    offsets = [offset + sum(map(len, texts[:i])) for i in range(len(texts))]
+    pieces = [answer.piece(token.token_id) for token in tokens]
+    text = getincrementaldecoder("utf-8")("replace")
+    offsets = accumulate((len(text.decode(piece)) for piece in pieces), initial=offset)
     return {
-        "tokens": texts,
+        "tokens": [_as_text(piece) for piece in pieces],
         "token_logprobs": [None if t.logprob is None else finite(t.logprob) for t in tokens],
         "top_logprobs": [_top_by_text(answer, token) for token in tokens],
-        "text_offset": offsets,
+        "text_offset": list(offsets)[:-1],
     }
 
 
@@ -155,8 +159,13 @@ def _describe(answer: Answer, token: TokenLogprobs) -> dict[str, Any]:
 
 
 def _text_and_logprob(answer: Answer, token_id: int, logprob: float) -> dict[str, Any]:
-    text = answer.decode([token_id])
-    return {"token": text, "logprob": finite(logprob), "bytes": list(text.encode())}
+    piece = answer.piece(token_id)
+    return {"token": _as_text(piece), "logprob": finite(logprob), "bytes": list(piece)}
+
+
+def _as_text(piece: bytes) -> str:
+    """A token as a text; of a part of a character U+FFFD, as a tokenizer decodes it."""
+    return piece.decode(errors="replace")
 
 
 def _top_by_text(answer: Answer, token: TokenLogprobs) -> dict[str, float] | None:
@@ -165,5 +174,5 @@ def _top_by_text(answer: Answer, token: TokenLogprobs) -> dict[str, float] | Non
         return None
     found: dict[str, float] = {}
     for token_id, logprob in (*token.top, (token.token_id, token.logprob)):
-        found.setdefault(answer.decode([token_id]), finite(logprob))
+        found.setdefault(_as_text(answer.piece(token_id)), finite(logprob))
     return found

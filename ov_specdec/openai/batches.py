@@ -20,6 +20,9 @@ READERS: dict[str, Callable[[object, float | None], Ask]] = {
 }
 """What reads the body of a request, by its url."""
 
+RESULT_ID = "batch_req_"
+"""What ids of results begin with, as OpenAI's do."""
+
 FIELDS = ("custom_id", "method", "url", "body")
 
 
@@ -90,4 +93,4 @@ def make_line_failure(number: int, error: LineError) -> dict[str, Any]:
 
 
 def _result_id() -> str:
-    return f"batch_req_{uuid4().hex}"
+    return f"{RESULT_ID}{uuid4().hex}"

@@ -19,6 +19,12 @@ MAX_TOP_LOGPROBS = 20
 
 MAX_SEED = 2**63
 
+TEXT_PARTS = ("text", "input_text", "output_text")
+"""Types of the parts of a content that are text; the last two are those of /v1/responses."""
+
+MAX_ID_DIGITS = 18
+"""Of a token id: Python refuses to read numbers of thousands of digits."""
+
 COMPLETION_TOKENS = 16
 """max_tokens of /v1/completions where it is not given, as in OpenAI's reference."""
 
@@ -52,7 +58,7 @@ def read_chat(body: object, temperature: float | None = 1.0) -> Ask:
             "max_tokens",
             f"max_tokens={max_tokens} contradicts max_completion_tokens={newer}: leave out one",
         )
-    _limit(options, newer if max_tokens is None else max_tokens)
+    limit_tokens(options, "max_tokens", newer if max_tokens is None else max_tokens)
     options.update(read_template_options(fields))
     logprobs = _chat_logprobs(fields)
     prediction = _read_prediction(fields.get("prediction"))
@@ -76,7 +82,7 @@ def read_completion(body: object, temperature: float | None = 1.0) -> Ask:
     options["apply_chat_template"] = False
     options.update(_read_languages(fields))
     given = fields.integer("max_tokens", low=1)
-    _limit(options, COMPLETION_TOKENS if given is None else given)
+    limit_tokens(options, "max_tokens", COMPLETION_TOKENS if given is None else given)
     logprobs = fields.integer("logprobs", low=0, high=MAX_TOP_LOGPROBS)
     echo = fields.flag("echo")
     ask = _ask(fields, "completions", prompts, options, logprobs=logprobs, echo=echo)
@@ -147,7 +153,8 @@ def read_options(fields: Fields, temperature: float | None) -> dict[str, Any]:
 def read_messages(messages: Any, name: str = "messages") -> list[dict[str, Any]]:
     """Messages without what is null in them; `check_messages` looks at them later.
 
-    name: of the field that holds them.
+    Parts of a content become one text: most chat templates take nothing else. name: of the field
+    that holds them.
     """
     if not isinstance(messages, list) or not messages:
         raise invalid(name, f"{name}={shorten(messages)} must be a list, not empty")
@@ -155,11 +162,26 @@ def read_messages(messages: Any, name: str = "messages") -> list[dict[str, Any]]
     for index, message in enumerate(messages):
         if not isinstance(message, Mapping):
             raise invalid(name, f"{name}[{index}]={shorten(message)} must be an object")
-        given = {name: value for name, value in message.items() if value is not None}
+        given = {key: value for key, value in message.items() if value is not None}
+        if isinstance(given.get("content"), list):
+            given["content"] = _read_parts(f"{name}[{index}]", name, given["content"])
         if given.get("role") == "developer":  # OpenAI's newer name; templates know the older one
             given["role"] = "system"
         read.append(given)
     return read
+
+
+def _read_parts(where: str, name: str, parts: list[Any]) -> str:
+    """The text of the parts of a content."""
+    texts = []
+    for part in parts:
+        text = part.get("text") if isinstance(part, Mapping) else None
+        if not isinstance(text, str) or part.get("type") not in TEXT_PARTS:
+            raise invalid(
+                name, f"{where} holds {shorten(part)}: only parts with text are supported"
+            )
+        texts.append(text)
+    return "".join(texts)
 
 
 def read_template_options(fields: Fields) -> dict[str, Any]:
@@ -195,12 +217,12 @@ def _without_unset(options: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in options.items() if v is not None and v is not False and v != ()}
 
 
-def _limit(options: dict[str, Any], max_tokens: int | None) -> None:
-    """Set the most tokens to generate; None is what the context has room for."""
+def limit_tokens(options: dict[str, Any], name: str, max_tokens: int | None) -> None:
+    """Set the most tokens to generate, as the field `name` has it; None: what there is room for."""
     options["max_new_tokens"] = max_tokens
     at_least = options.get("min_new_tokens", 0)
     if max_tokens is not None and at_least > max_tokens:
-        raise invalid("min_tokens", f"min_tokens={at_least} is more than max_tokens={max_tokens}")
+        raise invalid("min_tokens", f"min_tokens={at_least} is more than {name}={max_tokens}")
 
 
 def _chat_logprobs(fields: Fields) -> int | None:
@@ -236,7 +258,7 @@ def _read_bias(bias: dict[str, Any] | None) -> dict[int, float] | None:
         return None
     read = {}
     for token, value in bias.items():
-        if not token.isdecimal():
+        if not token.isdecimal() or len(token) > MAX_ID_DIGITS:
             raise invalid("logit_bias", f"logit_bias holds {token!r}: keys must be token ids")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise invalid("logit_bias", f"logit_bias[{token}]={shorten(value)} must be a number")

@@ -1,6 +1,6 @@
 """Requests, answers and streams of /v1/responses: text in, text out, and nothing is stored."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ov_specdec.checks import shorten
@@ -11,14 +11,12 @@ from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.openai.events import encode_event
 from ov_specdec.openai.fields import Fields
 from ov_specdec.openai.requests import (
+    limit_tokens,
     read_messages,
     read_options,
     read_template_options,
 )
 from ov_specdec.stats import GenerationStats
-
-PARTS = ("input_text", "output_text", "text")
-"""Types of the parts of a content that are text."""
 
 OF_ANSWERS = ("annotations", "id", "logprobs", "status", "type")
 """What an answer that is sent back as input holds beside its text; it says nothing to a model."""
@@ -51,7 +49,7 @@ def read_responses(body: object, temperature: float | None = 1.0) -> Ask:
     messages = [*system, *_read_input(fields.get("input"))]
     options = read_options(fields, temperature)
     max_tokens = fields.integer("max_output_tokens", low=1)
-    options["max_new_tokens"] = max_tokens
+    limit_tokens(options, "max_output_tokens", max_tokens)
     options.update(read_template_options(fields))
     user = fields.text("user") or fields.text("safety_identifier")
     settings = {
@@ -208,24 +206,7 @@ def _read_input(given: Any) -> list[dict[str, Any]]:
 def _read_item(index: int, item: Any) -> dict[str, Any]:
     if not isinstance(item, Mapping) or item.get("type", "message") != "message":
         raise invalid("input", f"input[{index}]={shorten(item)} is not supported: give messages")
-    message = {name: value for name, value in item.items() if name not in OF_ANSWERS}
-    content = message.get("content")
-    if isinstance(content, list):
-        message["content"] = _read_parts(index, content)
-    return message
-
-
-def _read_parts(index: int, parts: Sequence[Any]) -> str:
-    """The text of the parts of a content."""
-    texts = []
-    for part in parts:
-        text = part.get("text") if isinstance(part, Mapping) else None
-        if not isinstance(text, str) or part.get("type") not in PARTS:
-            raise invalid(
-                "input", f"input[{index}] holds {shorten(part)}: only parts with text are supported"
-            )
-        texts.append(text)
-    return "".join(texts)
+    return {name: value for name, value in item.items() if name not in OF_ANSWERS}
 
 
 def _read_metadata(fields: Fields) -> dict[str, Any]:

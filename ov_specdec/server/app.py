@@ -60,7 +60,8 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
             CORSMiddleware,
             allow_origins=list(service.settings.cors_origins),
             allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type"],
+            allow_headers=["*"],  # OpenAI's client sends several of its own
+            expose_headers=["retry-after", "x-request-id"],
         )
     return app
 
@@ -145,7 +146,9 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """The model that is served."""
         return {"object": "list", "data": [service.describe_model()]}
 
-    @app.get("/v1/models/{model}", response_model=schemas.Model, responses=_errors(401, 404, 503))
+    @app.get(
+        "/v1/models/{model:path}", response_model=schemas.Model, responses=_errors(401, 404, 503)
+    )
     def model(model: str) -> Any:
         """The model, if it has this name."""
         service.check_model(model)

@@ -44,7 +44,7 @@ async def read_form(
         raise invalid(None, f"the content type is {kind!r}: it must be multipart/form-data")
     origin = request.headers.get("origin")
     is_own = origin is None or origin.partition("://")[2] == request.headers.get("host")
-    if not is_own and origin not in allowed_origins:
+    if not is_own and not {origin, "*"} & set(allowed_origins):
         raise ApiError(403, f"pages of {origin} may not use this server: see --cors-origin")
     body = await _read_within(request, max_body, timeout)
 

@@ -78,7 +78,8 @@ class Reply(Response):
         async for index, chunk in self._chunks(stream):
             chunks[index].append(chunk)
         results: list[GenerationResult] = [collect(each) for each in chunks]
-        return make_body(self.answer, results)
+        # Log-probabilities of a long prompt take time, in which others are to be answered.
+        return await asyncio.to_thread(make_body, self.answer, results)
 
     async def _send_events(self, stream: Stream[Chunk], sender: "Sender", events: Events) -> None:
         async for index, chunk in self._chunks(stream):

@@ -99,8 +99,15 @@ class Service:
     def answer(self, ask: Ask) -> Answer:
         """What all bodies of an answer to this request share."""
         prefix = {"chat": "chatcmpl-", "completions": "cmpl-", "responses": "resp_"}[ask.endpoint]
-        decode = self.engine.tokenizer.decode_all
-        return Answer(ask, prefix + uuid4().hex, self.settings.model_name, int(time()), decode)
+        name, tokenizer = prefix + uuid4().hex, self.engine.tokenizer
+        return Answer(
+            ask,
+            name,
+            self.settings.model_name,
+            int(time()),
+            tokenizer.decode_all,
+            tokenizer.piece,
+        )
 
     @contextmanager
     def admitted(self, num_choices: int) -> Iterator[None]:
@@ -144,7 +151,9 @@ class Service:
             "count": len(ids),
             "max_model_len": self.engine.max_length,
             "tokens": ids,
-            "token_strs": [tokenizer.decode_all([i]) for i in ids] if wanted.texts else None,
+            "token_strs": (
+                [tokenizer.piece(i).decode(errors="replace") for i in ids] if wanted.texts else None
+            ),
         }
 
     def detokenize(self, wanted: Detokenize) -> dict[str, Any]:

@@ -96,6 +96,12 @@ def _from_array(audio: tuple[Any, ...]) -> tuple[Samples, int]:
     return (samples[:, None] if samples.ndim == 1 else samples), rate
 
 
+def require_libraries() -> None:
+    """Raise `OptionError` where what reads recordings is not installed."""
+    for name in ("soundfile", "soxr"):
+        _library(name)
+
+
 def _library(name: str) -> ModuleType:
     """A library of the extra `speech`; `OptionError` where it is not installed."""
     from importlib import import_module

@@ -1,20 +1,17 @@
-"""Pieces of text: what single tokens are in bytes, and the ids of bytes that stand in a text."""
+"""Pieces of text as bytes: those of token ids, and the ids of bytes that stand in a text."""
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from tokenizers import Tokenizer as BackendTokenizer
 
 from ov_specdec.errors import TokenizerMismatchError
+from ov_specdec.text.token_bytes import BYTE_TOKEN, bytes_reader
 from ov_specdec.text.tokenizer import Tokenizer
 
-SPACE = "\u2581"
-"""What sentencepiece writes for a space."""
-
-BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 INVALID = re.compile("([\udc80-\udcff]+)")
 """Bytes that are no UTF-8, as Python's "surrogateescape" decodes them."""
 
@@ -29,7 +26,13 @@ class PieceTokenizer:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        read = _reader(tokenizer)
+        read = bytes_reader(tokenizer.spec)
+        if read is None:
+            raise TokenizerMismatchError(
+                f"{tokenizer.path}/tokenizer.json is neither a byte-level nor a sentencepiece "
+                "tokenizer, and a pairing has to know what its tokens are in bytes: use a draft of "
+                "the same family, or drafter='prompt-lookup'"
+            )
         special = {token["id"] for token in tokenizer.spec["added_tokens"] if token["special"]}
         self.special = {
             token: token_id for token, token_id in tokenizer.vocab.items() if token_id in special
@@ -95,60 +98,3 @@ def _without_prefix(part: dict[str, Any] | None) -> dict[str, Any] | None:
     }
     never = {"add_prefix_space": False, "prepend_scheme": "never"}
     return {**part, **inner, **{name: value for name, value in never.items() if name in part}}
-
-
-def _reader(tokenizer: Tokenizer) -> Callable[[str], bytes]:
-    """What gives the bytes of a token from its name."""
-    spec = tokenizer.spec
-    added = {token["content"] for token in spec["added_tokens"]}
-    kinds = {
-        part["type"]: part
-        for name in ("normalizer", "pre_tokenizer", "decoder")
-        for part in _parts(spec.get(name))
-    }
-    if "ByteLevel" in kinds:
-        return lambda token: token.encode() if token in added else _byte_level(token)
-    if "Metaspace" in kinds or "ByteFallback" in kinds:
-        return _sentencepiece
-    raise TokenizerMismatchError(
-        f"{tokenizer.path}/tokenizer.json is neither a byte-level nor a sentencepiece tokenizer, "
-        "and a pairing has to know what its tokens are in bytes: use a draft of the same family, "
-        "or drafter='prompt-lookup'"
-    )
-
-
-def _parts(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """A component and those that it is made of."""
-    if part is not None:
-        yield part
-        for name in ("normalizers", "pretokenizers", "decoders"):
-            for inner in part.get(name, ()):
-                yield from _parts(inner)
-
-
-def _byte_level(token: str) -> bytes:
-    """A character for each byte; one that stands for none makes it a plain text, as decoders do."""
-    if all(character in BYTE_OF for character in token):
-        return bytes([BYTE_OF[character] for character in token])
-    return token.encode()
-
-
-def _sentencepiece(token: str) -> bytes:
-    found = BYTE_TOKEN.fullmatch(token)
-    return bytes([int(found[1], 16)]) if found else token.replace(SPACE, " ").encode()
-
-
-def _byte_characters() -> dict[str, int]:
-    """The byte that each character stands for in a byte-level vocabulary.
-
-    Printable ones of Latin-1 stand for themselves, those from 256 on for the others in turn.
-    Source: `bytes_to_unicode` of GPT-2.
-    """
-    shown = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = [code for code in range(256) if code not in shown]
-    return {chr(code): code for code in shown} | {
-        chr(256 + place): code for place, code in enumerate(others)
-    }
-
-
-BYTE_OF = _byte_characters()

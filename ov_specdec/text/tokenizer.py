@@ -1,6 +1,7 @@
 """Text to token ids and back, with the tokenizer that was exported beside the model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ov_specdec.options import GenerationOptions
 from ov_specdec.text.chat import render_chat
 from ov_specdec.text.languages import find_language
 from ov_specdec.text.messages import Message
+from ov_specdec.text.token_bytes import bytes_reader
 from ov_specdec.text.transcript import EncodedText
 
 MARIAN_FILE = "source.spm"
@@ -107,6 +109,18 @@ class Tokenizer:
         """The text of `ids` with that of special tokens."""
         text: str = self._backend.decode(list(ids), skip_special_tokens=False)
         return text
+
+    def piece(self, token_id: int) -> bytes:
+        """What a token adds to a text, which may be part of a character; a special one its name."""
+        token = self._backend.id_to_token(token_id)
+        if token is None:  # a row of the logits that no token has
+            return b""
+        read = self._bytes_reader
+        return self.decode_all([token_id]).encode() if read is None else read(token)
+
+    @cached_property
+    def _bytes_reader(self) -> Callable[[str], bytes] | None:
+        return bytes_reader(self.spec)
 
     def _saved_language(self, src_lang: str) -> int:
         """The token around every text that has no role of its own, such as ending it."""

@@ -1,0 +1,64 @@
+"""What single tokens are in bytes, by the kind of the tokenizer."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+SPACE = "\u2581"
+"""What sentencepiece writes for a space."""
+
+BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+def bytes_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes] | None:
+    """What gives the bytes of a token from its name; added tokens are written as they are named.
+
+    spec: the content of tokenizer.json. None for a tokenizer that is neither byte-level BPE nor
+    sentencepiece.
+    """
+    added = {token["content"] for token in spec["added_tokens"]}
+    kinds = {
+        part["type"]
+        for name in ("normalizer", "pre_tokenizer", "decoder")
+        for part in _parts(spec.get(name))
+    }
+    if "ByteLevel" in kinds:
+        return lambda token: token.encode() if token in added else _byte_level(token)
+    return _sentencepiece if kinds & {"Metaspace", "ByteFallback"} else None
+
+
+def _parts(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """A component and those that it is made of."""
+    if part is not None:
+        yield part
+        for name in ("normalizers", "pretokenizers", "decoders"):
+            for inner in part.get(name, ()):
+                yield from _parts(inner)
+
+
+def _byte_level(token: str) -> bytes:
+    """A character for each byte; one that stands for none makes it a plain text, as decoders do."""
+    if all(character in BYTE_OF for character in token):
+        return bytes([BYTE_OF[character] for character in token])
+    return token.encode()
+
+
+def _sentencepiece(token: str) -> bytes:
+    found = BYTE_TOKEN.fullmatch(token)
+    return bytes([int(found[1], 16)]) if found else token.replace(SPACE, " ").encode()
+
+
+def _byte_characters() -> dict[str, int]:
+    """The byte that each character stands for in a byte-level vocabulary.
+
+    Printable ones of Latin-1 stand for themselves, those from 256 on for the others in turn.
+    Source: `bytes_to_unicode` of GPT-2.
+    """
+    shown = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [code for code in range(256) if code not in shown]
+    return {chr(code): code for code in shown} | {
+        chr(256 + place): code for place, code in enumerate(others)
+    }
+
+
+BYTE_OF = _byte_characters()
