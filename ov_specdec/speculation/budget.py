@@ -141,7 +141,8 @@ class Budget:
         """Seconds of passes over none to `most` tokens more, where each may be padded."""
         sizes = [size for size in self._sizes() if size >= load.num_tokens]
         seconds = self._seconds(load.num_tokens, max([load.num_tokens + most, *sizes]), load)
-        ends = np.isin(np.arange(len(seconds)) + load.num_tokens, sizes)
+        ends = np.zeros(len(seconds), bool)
+        ends[np.array(sizes, int) - load.num_tokens] = True
         return padded(seconds, ends)[: most + 1]
 
     def _beside_prompts(self, load: Load, most: int) -> Numbers:
@@ -184,7 +185,9 @@ class Candidates:
 
         def total(values: NDArray[Any]) -> NDArray[Any]:
             """Of the first k that fit, by k."""
-            return np.pad(np.cumsum(np.where(fits, values, 0), axis=1), ((0, 0), (1, 0)))
+            sums = np.zeros((len(fits), len(values) + 1), values.dtype)
+            np.cumsum(fits * values, axis=1, out=sums[:, 1:])
+            return sums
 
         return Choices(
             total(np.ones(len(self.place), int)),
