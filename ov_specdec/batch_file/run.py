@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from time import time
 from typing import Any
-from uuid import uuid4
 
 from ov_specdec.batch import Batch
 from ov_specdec.batch_file.results import Results
 from ov_specdec.chunks import Chunk, collect
-from ov_specdec.openai import Answer, ApiError, Ask, from_exception, make_body
+from ov_specdec.openai import Answer, ApiError, from_exception, make_body
 from ov_specdec.openai.batches import (
     BatchRequest,
     LineError,
@@ -19,8 +17,6 @@ from ov_specdec.openai.batches import (
     read_request,
 )
 from ov_specdec.pipeline import SpeculativePipeline
-
-PREFIXES = {"chat": "chatcmpl-", "completions": "cmpl-"}
 
 AHEAD = 2
 """Requests under way, as a multiple of those that run at a time: the next ones are read already
@@ -149,21 +145,10 @@ class _Run:
                 "model_not_found",
             )
         generations = ask.generations()
-        self._pending[request.custom_id] = _Pending(self._answer(ask), [[] for _ in generations])
+        answer = Answer.begin(ask, self._serving.model_name, self._serving.pipeline.tokenizer)
+        self._pending[request.custom_id] = _Pending(answer, [[] for _ in generations])
         for index, (prompt, options) in enumerate(generations):
             self._batch.add((request.custom_id, index), prompt, **options)
-
-    def _answer(self, ask: Ask) -> Answer:
-        """What the answer's body says besides the choices."""
-        name, tokenizer = PREFIXES[ask.endpoint] + uuid4().hex, self._serving.pipeline.tokenizer
-        return Answer(
-            ask,
-            name,
-            self._serving.model_name,
-            int(time()),
-            tokenizer.decode_all,
-            tokenizer.piece,
-        )
 
     def _step(self) -> Iterator[dict[str, Any]]:
         """One step of all requests; the results of those that have ended."""

@@ -4,15 +4,21 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from time import time
 from typing import Any
+from uuid import uuid4
 
 from ov_specdec.chunks import GenerationResult
 from ov_specdec.logprobs import TokenLogprobs, finite
 from ov_specdec.openai.ask import Ask
 from ov_specdec.stats import GenerationStats
+from ov_specdec.text.tokenizer import Tokenizer
 
 MATCHES = "suffix"
 """The source of candidates that a prediction adds to."""
+
+PREFIXES = {"chat": "chatcmpl-", "completions": "cmpl-", "responses": "resp_"}
+"""What ids of answers begin with, by endpoint."""
 
 OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
 
@@ -31,6 +37,12 @@ class Answer:
     created: int
     decode: Callable[[Sequence[int]], str]
     piece: Callable[[int], bytes]
+
+    @classmethod
+    def begin(cls, ask: Ask, model: str, tokenizer: Tokenizer) -> "Answer":
+        """A new answer to a request, as of now."""
+        name = PREFIXES[ask.endpoint] + uuid4().hex
+        return cls(ask, name, model, int(time()), tokenizer.decode_all, tokenizer.piece)
 
     def head(self, object_: str) -> dict[str, Any]:
         """The fields that every body begins with."""

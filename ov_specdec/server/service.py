@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from time import time
 from typing import Any
-from uuid import uuid4
 
 from ov_specdec.chunks import Chunk
 from ov_specdec.openai import Answer, ApiError, Ask
@@ -98,16 +97,7 @@ class Service:
 
     def answer(self, ask: Ask) -> Answer:
         """What all bodies of an answer to this request share."""
-        prefix = {"chat": "chatcmpl-", "completions": "cmpl-", "responses": "resp_"}[ask.endpoint]
-        name, tokenizer = prefix + uuid4().hex, self.engine.tokenizer
-        return Answer(
-            ask,
-            name,
-            self.settings.model_name,
-            int(time()),
-            tokenizer.decode_all,
-            tokenizer.piece,
-        )
+        return Answer.begin(ask, self.settings.model_name, self.engine.tokenizer)
 
     @contextmanager
     def admitted(self, num_choices: int) -> Iterator[None]:
