@@ -131,7 +131,7 @@ def test_plans_are_kept_while_everybody_bids_about_the_same():
     assert budget.share([bid(0.91), bid(0.5)], answering(2, num_cached=24)) is plans
     assert budget.share([bid(0.5), bid(0.5)], answering(2, num_cached=24)) is not plans
     assert budget.share(bids, answering(2, num_read=7)) is not plans
-    plans = budget.share(bids, answering(2))
+    budget.share(bids, answering(2))
     choosy = [bid(0.9, min_confidence=0.4), bids[1]]
     assert budget.share(choosy, answering(2))[0].min_confidence == 0.4
     kept = budget.share(bids, answering(2, num_read=7))

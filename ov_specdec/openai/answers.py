@@ -12,6 +12,7 @@ from ov_specdec.chunks import GenerationResult
 from ov_specdec.logprobs import TokenLogprobs, finite
 from ov_specdec.openai.ask import Ask
 from ov_specdec.stats import GenerationStats
+from ov_specdec.text.token_bytes import as_text
 from ov_specdec.text.tokenizer import Tokenizer
 
 MATCHES = "suffix"
@@ -139,7 +140,7 @@ def completion_logprobs(
     text = getincrementaldecoder("utf-8")("replace")
     offsets = accumulate((len(text.decode(piece)) for piece in pieces), initial=offset)
     return {
-        "tokens": [_as_text(piece) for piece in pieces],
+        "tokens": [as_text(piece) for piece in pieces],
         "token_logprobs": [None if t.logprob is None else finite(t.logprob) for t in tokens],
         "top_logprobs": [_top_by_text(answer, token) for token in tokens],
         "text_offset": list(offsets)[:-1],
@@ -172,12 +173,7 @@ def _describe(answer: Answer, token: TokenLogprobs) -> dict[str, Any]:
 
 def _text_and_logprob(answer: Answer, token_id: int, logprob: float) -> dict[str, Any]:
     piece = answer.piece(token_id)
-    return {"token": _as_text(piece), "logprob": finite(logprob), "bytes": list(piece)}
-
-
-def _as_text(piece: bytes) -> str:
-    """A token as a text; of a part of a character U+FFFD, as a tokenizer decodes it."""
-    return piece.decode(errors="replace")
+    return {"token": as_text(piece), "logprob": finite(logprob), "bytes": list(piece)}
 
 
 def _top_by_text(answer: Answer, token: TokenLogprobs) -> dict[str, float] | None:
@@ -186,5 +182,5 @@ def _top_by_text(answer: Answer, token: TokenLogprobs) -> dict[str, float] | Non
         return None
     found: dict[str, float] = {}
     for token_id, logprob in (*token.top, (token.token_id, token.logprob)):
-        found.setdefault(_as_text(answer.piece(token_id)), finite(logprob))
+        found.setdefault(as_text(answer.piece(token_id)), finite(logprob))
     return found

@@ -18,6 +18,7 @@ from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Transcriptions
 from ov_specdec.text.prompt import encode_prompt
+from ov_specdec.text.token_bytes import as_text
 from ov_specdec.text.transcript import Transcript
 
 RETRY_AFTER = 1
@@ -141,9 +142,7 @@ class Service:
             "count": len(ids),
             "max_model_len": self.engine.max_length,
             "tokens": ids,
-            "token_strs": (
-                [tokenizer.piece(i).decode(errors="replace") for i in ids] if wanted.texts else None
-            ),
+            "token_strs": [as_text(tokenizer.piece(i)) for i in ids] if wanted.texts else None,
         }
 
     def detokenize(self, wanted: Detokenize) -> dict[str, Any]:

@@ -27,6 +27,11 @@ def bytes_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes] | None:
     return _sentencepiece if kinds & {"Metaspace", "ByteFallback"} else None
 
 
+def as_text(piece: bytes) -> str:
+    """The bytes of a token as a text; of a part of a character U+FFFD, as tokenizers decode it."""
+    return piece.decode(errors="replace")
+
+
 def _parts(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
     """A component and those that it is made of."""
     if part is not None:
