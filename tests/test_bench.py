@@ -16,6 +16,7 @@ from ov_specdec.bench.genai import model_with_tokenizer
 from ov_specdec.bench.load import Load, serve_load
 from ov_specdec.bench.methods import find_method
 from ov_specdec.bench.plan import QUICK
+from ov_specdec.bench.process import WorkerProcess
 from ov_specdec.bench.prompts import (
     MIX_SIZE,
     MIX_TOKENS,
@@ -147,6 +148,32 @@ def test_it_fails_where_nothing_ran(tiny_pair, tmp_path):
     assert done.returncode == 2
     assert "NO_SUCH_PROPERTY" in done.stdout
     assert done.stderr.splitlines()[-1].startswith("error: no method ran")
+
+
+@pytest.mark.parametrize(
+    ("options", "report"), [((), "report"), (("--concurrency", 1), "concurrency")]
+)
+def test_an_interrupted_run_reports_what_it_measured(
+    options, report, tiny_pair, tmp_path, monkeypatch
+):
+    answers = []
+
+    def interrupted(self, request, timeout):
+        if len(answers) == 4:  # loading, warming up, two runs
+            raise KeyboardInterrupt
+        answers.append(ask(self, request, timeout))
+        return answers[-1]
+
+    ask = WorkerProcess.ask
+    monkeypatch.setattr(WorkerProcess, "ask", interrupted)
+    done = run(
+        *("bench", "--quick", "--main", tiny_pair[0], "--draft", tiny_pair[1]),
+        *("--methods", "plain", "--rounds", 3, "--output", tmp_path, *options),
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"error: interrupted: 2 runs are written to {tmp_path}"
+    assert "interrupted True" in done.stdout
+    assert len(json.loads((tmp_path / f"{report}.json").read_text())["runs"]) == 2
 
 
 @pytest.fixture(scope="module")

@@ -14,14 +14,16 @@ from ov_specdec.bench.runner import Schedule, run_methods
 from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import BenchmarkError, OptionError
 
+DEATH = BenchmarkError("its process died")
 SCHEDULE = Schedule(prompts=[[1, 2], [3]], rounds=2, max_new_tokens=4, timeout=9.0)
 
 
 class FakeWorker:
     """Answers as a worker does, and fails where its script says: "load", or at the nth run."""
 
-    def __init__(self, log, fails_at):
+    def __init__(self, log, fails_at, error):
         self._log = log
+        self._error = error
         self._fails_at = fails_at
         self._name = None
         self._runs = 0
@@ -38,7 +40,7 @@ class FakeWorker:
             return {"loaded": {"seconds": 0.5}}
         if self._fails_at.get(self._name) == self._runs:
             self._is_dead = True
-            raise BenchmarkError("its process died")
+            raise self._error
         self._runs += 1
         self._log.append((self._name, tuple(request["prompt_ids"])))
         measurement = Measurement(len(request["prompt_ids"]), [5, 6], 1.0, 0.5)
@@ -48,11 +50,11 @@ class FakeWorker:
         self.closed = True
 
 
-def run(names, fails_at):
+def run(names, fails_at, error=DEATH):
     log, workers, steps = [], [], []
 
     def start():
-        workers.append(FakeWorker(log, fails_at))
+        workers.append(FakeWorker(log, fails_at, error))
         return workers[-1]
 
     loads = {name: {"method": name} for name in names}
@@ -92,6 +94,14 @@ def test_a_method_that_dies_later_keeps_what_it_measured():
     assert outcome.failures == {"a": "its process died"}
     assert [(r.round, r.prompt) for r in outcome.runs if r.method == "a"] == [(0, 0), (0, 1)]
     assert len([r for r in outcome.runs if r.method == "b"]) == 4
+
+
+def test_an_interrupt_ends_all_methods_and_keeps_what_was_measured():
+    outcome, log, _ = run(["a", "b"], {"b": 2}, KeyboardInterrupt())
+    assert outcome.is_interrupted
+    assert outcome.failures == {}
+    assert [(r.method, r.prompt) for r in outcome.runs] == [("a", 0), ("b", 0), ("a", 1)]
+    assert log[-1] == ("a", (3,))
 
 
 def script(code):

@@ -76,13 +76,14 @@ class LoadOutcome:
     """All that came of it.
 
     peak_memory: by method and concurrency, the most bytes that its process had held until then.
-    failures: why a method did not run, or not to the end.
+    failures: why a method did not run, or not to the end. is_interrupted: it was ended by Ctrl-C.
     """
 
     runs: list[LoadRun] = field(default_factory=list)
     load_seconds: dict[str, float] = field(default_factory=dict)
     peak_memory: dict[tuple[str, int], int] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    is_interrupted: bool = False
 
     def select(self, method: str, concurrency: int) -> list[LoadRun]:
         """The measured runs of a method at one concurrency."""
@@ -117,7 +118,11 @@ def run_loads(
     work = list(_tasks(plan))
     tasks = [task for _, task in work]
     found = take_turns(start, loads, None, tasks, plan.timeout, step)
-    outcome = LoadOutcome(load_seconds=found.load_seconds, failures=found.failures)
+    outcome = LoadOutcome(
+        load_seconds=found.load_seconds,
+        failures=found.failures,
+        is_interrupted=found.is_interrupted,
+    )
     for method, number, answer in found.answers:
         place = work[number][0]
         if answer["peak_memory"] is not None:

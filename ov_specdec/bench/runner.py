@@ -50,13 +50,14 @@ class Outcome:
     """All that came of a benchmark.
 
     load_seconds and peak_memory (bytes): by method. failures: why a method did not run, or not to
-    the end; the runs it had finished until then count.
+    the end; the runs it had finished until then count. is_interrupted: it was ended by Ctrl-C.
     """
 
     runs: list[Run] = field(default_factory=list)
     load_seconds: dict[str, float] = field(default_factory=dict)
     peak_memory: dict[str, int] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    is_interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,16 @@ class Task:
 
 @dataclass
 class Answers:
-    """What the workers answered. answers: method, number of the task, answer, in their order."""
+    """What the workers answered.
+
+    answers: method, number of the task, answer, in their order. is_interrupted: there would have
+    been more, but for Ctrl-C.
+    """
 
     answers: list[tuple[str, int, dict[str, Any]]] = field(default_factory=list)
     load_seconds: dict[str, float] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    is_interrupted: bool = False
 
 
 def take_turns(
@@ -90,7 +96,8 @@ def take_turns(
     follows at once. timeout: seconds for one request. step: is told what happens next: once per
     load and once per task of each method that loads.
     Only one worker is at work at a time. Methods take turns task by task, so that whatever slows
-    the machine down for a while slows all of them.
+    the machine down for a while slows all of them. Ctrl-C ends the tasks; what was answered until
+    then is returned.
     """
     found = Answers()
     with ExitStack() as stack:
@@ -108,17 +115,31 @@ def take_turns(
                 continue
             workers[name] = worker
             found.load_seconds[name] = answer["loaded"]["seconds"]
-        for number, task in enumerate(tasks):
-            for name in list(workers):
-                step(f"{task.title}: {name}")
-                try:
-                    answer = workers[name].ask(task.request, timeout)
-                except BenchmarkError as error:
-                    found.failures[name] = str(error)
-                    del workers[name]
-                    continue
-                found.answers.append((name, number, answer))
+        try:
+            _give(tasks, workers, timeout, step, found)
+        except KeyboardInterrupt:
+            found.is_interrupted = True
     return found
+
+
+def _give(
+    tasks: Sequence[Task],
+    workers: dict[str, Worker],
+    timeout: float,
+    step: Callable[[str], None],
+    found: Answers,
+) -> None:
+    """Give all workers the tasks in turns; those that fail get no more of them."""
+    for number, task in enumerate(tasks):
+        for name in list(workers):
+            step(f"{task.title}: {name}")
+            try:
+                answer = workers[name].ask(task.request, timeout)
+            except BenchmarkError as error:
+                found.failures[name] = str(error)
+                del workers[name]
+                continue
+            found.answers.append((name, number, answer))
 
 
 def run_methods(
@@ -134,7 +155,11 @@ def run_methods(
         for round_, prompt in places
     ]
     found = take_turns(start, loads, _generation(schedule, 0), tasks, schedule.timeout, step)
-    outcome = Outcome(load_seconds=found.load_seconds, failures=found.failures)
+    outcome = Outcome(
+        load_seconds=found.load_seconds,
+        failures=found.failures,
+        is_interrupted=found.is_interrupted,
+    )
     for name, number, answer in found.answers:
         measurement = Measurement.from_dict(answer["measurement"])
         outcome.runs.append(Run(name, *places[number], measurement))

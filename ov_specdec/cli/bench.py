@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.progress import Progress
 
-from ov_specdec.bench.concurrency import LoadPlan, num_tasks, run_loads
+from ov_specdec.bench.concurrency import LoadOutcome, LoadPlan, num_tasks, run_loads
 from ov_specdec.bench.concurrency_report import ConcurrencyReport
 from ov_specdec.bench.environment import describe_environment
 from ov_specdec.bench.plots import plot_concurrency, write_plots
@@ -21,6 +21,7 @@ from ov_specdec.bench.runner import Outcome, Schedule, run_methods
 from ov_specdec.bench.sweeps import Sweeps, num_steps, run_sweeps
 from ov_specdec.bench.worker import engine_request, load_request
 from ov_specdec.cli.bench_options import Request, bench_options
+from ov_specdec.cli.messages import fail
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import BenchmarkError, OptionError
 from ov_specdec.loading.folder import ModelFolder
@@ -47,11 +48,11 @@ def bench(request: Request) -> None:
         _measure_loads(request, prompts, environment)
         return
     outcome = _run_methods(request, prompts)
-    report = Report(environment, _schedule(request), outcome, {}, request.baseline)
+    schedule = _schedule(request, outcome)
+    report = Report(environment, schedule, outcome, {}, request.baseline)
     files = report.write(request.output)
     click.echo(report.markdown(), nl=False)
-    if not outcome.runs:
-        raise BenchmarkError("no method ran to its end: the reasons are above")
+    _require_runs(outcome, request.output)
     if request.with_sweeps:
         sweeps = _run_sweeps(request, prompts)
         replace(report, sweeps=asdict(sweeps)).write(request.output)
@@ -88,15 +89,22 @@ def _measure_loads(
         setup = replace(request.setup, scratch=scratch)
         loads = {method.name: engine_request(method.name, setup) for method in request.methods}
         outcome = run_loads(WorkerProcess, loads, plan, step)
-    schedule = {**_schedule(request), "arrivals": request.arrivals, "mix": request.mix}
+    schedule = {**_schedule(request, outcome), "arrivals": request.arrivals, "mix": request.mix}
     report = ConcurrencyReport(environment, schedule, outcome, request.baseline)
     files = report.write(request.output)
     click.echo(report.markdown(), nl=False)
-    if not outcome.runs:
-        raise BenchmarkError("no method ran to its end: the reasons are above")
+    _require_runs(outcome, request.output)
     with _without_plots():
         files.append(plot_concurrency(request.output / "concurrency.png", report.rows))
     click.echo(f"written to {request.output}: {' '.join(f.name for f in files)}", err=True)
+
+
+def _require_runs(outcome: Outcome | LoadOutcome, output: Path) -> None:
+    """End the command where nothing was measured, or the user wants no more of it."""
+    if outcome.is_interrupted:
+        fail(f"interrupted: {len(outcome.runs)} runs are written to {output}")
+    if not outcome.runs:
+        raise BenchmarkError("no method ran to its end: the reasons are above")
 
 
 def _make_folder(output: Path) -> None:
@@ -145,13 +153,15 @@ def _without_plots() -> Iterator[None]:
         click.echo(f"no plots: {error}", err=True)
 
 
-def _schedule(request: Request) -> dict[str, Any]:
+def _schedule(request: Request, outcome: Outcome | LoadOutcome) -> dict[str, Any]:
     """How it was measured, as names and values for the report."""
+    interrupted = {"interrupted": True} if outcome.is_interrupted else {}
     return {
         "prompts": len(request.prompts),
         "context": request.context,
         "max_new_tokens": request.plan.max_new_tokens,
         "rounds": request.plan.rounds,
+        **interrupted,
     }
 
 
