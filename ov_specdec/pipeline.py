@@ -121,38 +121,26 @@ class SpeculativePipeline:
             *(device, kv, precision, properties, max_hidden_tokens, num_threads, cache_dir),
             encoder_device=encoder_device,
         )
-        draft_config = config.for_draft(draft_device, draft_properties)
-        tunes = may_tune(profile, config, draft_config)
+        configs = [config, config.for_draft(draft_device, draft_properties)]
+        tunes = may_tune(profile, *configs)
 
         sources = _open_sources(main, draft, drafter)
         paired: Pairing | None = None
         self.guard_report: GuardReport | None = None
         self.profile: Path | None = None
         self.pairing: UsedPairing | None = None
-        configs = [config, draft_config][: len(sources)]
         if len(sources) > 1:
             self.guard_report, paired = pair_models(sources, pairing)
             self.pairing = paired.name if paired else None
-            folders = [source.folder for source in sources]
-            if tunes and (found := find_profile(profile, folders[0], folders[1], device, kv)):
-                self.profile, tuned = found
-                configs = [
-                    replace(config, properties=tuned.main_properties),
-                    replace(draft_config, properties=tuned.draft_properties),
-                ]
+            if tunes:
+                self.profile, configs = _tuned(profile, sources, configs)
 
         vocab_size, begins = sources[0].vocab_size, sources[0].text_to_text()
         self._defaults = SamplingDefaults()
         if generation_config == "model":
             path = sources[0].folder.path
             self._defaults = read_sampling_defaults(path, vocab_size=vocab_size)
-        num_bytes = [source.folder.num_bytes for source in sources]
-        copies = sizes_of_models(fixed_sizes, num_bytes, max_batch_size)
-        configs = [
-            replace(config, fixed_sizes=sizes)
-            for config, sizes in zip(configs, copies, strict=True)
-        ]
-        configs[0] = replace(configs[0], needs_copies=not isinstance(fixed_sizes, str))
+        configs = _with_copies(configs, sources, fixed_sizes, max_batch_size)
         # Main first, then the draft where there is one; empty once the pipeline is closed.
         vocab_sizes = [source.vocab_size for source in sources]
         self._models = load_models(list(zip(sources, configs, vocab_sizes, strict=True)))
@@ -160,7 +148,6 @@ class SpeculativePipeline:
         self.tokenizer = sources[0].tokenizer
         self.load_seconds = watch.total()
         runners = [model.runner for model in self._models]
-        context_length = self.main.runner.max_length
         limit_memory(runners, kv_cache_size, max_batch_size)
         self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds)
         draft_runner = self.draft.runner if self.draft else None
@@ -170,7 +157,7 @@ class SpeculativePipeline:
             Turns(scheduler),
             self.tokenizer,
             vocab_size,
-            context_length,
+            self.main.runner.max_length,
             sources[0].eos_token_ids,
             DrafterFactory(drafter, DraftModel(draft_runner, paired) if draft_runner else None),
             LearnedStats(self._costs),
@@ -344,3 +331,37 @@ def _open_sources(
         open_source(embedded_folder(role) if name is None else locate(name))
         for role, name in chosen.items()
     ]
+
+
+def _tuned(
+    profile: str | Path, sources: Sequence[ModelSource], configs: list[RuntimeConfig]
+) -> tuple[Path | None, list[RuntimeConfig]]:
+    """The file of the pair's profile, None where there is none, and the configurations by it."""
+    main, draft = configs
+    folders = [source.folder for source in sources]
+    found = find_profile(profile, folders[0], folders[1], main.device, main.kv)
+    if found is None:
+        return None, configs
+    path, tuned = found
+    return path, [
+        replace(main, properties=tuned.main_properties),
+        replace(draft, properties=tuned.draft_properties),
+    ]
+
+
+def _with_copies(
+    configs: Sequence[RuntimeConfig],
+    sources: Sequence[ModelSource],
+    fixed_sizes: FixedSizes,
+    max_batch_size: int,
+) -> list[RuntimeConfig]:
+    """The configurations of all models, with the sizes that each is to be compiled for once more.
+
+    Sizes that were given, and not chosen, are needed: a model that cannot have them is refused.
+    """
+    num_bytes = [source.folder.num_bytes for source in sources]
+    copies = sizes_of_models(fixed_sizes, num_bytes, max_batch_size)
+    main, *drafts = (
+        replace(config, fixed_sizes=sizes) for config, sizes in zip(configs, copies, strict=False)
+    )
+    return [replace(main, needs_copies=not isinstance(fixed_sizes, str)), *drafts]
