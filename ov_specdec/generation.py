@@ -210,10 +210,11 @@ class TextGenerator:
         self.last_tokens = generation.state.tokens
         text = "".join(chunk.text for chunk in chunks)
         ids = [token for chunk in chunks for token in chunk.token_ids]
-        self.transcript.remember(text, ids, start=generation.num_prompt_tokens)
         if generation.options.cache_prompt:
             salt, start = generation.options.cache_salt, generation.num_prompt_tokens
-            self.drafters.remember(salt, generation.state.tokens, start)
+            tokens = generation.state.tokens
+            self.transcript.remember(text, ids, prompt=tokens[:start], salt=salt)
+            self.drafters.remember(salt, tokens, start)
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The prompt's ids; `OptionError` if it is empty, too long or not to be read."""

@@ -62,7 +62,7 @@ class Conversation:
 
     def answer(self, text, ids, beyond=()):
         """Let the model generate the ids of a text, and some beyond it."""
-        self.transcript.remember(text, [*ids, *beyond], start=len(self.ids()))
+        self.transcript.remember(text, [*ids, *beyond], prompt=self.ids())
         self.messages.append({"role": "assistant", "content": text})
 
 
@@ -110,16 +110,29 @@ def test_equal_answers_keep_their_own_ids(tokenizer):
     assert chat.ids() != chat.encoded().ids
 
 
-def test_after_an_edit_answers_keep_their_ids_still(tokenizer):
+def test_an_answer_keeps_its_ids_only_in_its_own_conversation(tokenizer):
     chat = Conversation(tokenizer)
     chat.ask("Hello")
-    answer = spelled(tokenizer, "It is 12.")
-    chat.answer("It is 12.", answer)
-    chat.messages[0] = {"role": "user", "content": "Another question, much longer than before"}
-    ids = chat.ask("And then?")
-    assert answer in [ids[start : start + len(answer)] for start in range(len(ids))]
-    chat.messages[1] = {"role": "assistant", "content": "It is 13."}
+    chat.answer("width", spelled(tokenizer, "width"))
+    other = Conversation(tokenizer, chat.transcript)
+    other.ask("Howdy")
+    other.messages.append(chat.messages[1])
+    assert len(other.encoded().ids) == len(chat.encoded().ids)
+    assert other.ids() == other.encoded().ids
+    assert chat.ids() != chat.encoded().ids
+    chat.messages[1] = {"role": "assistant", "content": "length"}
     assert chat.ids() == chat.encoded().ids
+
+
+def test_an_answer_keeps_its_ids_only_under_its_salt(tokenizer):
+    chat = Conversation(tokenizer)
+    prompt = chat.ask("Hello")
+    chat.transcript.remember("width", spelled(tokenizer, "width"), prompt=prompt, salt="me")
+    chat.messages.append({"role": "assistant", "content": "width"})
+    arguments = chat.encoded(), chat.messages, chat.render, tokenizer.decode_all
+    assert chat.transcript.restore(*arguments, "me") != chat.encoded().ids
+    for other in (None, "you"):
+        assert chat.transcript.restore(*arguments, other) == chat.encoded().ids
 
 
 def test_what_a_template_strips_is_left_out(tmp_path):
@@ -182,18 +195,14 @@ def test_special_tokens_are_no_text(tokenizer):
     assert chat.ids() == chat.encoded().ids
 
 
-def test_the_oldest_answers_are_forgotten_first(tokenizer):
-    chat = Conversation(tokenizer, Transcript(max_answers=2))
-    for turn in range(3):
+def test_the_answers_that_were_used_longest_ago_are_forgotten_first(tokenizer):
+    transcript = Transcript(max_answers=2)
+    chats = [Conversation(tokenizer, transcript) for _ in range(3)]
+    for turn, chat in enumerate(chats):
+        chats[0].ids()  # is used again and again
         chat.ask(f"Question {turn}?")
         chat.answer(f"width {turn}", spelled(tokenizer, f"width {turn}"))
-    ids = chat.ids()
-
-    def holds(answer):
-        return answer in [ids[start : start + len(answer)] for start in range(len(ids))]
-
-    kept = [holds(spelled(tokenizer, f"width {turn}")) for turn in range(3)]
-    assert kept == [False, True, True]
+    assert [chat.ids() != chat.encoded().ids for chat in chats] == [True, False, True]
 
 
 @settings(max_examples=100, deadline=None)

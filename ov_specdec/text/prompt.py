@@ -21,8 +21,9 @@ def encode_prompt(
     """The prompt's ids, none for an empty one.
 
     A text goes into the chat template as the user's message, where the model has one. Messages hold
-    the answers of `transcript` as they were generated. Raises `OptionError` for what is none of the
-    three, and for options of a chat template that is not used.
+    the answers of `transcript` as they were generated, unless nothing of them is to be cached.
+    Raises `OptionError` for what is none of the three, and for options of a chat template that is
+    not used.
     """
     if isinstance(prompt, Sequence) and len(prompt) == 0:
         return []
@@ -31,7 +32,10 @@ def encode_prompt(
         _require_no_language(options)
         render = partial(tokenizer.render_chat, options=options)
         encoded = tokenizer.encode_rendered(render(messages))
-        return transcript.restore(encoded, messages, render, tokenizer.decode_all)
+        if not options.cache_prompt:
+            return encoded.ids
+        salt = options.cache_salt
+        return transcript.restore(encoded, messages, render, tokenizer.decode_all, salt)
     if given := options.chat_options():
         raise OptionError(
             f"{given[0]} has no effect on a prompt that is not put into a chat template: leave it "

@@ -47,42 +47,51 @@ class EncodedText:
 
 
 class Transcript:
-    """The ids of the most recent answers, by their text."""
+    """The ids of the most recent answers, by their text and what they continued.
+
+    So the ids of a prompt follow from its own conversation and nothing else, whoever else is
+    served. salt: keeps conversations apart that others must learn nothing of.
+    """
 
     def __init__(self, max_answers: int = MAX_ANSWERS) -> None:
-        self._answers: OrderedDict[tuple[str, int | None], tuple[int, ...]] = OrderedDict()
+        self._answers: OrderedDict[tuple[str | None, str, int | None], Sequence[int]]
+        self._answers = OrderedDict()
         self._max_entries = 2 * max_answers
 
-    def remember(self, text: str, ids: Sequence[int], *, start: int) -> None:
-        """Keep an answer's ids. start: how many tokens its prompt had.
+    def remember(
+        self, text: str, ids: Sequence[int], *, prompt: Sequence[int], salt: str | None = None
+    ) -> None:
+        """Keep an answer's ids. prompt: those that it was generated after.
 
         What was generated beyond the text, such as an end-of-sequence token, may be among the ids.
         """
-        # Two answers may have the same text and other ids: they begin at other places.
-        for key in ((text, start), (text, None)):
-            self._answers[key] = tuple(ids)
-            self._answers.move_to_end(key)
+        self._keep(text, prompt, salt, tuple(ids))
         while len(self._answers) > self._max_entries:
             self._answers.popitem(last=False)
 
     def restore(
-        self, encoded: EncodedText, messages: Sequence[Message], render: Render, decode: Decode
+        self,
+        encoded: EncodedText,
+        messages: Sequence[Message],
+        render: Render,
+        decode: Decode,
+        salt: str | None = None,
     ) -> list[int]:
         """The ids of a rendered conversation, with the answers in it as they were generated.
 
-        An answer that the template has changed, or that shares a token with what stands around it,
-        keeps the ids that its text encodes to. render: what has made the encoded text of the
-        messages. decode: with special tokens kept.
+        An answer that continued another prompt, that the template has changed, or that shares a
+        token with what stands around it, keeps the ids that its text encodes to. render: what has
+        made the encoded text of the messages. decode: with special tokens kept.
         """
         ids: list[int] = []
         num_read = 0  # tokens of `encoded` that `ids` stands for
-        for content, start, end in self._find_answers(encoded.text, messages, render):
+        for content, start, end in self._find_answers(encoded.text, messages, render, salt):
             if (span := encoded.tokens_of(start, end)) is None:
                 continue
             first, last = span
             before = ids + encoded.ids[num_read:first]
             kept = _as_written(
-                self._recall(content, start=len(before)),
+                self._recall(content, before, salt),
                 encoded.ids[first:last],
                 before[-CONTEXT_TOKENS:],
                 encoded.ids[last : last + CONTEXT_TOKENS],
@@ -93,7 +102,7 @@ class Transcript:
         return ids + encoded.ids[num_read:]
 
     def _find_answers(
-        self, text: str, messages: Sequence[Message], render: Render
+        self, text: str, messages: Sequence[Message], render: Render, salt: str | None
     ) -> Iterator[tuple[str, int, int]]:
         """The contents of known answers, each with where in the text it begins and ends.
 
@@ -105,7 +114,7 @@ class Transcript:
             for index, message in enumerate(messages)
             if message["role"] == "assistant"
             and (content := text_of(message))
-            and (content, None) in self._answers
+            and (salt, content, None) in self._answers
         }
         if not known:
             return
@@ -128,9 +137,17 @@ class Transcript:
                 yield content, *place
                 position = place[1]
 
-    def _recall(self, text: str, *, start: int) -> tuple[int, ...]:
-        here = self._answers.get((text, start))
-        return here or self._answers.get((text, None), ())
+    def _recall(self, text: str, prompt: Sequence[int], salt: str | None) -> Sequence[int]:
+        ids = self._answers.get((salt, text, hash(tuple(prompt))), ())
+        if ids:  # a conversation that goes on is not forgotten
+            self._keep(text, prompt, salt, ids)
+        return ids
+
+    def _keep(self, text: str, prompt: Sequence[int], salt: str | None, ids: Sequence[int]) -> None:
+        """Have an answer among the latest, and its text, by which answers are looked for."""
+        for key, value in (((salt, text, None), ()), ((salt, text, hash(tuple(prompt))), ids)):
+            self._answers[key] = value
+            self._answers.move_to_end(key)
 
 
 def _place(text: str, content: str, start: int) -> tuple[int, int] | None:
