@@ -1,11 +1,22 @@
-"""The JSON files of a model folder, and where files of the user's own lie."""
+"""Files: JSON of a model folder, the user's own and how they are replaced, paths in messages."""
 
 import json
 import os
+import shlex
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import list2cmdline
 from typing import Any
 
 from ov_specdec.errors import ModelError
+
+UNREADABLE = (
+    *(ValueError, OverflowError, RecursionError),  # no JSON, numbers too large, too many brackets
+    *(KeyError, TypeError, AttributeError),
+)
+"""What a file raises that does not hold what it should."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -16,7 +27,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path} is missing: export the model again") from error
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({error.strerror}): check the file") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not valid JSON ({error}): export the model again") from error
     if not isinstance(content, dict):
         raise ModelError(f"{path} holds no JSON object: export the model again")
@@ -32,3 +43,23 @@ def user_cache() -> Path | None:
         except RuntimeError:  # no home, as in some containers
             return None
     return Path(cache) / "ov-specdec"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write a file at, which then takes the place of the one at `path`, as a whole.
+
+    So a process that reads meanwhile finds the old one, of two that write at once the last one
+    wins, and an error leaves what was there. Folders are made as needed. Raises `OSError`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A folder, because a temporary file would not have the permissions that the user's files have.
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        partial = Path(folder) / path.name
+        yield partial
+        partial.replace(path)
+
+
+def as_argument(path: str | Path) -> str:
+    """A path as one would type it on a command line, for messages that show a command."""
+    return list2cmdline([str(path)]) if os.name == "nt" else shlex.quote(str(path))

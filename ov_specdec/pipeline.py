@@ -11,7 +11,7 @@ from ov_specdec.background import Background
 from ov_specdec.batch import Batch
 from ov_specdec.cache.memory import limit_memory
 from ov_specdec.cache.sequence import CachedSequence, alone
-from ov_specdec.cache.store import read_sequence, write_sequence
+from ov_specdec.cache.store import draft_file, read_sequence, write_sequence
 from ov_specdec.checks import require_choice, shorten
 from ov_specdec.chunks import GenerationResult, collect
 from ov_specdec.costs import CostCurve, KeptCosts, Progress
@@ -261,7 +261,8 @@ class SpeculativePipeline:
             texts = [generator.last_tokens]
             if generator.drafters.draft is not None:
                 texts.append(generator.drafters.draft.ids(generator.last_tokens))
-            for (model, file), tokens in zip(self._cache_files(path), texts, strict=True):
+            files = list(zip(self._cache_files(path), texts, strict=True))
+            for (model, file), tokens in reversed(files):  # the main model's says that all is there
                 cache = CachedSequence(model.runner)
                 try:
                     if held := tokens[: model.runner.max_length]:
@@ -273,7 +274,8 @@ class SpeculativePipeline:
     def load_cache(self, path: str | Path) -> None:
         """Have the KV caches hold what `save_cache` has written.
 
-        The next generation then reads only what its prompt goes on with. Raises `OptionError` for
+        The next generation then reads only what its prompt goes on with. A draft model without a
+        file, where the cache was saved without one, reads everything. Raises `OptionError` for
         files that cannot be read, or were made with other models, another machine, OpenVINO
         version, KV backend or other properties, and `SessionError` while a generation is running
         and on a closed pipeline.
@@ -281,6 +283,8 @@ class SpeculativePipeline:
         generator = self._open_generator()
         with generator.turns.alone():
             for model, file in self._cache_files(path):
+                if model is not self.main and not file.exists():
+                    continue
                 cache = CachedSequence(model.runner)
                 read_sequence(file, cache, model.fingerprint())
                 if model is self.main:
@@ -299,9 +303,7 @@ class SpeculativePipeline:
                 f"nothing of {models[0].folder.path}, an encoder-decoder model, is kept in a file: "
                 "its prompts are read by the encoder, not into the KV cache"
             )
-        main = Path(path)
-        files = [main, main.with_name(f"{main.stem}.draft{main.suffix}")]
-        return list(zip(models, files, strict=False))
+        return list(zip(models, (Path(path), draft_file(Path(path))), strict=False))
 
     def close(self) -> None:
         """Free the models. Generations that are running end within one pass."""

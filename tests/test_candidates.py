@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from ov_specdec.cli.tune import gain_table, recommend
+from ov_specdec.cli.tune import gain_table, make_candidates, recommend
 from ov_specdec.errors import OptionError, TokenizerMismatchError
+from ov_specdec.files import as_argument
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.tuning import Candidate, Gain, Tuner, candidates
@@ -15,12 +16,12 @@ from tests.command_line import run
 SUFFIX = Candidate("suffix")
 
 
-def gain(*ratios, candidate=SUFFIX):
-    return Gain(candidate, 20.0, 10.0, ratios, 1.5)
+def gain(*ratios, candidate=SUFFIX, speed=20.0):
+    return Gain(candidate, speed, 10.0, ratios, 1.5)
 
 
 def always(ratio, candidate=SUFFIX):
-    return gain(*4 * [ratio], candidate=candidate)
+    return gain(*4 * [ratio], candidate=candidate, speed=10.0 * ratio)
 
 
 def test_a_gain_within_the_noise_is_none():
@@ -50,6 +51,32 @@ def test_the_best_candidate_is_recommended_with_its_draft(tmp_path):
     paired = always(1.3, Candidate("model", tmp_path / "other", "auto"))
     assert recommend([paired]).endswith("other --pairing auto")
     assert "--drafter none: nothing is faster" in recommend([always(0.9), always(1.01)])
+
+
+def test_of_those_that_pay_the_fastest_is_recommended(tmp_path):
+    tuned = Candidate("model", tmp_path / "draft", profile=tmp_path / "my profile.json")
+    gains = [Gain(SUFFIX, 14.0, 10.0, 4 * (1.4,), 1.5), Gain(tuned, 24.0, 20.0, 4 * (1.2,), 1.5)]
+    assert recommend(gains).endswith(f"draft --profile {as_argument(tuned.profile)}")
+    gains.append(Gain(Candidate("both", tmp_path), 30.0, 40.0, 4 * (0.75,), 1.5))
+    assert "--drafter model" in recommend(gains), "what does not pay is not"
+
+
+def test_the_profile_that_was_written_is_that_of_the_first_pair(tmp_path):
+    paired = [(tmp_path / "draft", None), (tmp_path / "other", "auto")]
+    written = tmp_path / "profile.json"
+    assert make_candidates(paired, written) == [
+        SUFFIX,
+        Candidate("model", tmp_path / "draft", None, written),
+        Candidate("model", tmp_path / "other", "auto"),
+        Candidate("both", tmp_path / "draft", None, written),
+    ]
+    assert make_candidates([], None) == [SUFFIX]
+
+
+def test_a_candidate_is_measured_with_its_profile(tiny_pair, tmp_path):
+    candidate = Candidate("model", tiny_pair[1], profile=tmp_path / "missing.json")
+    with pytest.raises(OptionError, match=r"profile .*missing\.json' cannot be read"):
+        measure_gain(tiny_pair[0], candidate, "CPU", ["x = "], seconds=0.0)
 
 
 def test_the_table_says_of_each_whether_it_pays(tmp_path):
@@ -124,3 +151,12 @@ def test_without_a_draft_tune_compares_drafters_and_writes_no_profile(
     assert not (tmp_path / "ov-specdec" / "profiles").exists()
     report = json.loads(run("tune", tiny_pair[0], *options, "--json").stdout)
     assert [c["drafter"] for c in report["candidates"]] == ["suffix", "model", "both"]
+
+
+@pytest.mark.parametrize("option", [("--pairing", "auto"), ("--output", "profile.json")])
+def test_without_a_draft_tune_refuses_what_is_for_one(tiny_pair, option):
+    done = run("tune", tiny_pair[0], *option)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{' '.join(option).replace('profile.json', repr('profile.json'))} has no use" in (
+        done.stderr.replace("\n", " ")
+    )

@@ -304,6 +304,10 @@ def test_a_prompt_cache_saves_reading_the_system_message_again(chat_pair, tmp_pa
     assert re.search(r"holds \d+ of the \d+ tokens that this chat begins with: delete", notes)
     assert file.read_bytes() == written
 
+    file.with_name("prompt.draft.safetensors").unlink()  # as of a chat that had no draft
+    assert chat(system)[2] == reused
+    assert file.with_name("prompt.draft.safetensors").is_file()
+
 
 def test_a_prompt_cache_that_cannot_be_used_is_refused(chat_pair, tmp_path):
     file = tmp_path / "prompt.safetensors"

@@ -137,6 +137,8 @@ def test_a_curve_is_read_as_it_was_written(tmp_path):
         lambda text: text.replace("2.5", '"fast"'),
         lambda text: json.dumps({**json.loads(text), "main": {}}),
         lambda text: json.dumps([text]),
+        lambda text: text.replace(f'"sweeps": {SWEEPS}', '"sweeps": 1e999'),
+        lambda text: "[" * 100_000,
     ],
 )
 def test_a_file_that_cannot_be_used_is_none(tmp_path, spoil):

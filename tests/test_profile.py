@@ -70,7 +70,8 @@ def test_a_profile_of_another_pair_is_refused(folders, profile, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "3", "{}", json.dumps({"version": 0}), '{"version": 1}']
+    "content",
+    ["", "[]", "3", "{}", json.dumps({"version": 0}), '{"version": 1}', "[" * 100_000],
 )
 def test_a_broken_profile_is_refused(content, tmp_path):
     path = tmp_path / "profile.json"

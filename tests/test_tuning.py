@@ -8,10 +8,15 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cache.sequence import CachedSequence, alone
+from ov_specdec.cli.tune import pair_report
+from ov_specdec.costs import NOMINAL, CostCurve, PassCurve
 from ov_specdec.errors import DeviceError
+from ov_specdec.loading.profile import Profile
+from ov_specdec.tuning import Tuner, tuner
 from ov_specdec.tuning.passes import PassCosts, measure_passes
 from ov_specdec.tuning.search import Refused, search
-from ov_specdec.tuning.tuner import Expectation, expect
+from ov_specdec.tuning.tuner import Expectation, expect, thread_choices
+from tests.command_line import run
 from tests.fakes import ScriptedModel, counting
 
 
@@ -104,6 +109,35 @@ def test_measuring_gives_the_memory_back():
     assert alone(CachedSequence(model).advance([3] * 24)).num_cached == 0
     assert list(measured.seconds) == [1, 2, 4, 8, 16]
     assert all(seconds > 0 for seconds in measured.seconds.values())
+
+
+def test_a_pairs_report_is_json():
+    curve = CostCurve(PassCurve({16: {1: 0.5}}, fixed=frozenset({8, 1})), NOMINAL.draft, 3)
+    report = pair_report(Profile("pair", {"A": "1"}, {}, {"ratio": 1.5}), curve)
+    read = json.loads(json.dumps(report))
+    assert read["main_properties"] == {"A": "1"}
+    assert read["costs"]["main"]["fixed"] == [1, 8]
+    assert read["costs"]["main"]["seconds"] == {"16": {"1": 0.5}}
+
+
+def test_a_profile_that_cannot_be_written_is_refused_before_the_search(
+    tiny_pair, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Tuner, "run", lambda self: pytest.fail("it searches"))
+    (tmp_path / "file").touch()
+    for output in (tmp_path / "file" / "profile.json", tmp_path):
+        done = run("tune", *tiny_pair, "--output", output)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"the profile '{output}' cannot be written" in done.stderr.replace("\n", " ")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert "give another --output" in run("tune", *tiny_pair).stderr.replace("\n", " ")
+
+
+def test_threads_are_parts_of_the_cores_that_may_be_used(monkeypatch):
+    monkeypatch.setattr(tuner, "usable_cores", lambda: 8)
+    assert thread_choices() == {"INFERENCE_NUM_THREADS": ("4", "2")}
+    monkeypatch.setattr(tuner, "usable_cores", lambda: 1)
+    assert thread_choices() == {"INFERENCE_NUM_THREADS": ()}
 
 
 def test_tune_writes_a_profile_that_later_runs_take_up(tiny_pair, tmp_path, monkeypatch):

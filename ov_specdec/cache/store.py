@@ -11,9 +11,15 @@ from safetensors.numpy import save_file
 
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.errors import OptionError, SessionError
+from ov_specdec.files import replacing
 
 TOKENS, FINGERPRINT = "tokens", "fingerprint"
 REMEDY = "delete it, and save it again"
+
+
+def draft_file(file: Path) -> Path:
+    """The file of a draft model's cache, beside that of the main model's."""
+    return file.with_name(f"{file.stem}.draft{file.suffix}")
 
 
 def write_sequence(path: Path, sequence: CachedSequence, fingerprint: str) -> None:
@@ -26,14 +32,9 @@ def write_sequence(path: Path, sequence: CachedSequence, fingerprint: str) -> No
     if not tokens:
         raise OptionError(f"there is nothing to save in '{path}': generate something first")
     content = {TOKENS: np.array(tokens, np.int64), **sequence.read_kv()}
-    partial = path.with_name(f"{path.name}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with replacing(path) as partial:
             save_file(content, partial, {FINGERPRINT: fingerprint})
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
         raise OptionError(f"the cache file '{path}' cannot be written: {error}") from error
 

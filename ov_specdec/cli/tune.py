@@ -1,7 +1,7 @@
 """`ov-specdec tune`: the settings that suit a pair of models on this machine, and what pays."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ from ov_specdec.checks import require_number
 from ov_specdec.cli.options import PAIRING_OPTION, fixed_sizes_option, parse_sizes
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.costs import SIZES as COST_SIZES
-from ov_specdec.costs import CostCurve
+from ov_specdec.costs import CostCurve, curve_as_dict
 from ov_specdec.errors import OptionError
+from ov_specdec.files import as_argument
 from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.loading.locate import embedded_folder, locate
-from ov_specdec.loading.profile import default_path
+from ov_specdec.loading.profile import Profile, default_path, require_writable
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.text.pairing import PairingName
+from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.tuning import Candidate, Gain, Refused, Trial, Tuner, Tuning, break_even
 from ov_specdec.tuning.candidates import PROMPTS, measure_gain
 from ov_specdec.tuning.passes import SIZES
@@ -28,6 +29,10 @@ CURVE_SECONDS = 10.0
 """For the cost curve, five times as long as a run takes for it: it is the least of more sweeps."""
 
 HEADER = ("model", "settings", *(f"{size}" for size in SIZES), "prefill")
+PASSES_NOTE = "milliseconds of a pass over so many tokens"
+CURVE_NOTE = "the same with the chosen settings, in turns; kept for runs with these --fixed-sizes"
+
+GAINS_NOTE = "greedy, with the default draft length, against plain decoding in turns"
 
 
 @click.command()
@@ -79,25 +84,27 @@ def tune(
     require_number("seconds", seconds, above=0.0)
     sizes = parse_sizes(fixed_sizes)
     prompts = PROMPTS if prompt_file is None else read_prompts(prompt_file)
+    is_pair = main is None or draft is not None
+    if not is_pair and output is not None:
+        raise OptionError(f"--output '{output}' has no use without DRAFT: a profile is for a pair")
+    if not is_pair and not other_drafts and pairing is not None:
+        raise OptionError(
+            f"--pairing {pairing} has no use without a draft model: give DRAFT or --other-draft"
+        )
     main_folder = embedded_folder("main") if main is None else locate(main)
     drafts = [locate(name) for name in other_drafts]
-    for other in drafts:  # before a search that takes minutes
-        find_pairing(main_folder, other, pairing)
-    conditions = Conditions(main_folder, device, seconds, pairing, sizes)
-    report: dict[str, Any] = {}
-    if main is None or draft is not None:
-        draft_folder = embedded_folder("draft") if draft is None else locate(draft)
-        drafts.insert(0, draft_folder)
-        report = _tune_pair(conditions, draft_folder, output, as_json)
-    elif output is not None:
-        raise OptionError(f"--output '{output}' has no use without DRAFT: a profile is for a pair")
-    gains = _measure_candidates(conditions, drafts, prompts)
+    if is_pair:
+        drafts.insert(0, embedded_folder("draft") if draft is None else locate(draft))
+    # Before a search that takes minutes: not all drafts can be paired.
+    paired = [(folder, find_pairing(main_folder, folder, pairing)) for folder in drafts]
+    given = Conditions(main_folder, device, seconds, pairing, sizes)
+    report = _tune_pair(given, drafts[0], output, as_json) if is_pair else {}
+    candidates = make_candidates(paired, None if output is None else Path(output))
+    gains = _measure_candidates(given, candidates, prompts)
     if as_json:
         print_json({**report, "candidates": [_gain_as_dict(gain) for gain in gains]})
         return
-    for row in gain_table(gains):
-        click.echo(f"| {' | '.join(row)} |")
-    click.echo("(greedy, with the default draft length, against plain decoding in turns)\n")
+    _print_table(gain_table(gains), GAINS_NOTE)
     click.echo(recommend(gains))
 
 
@@ -121,48 +128,70 @@ def _tune_pair(given: Conditions, draft: Path, output: str | None, as_json: bool
             rows.append(describe_trial(role, trial))
             status.update(f"Measuring the {role} model: {rows[-1][1]}")
 
-        tuning = Tuner(
+        tuner = Tuner(
             *(given.main, draft, given.device),
             seconds=given.seconds,
             note=note,
             pairing=given.pairing,
-        ).run()
-    path = default_path(tuning.profile.pair) if output is None else Path(output)
+        )
+        path = _profile_path(tuner.pair, output)
+        tuning = tuner.run()
+    tuning.profile.write(path)
+    curve = _measure_costs(given, draft, path)
+    if not as_json:
+        _print_table([HEADER, ("---",) * len(HEADER), *rows], PASSES_NOTE)
+        _print_table(curve_table(curve), CURVE_NOTE)
+        for line in [*conclude(tuning), explain(curve)]:
+            click.echo(line)
+        click.echo(f"profile       {path}\n")
+    return pair_report(tuning.profile, curve)
+
+
+def _profile_path(pair: str, output: str | None) -> Path:
+    """Where the profile goes; `OptionError` where it cannot, before a search that takes minutes."""
+    path = default_path(pair) if output is None else Path(output)
     if path is None:
         raise OptionError("there is no home folder for the profile: give --output FILE")
-    tuning.profile.write(path)
+    require_writable(path)
+    return path
+
+
+def _measure_costs(given: Conditions, draft: Path, profile: Path) -> CostCurve:
+    """What passes cost with the properties of the profile."""
     with (
         console.status("Measuring what passes cost with the chosen settings"),
         SpeculativePipeline(
             *(given.main, draft),
             pairing=given.pairing,
             device=given.device,
-            profile=path,
+            profile=profile,
             fixed_sizes=given.fixed_sizes,
         ) as pipeline,
     ):
-        curve = pipeline.prepare(seconds=CURVE_SECONDS)
-    if not as_json:
-        for row in (HEADER, ("---",) * len(HEADER), *rows):
-            click.echo(f"| {' | '.join(row)} |")
-        click.echo("(milliseconds of a pass over so many tokens)\n")
-        for row in curve_table(curve):
-            click.echo(f"| {' | '.join(row)} |")
-        click.echo("(the same with the chosen settings, in turns; kept for later runs)\n")
-        for line in [*conclude(tuning), explain(curve)]:
-            click.echo(line)
-        click.echo(f"profile       {path}\n")
-    return {**tuning.profile.as_dict(), "costs": asdict(curve)}
+        return pipeline.prepare(seconds=CURVE_SECONDS)
+
+
+def pair_report(profile: Profile, curve: CostCurve) -> dict[str, Any]:
+    """What was found of a pair, for JSON."""
+    return {**profile.as_dict(), "costs": curve_as_dict(curve)}
+
+
+def make_candidates(
+    paired: Sequence[tuple[Path, UsedPairing | None]], profile: Path | None
+) -> list[Candidate]:
+    """Suffix matches, each draft model, and the first of them together with suffix matches.
+
+    profile: of the first draft model, None for the one in the user's cache.
+    """
+    models = [Candidate("model", *draft) for draft in paired]
+    first = [replace(model, profile=profile) for model in models[:1]]
+    both = [replace(model, drafter="both") for model in first]
+    return [Candidate("suffix"), *first, *models[1:], *both]
 
 
 def _measure_candidates(
-    given: Conditions, drafts: Sequence[Path], prompts: Sequence[str]
+    given: Conditions, candidates: Sequence[Candidate], prompts: Sequence[str]
 ) -> list[Gain]:
-    """Suffix matches, each draft model, and the first of them together with suffix matches."""
-    paired = [(draft, find_pairing(given.main, draft, given.pairing)) for draft in drafts]
-    candidates = [Candidate("suffix")]
-    candidates += [Candidate("model", *draft) for draft in paired]
-    candidates += [Candidate("both", *draft) for draft in paired[:1]]
     with console.status("Measuring drafters") as status:
         gains = []
         for candidate in candidates:
@@ -175,6 +204,13 @@ def _measure_candidates(
                 )
             )
     return gains
+
+
+def _print_table(rows: Sequence[tuple[str, ...]], note: str) -> None:
+    """Print a table, and what it is below it."""
+    for row in rows:
+        click.echo(f"| {' | '.join(row)} |")
+    click.echo(f"({note})\n")
 
 
 def gain_table(gains: Sequence[Gain]) -> list[tuple[str, ...]]:
@@ -204,8 +240,12 @@ def verdict(gain: Gain) -> str:
 
 
 def recommend(gains: Sequence[Gain]) -> str:
-    """The candidate to take, in a line."""
-    best = max(gains, key=lambda gain: (gain.pays, gain.ratio))
+    """The candidate to take, in a line.
+
+    The fastest that pays, not the one with the greatest ratio: that is to plain decoding with the
+    same properties, and a profile makes it faster for some candidates only.
+    """
+    best = max(gains, key=lambda gain: (gain.pays, gain.speed))
     if not all(gain.is_clear for gain in gains):
         return "to take       not clear yet: give more --seconds"
     if not best.pays:
@@ -213,9 +253,10 @@ def recommend(gains: Sequence[Gain]) -> str:
             "to take       --drafter none: nothing is faster than plain decoding on these prompts"
         )
     candidate = best.candidate
-    draft = "" if candidate.draft is None else f" --draft {candidate.draft}"
+    draft = "" if candidate.draft is None else f" --draft {as_argument(candidate.draft)}"
     pairing = "" if candidate.pairing is None else f" --pairing {candidate.pairing}"
-    return f"to take       --drafter {candidate.drafter}{draft}{pairing}"
+    profile = "" if candidate.profile is None else f" --profile {as_argument(candidate.profile)}"
+    return f"to take       --drafter {candidate.drafter}{draft}{pairing}{profile}"
 
 
 def describe_candidate(candidate: Candidate) -> str:
@@ -242,9 +283,10 @@ def curve_table(curve: CostCurve) -> list[tuple[str, ...]]:
     header = ("model", "cached", *map(str, COST_SIZES), "change of size")
     rows = [header, ("---",) * len(header)]
     for role, passes in (("main", curve.main), ("draft", curve.draft)):
-        for cached in sorted(passes.seconds) if passes is not None else ():
-            seconds = [passes.at(size, cached) for size in COST_SIZES] if passes else []
-            values = [*seconds, passes.change if passes else 0.0]
+        if passes is None:
+            continue
+        for cached in sorted(passes.seconds):
+            values = [*(passes.at(size, cached) for size in COST_SIZES), passes.change]
             rows.append((role, str(cached), *(f"{1000 * value:.2f}" for value in values)))
     return rows
 

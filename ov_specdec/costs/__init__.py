@@ -2,6 +2,7 @@
 
 from ov_specdec.costs.correction import FixedCurve, LiveCurve
 from ov_specdec.costs.curve import GRID, NOMINAL, SIZES, CostCurve, PassCurve
+from ov_specdec.costs.kept import curve_as_dict
 from ov_specdec.costs.source import Costs, KeptCosts, Progress
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "LiveCurve",
     "PassCurve",
     "Progress",
+    "curve_as_dict",
 ]

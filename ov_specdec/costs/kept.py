@@ -2,13 +2,12 @@
 
 import json
 import math
-import os
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
 
 from ov_specdec.costs.curve import CostCurve, PassCurve
+from ov_specdec.files import UNREADABLE, replacing
 
 VERSION = 3
 
@@ -25,31 +24,16 @@ def read_curve(path: Path) -> CostCurve | None:
             None if draft is None else _pass_curve(draft),
             int(content["sweeps"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, *UNREADABLE):
         return None
 
 
 def write_curve(path: Path, curve: CostCurve) -> None:
-    """Replace the file as a whole, so that a process that reads it meanwhile finds the old one.
-
-    A folder that cannot be written to is a reason to warn, not to stop.
-    """
-    content = {
-        "version": VERSION,
-        "main": _as_dict(curve.main),
-        "draft": None if curve.draft is None else _as_dict(curve.draft),
-        "sweeps": curve.sweeps,
-    }
+    """Keep a curve; a folder that cannot be written to is a reason to warn, not to stop."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(content, file, indent=1)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with replacing(path) as partial:
+            content = {"version": VERSION, **curve_as_dict(curve)}
+            partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
     except OSError as error:
         warnings.warn(
             f"what passes cost cannot be kept in '{path}' ({error.strerror}), and is measured in "
@@ -57,6 +41,15 @@ def write_curve(path: Path, curve: CostCurve) -> None:
             RuntimeWarning,
             stacklevel=2,
         )
+
+
+def curve_as_dict(curve: CostCurve) -> dict[str, Any]:
+    """A curve for JSON."""
+    return {
+        "main": _as_dict(curve.main),
+        "draft": None if curve.draft is None else _as_dict(curve.draft),
+        "sweeps": curve.sweeps,
+    }
 
 
 def _as_dict(curve: PassCurve) -> dict[str, Any]:

@@ -1,16 +1,19 @@
 """Settings that were measured to be best for a pair of models on a machine, kept in a file."""
 
+import errno
 import hashlib
 import json
+import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ov_specdec.checks import require_texts
 from ov_specdec.errors import OptionError
-from ov_specdec.files import user_cache
+from ov_specdec.files import UNREADABLE, replacing, user_cache
 from ov_specdec.loading.devices import describe_machine
 from ov_specdec.loading.folder import ModelFolder
 
@@ -36,11 +39,27 @@ class Profile:
 
     def write(self, path: Path) -> None:
         """Write the profile as JSON; folders are made as needed."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(self.as_dict(), indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise OptionError(f"the profile '{path}' cannot be written: {error}") from error
+        with _writing(path), replacing(path) as partial:
+            partial.write_text(json.dumps(self.as_dict(), indent=2) + "\n", encoding="utf-8")
+
+
+def require_writable(path: Path) -> None:
+    """Raise `OptionError` unless a profile can be written to a file; its folder is made."""
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
+        if path.exists() and not path.is_file():
+            raise FileExistsError(errno.EEXIST, "it is not a file")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OptionError(
+            f"the profile '{path}' cannot be written ({error.strerror}): give another --output"
+        ) from error
 
 
 def read_profile(path: Path) -> Profile:
@@ -53,9 +72,9 @@ def read_profile(path: Path) -> Profile:
         require_texts("main_properties", profile.main_properties)
         require_texts("draft_properties", profile.draft_properties)
         return profile
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, OptionError):
-            raise
+    except OptionError:
+        raise
+    except (OSError, *UNREADABLE) as error:
         raise OptionError(
             f"the profile '{path}' cannot be read ({error}): run ov-specdec tune again"
         ) from error

@@ -34,11 +34,15 @@ ENOUGH_PAIRS = 4
 
 @dataclass(frozen=True)
 class Candidate:
-    """A drafter that could be used, its draft model and its pairing, if it has them."""
+    """A drafter that could be used, its draft model and its pairing, if it has them.
+
+    profile: the file of the pair's profile; None takes the one in the user's cache, if it is there.
+    """
 
     drafter: DrafterName
     draft: Path | None = None
     pairing: PairingName | None = None
+    profile: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,7 @@ def measure_gain(
 
     seconds: after which no further prompt is begun; one is measured in any case, and all of them
     again while there is time. The draft length adapts itself, so a candidate that does not pay is
-    hardly slower than plain decoding. Profiles are taken up as in later runs. Raises what
-    `SpeculativePipeline` raises.
+    hardly slower than plain decoding. Raises what `SpeculativePipeline` raises.
     """
     speculative = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True, "cache_prompt": False}
     plain = plain_options(speculative)
@@ -105,6 +108,7 @@ def measure_gain(
         drafter=candidate.drafter,
         pairing=candidate.pairing,
         device=device,
+        profile=candidate.profile or "auto",
         fixed_sizes=fixed_sizes,
     ) as pipeline:
         pipeline.prepare()

@@ -1,7 +1,6 @@
 """Tuning a pair: measure, choose, and say what to expect."""
 
 import itertools
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +14,12 @@ from ov_specdec.cache.session import Runner
 from ov_specdec.costs import CostCurve
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.compile import LoadedModel, load_model
-from ov_specdec.loading.devices import PRECISION_PROPERTIES, computes_in, describe_machine
+from ov_specdec.loading.devices import (
+    PRECISION_PROPERTIES,
+    computes_in,
+    describe_machine,
+    usable_cores,
+)
 from ov_specdec.loading.profile import Profile, fingerprint
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
@@ -135,9 +139,10 @@ class Tuner:
         }
         self._prompts = [sources[0].tokenizer.encode(prompt) for prompt in PROMPTS]
         self._machine = describe_machine(device)
-        self._pair = fingerprint(
+        self.pair = fingerprint(
             sources[0].folder, sources[1].folder, self._machine, RuntimeConfig.kv
         )
+        """What the profile will be for."""
 
     def run(self) -> Tuning:
         """Measure everything. `DeviceError` if the device refuses even its defaults."""
@@ -170,7 +175,7 @@ class Tuner:
             "draft_pass_seconds": dict(drafts.best.costs.seconds),
         }
         best = dict(mains.best.properties), dict(drafts.best.properties)
-        profile = Profile(self._pair, *best, report)
+        profile = Profile(self.pair, *best, report)
         reasons: dict[Role, str] = {"main": mains.reason(), "draft": drafts.reason()}
         return Tuning(profile, default, tuned, changed, acceptance, reasons)
 
@@ -275,7 +280,7 @@ def offered(device: str) -> dict[str, tuple[str, ...]]:
 
 
 def thread_choices() -> dict[str, tuple[str, ...]]:
-    """Half and a quarter of the cores: a small model may be faster on fewer."""
-    cores = os.cpu_count() or 1
+    """Half and a quarter of the cores that may be used: a small model may be faster on fewer."""
+    cores = usable_cores()
     numbers = {cores // 2, cores // 4} - {0, cores}
     return {"INFERENCE_NUM_THREADS": tuple(str(n) for n in sorted(numbers, reverse=True))}

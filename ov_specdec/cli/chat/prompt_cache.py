@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ov_specdec.cache.store import draft_file
 from ov_specdec.cli.chat.conversation import Conversation
 from ov_specdec.options import CHAT_OPTIONS
 from ov_specdec.pipeline import SpeculativePipeline
@@ -29,10 +30,11 @@ def use_prompt_cache(
     beginning = conversation.with_message("user", "").messages
     rendering = {name: options[name] for name in CHAT_OPTIONS if name in options}
     stats = models.generate(beginning, max_new_tokens=1, **rendering).stats
-    if not exists:
-        models.save_cache(file)
-    elif stats.cached_tokens < stats.prompt_tokens - 1:  # the last one is always read
+    is_whole = exists and (models.draft is None or draft_file(file).exists())
+    if exists and stats.cached_tokens < stats.prompt_tokens - 1:  # the last one is always read
         note(
             f"the prompt cache '{file}' holds {stats.cached_tokens} of the {stats.prompt_tokens} "
             "tokens that this chat begins with: delete it to have it written anew"
         )
+    elif not is_whole:
+        models.save_cache(file)

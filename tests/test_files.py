@@ -1,0 +1,46 @@
+"""Files: how they are replaced, and JSON that cannot be read."""
+
+import pytest
+
+from ov_specdec.errors import ModelError
+from ov_specdec.files import as_argument, read_json, replacing
+
+
+def test_two_that_write_a_file_at_once_do_not_spoil_each_others(tmp_path):
+    file = tmp_path / "new" / "file"
+    with replacing(file) as first:
+        with replacing(file) as second:
+            second.write_text("second")
+            first.write_text("first")
+        assert file.read_text() == "second"
+    assert file.read_text() == "first"
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_an_error_leaves_what_was_there(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("old")
+    with pytest.raises(KeyboardInterrupt), replacing(file) as partial:
+        partial.write_text("half")
+        raise KeyboardInterrupt
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_replaced_file_has_the_permissions_of_a_new_one(tmp_path):
+    (tmp_path / "plain").touch()
+    with replacing(tmp_path / "replaced") as partial:
+        partial.touch()
+    assert (tmp_path / "replaced").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000])
+def test_json_that_is_no_object_is_refused(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ModelError, match=r"config\.json .*: export the model again"):
+        read_json(tmp_path / "config.json")
+
+
+def test_a_path_with_spaces_is_one_argument(tmp_path):
+    assert as_argument("models/x-int8") == "models/x-int8"
+    assert as_argument("my models/x")[0] == as_argument("my models/x")[-1] != "m"
