@@ -45,6 +45,14 @@ def user_cache() -> Path | None:
     return Path(cache) / "ov-specdec"
 
 
+def expand_home(path: str | Path) -> Path:
+    """A path with the home folder in place of ~; as it is where there is no such home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A path to write a file at, which then takes the place of the one at `path`, as a whole.

@@ -256,6 +256,11 @@ def test_the_checkpoint_is_kept_where_it_is_asked_for(
     assert ({".safetensors", ".json"} <= kept) == keep
     assert list(tmp_path.iterdir()) == [made.folder]
 
+    assert expand_model(tiny_pair[0], "1M", tmp_path, "int8", print).difference is None
+    other = shutil.copytree(tiny_pair[0], tmp_path / "other" / tiny_pair[0].name)
+    with pytest.raises(ExportError, match=rf"was made from {tiny_pair[0].resolve()}, not from"):
+        expand_model(other, "1M", tmp_path, "int8", print)
+
 
 def test_a_full_disk_is_named_before_anything_is_written(tiny_pair, tmp_path, monkeypatch):
     monkeypatch.setattr(build.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))

@@ -10,6 +10,7 @@ from ov_specdec import ExportError, ModelError, SpeculativePipeline
 from ov_specdec.loading import export as export_module
 from ov_specdec.loading.export import export_model
 from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.loading.origin import ORIGIN_FILE
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.tiny import save_checkpoint
 
@@ -242,7 +243,29 @@ def test_a_model_that_is_not_in_the_cache_after_its_export_is_refused(
         export_model("owner/x", tmp_path / "models", "fp16")
 
 
-@pytest.mark.parametrize("name", ["nowhere", "a/b/c", "/nowhere/at/all"])
+def test_another_model_of_the_same_name_is_not_taken_for_it(tmp_path, fake_optimum):
+    folders = [tmp_path / run / "checkpoint-500" for run in ("first", "second")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        for file in ("config.json", "tokenizer.json"):
+            (folder / file).touch()
+    made = export_model(str(folders[0]), tmp_path / "models", "fp16").folder
+    for name in (str(folders[1]), "owner/checkpoint-500"):
+        complaint = rf"{made} was made from {folders[0]}, not from {name}: choose another --output"
+        with pytest.raises(ExportError, match=complaint):
+            export_model(name, tmp_path / "models", "fp16")
+    assert not export_model(str(folders[0]), tmp_path / "models", "fp16").is_new
+    (made / ORIGIN_FILE).unlink()  # as of earlier versions
+    assert not export_model(str(folders[1]), tmp_path / "models", "fp16").is_new
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nowhere", "a/b/c", "/nowhere/at/all", "~nosuch/x"),
+        *("./x", "../x", "models/-x", "a/b--c", "a/b.git", "a/" + 97 * "b"),
+    ],
+)
 def test_what_is_no_model_is_refused_at_once(tmp_path, name):
     with pytest.raises(ExportError, match="neither a folder nor a Hub name"):
         export_model(name, tmp_path, "fp16")

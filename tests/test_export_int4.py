@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner
 from huggingface_hub.errors import LocalEntryNotFoundError
@@ -169,6 +170,7 @@ def test_the_widths_of_a_model_of_the_hub_are_read_there(tmp_path, commands, mon
     ("error", "complaint"),
     [
         (LocalEntryNotFoundError("no network"), "the Hub cannot be reached"),
+        (httpx.ProxyError("403 Forbidden"), "the Hub cannot be reached"),
         (
             RuntimeError("the client has been closed"),
             "config.json cannot be read .*closed.*: check",

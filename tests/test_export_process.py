@@ -155,12 +155,32 @@ def test_the_child_gets_no_answers_and_keeps_its_temporary_files_in_the_folder(
         "input()\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with TemporaryFile("w+", encoding="utf-8") as log:
-        assert run_child(["asks", "a", "b"], log, tmp_path) == 1
-        log.seek(0)
-        lines = log.read().splitlines()
+    status, lines = run_in_child(["asks", "a", "b"], tmp_path)
+    assert status == 1
     assert lines[0] == f"['a', 'b'] {tmp_path}"
     assert lines[-1].startswith("EOFError")
+
+
+def run_in_child(command, folder):
+    """The exit status of a command, and the lines that it printed."""
+    with TemporaryFile("w+", encoding="utf-8") as log:
+        status = run_child(command, log, folder)
+        log.seek(0)
+        return status, log.read().splitlines()
+
+
+def test_the_child_imports_nothing_from_the_current_folder_or_the_packages(tmp_path, monkeypatch):
+    (tmp_path / "stub").mkdir()
+    (tmp_path / "stub" / "asks.py").write_text(
+        "import importlib.util, profile\n"
+        "print(importlib.util.find_spec('colorama_here'), hasattr(profile, 'Profile'))\n"
+        "print(hasattr(profile, 'fingerprint'))\n"
+    )
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "colorama_here.py").touch()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "stub"))
+    assert run_in_child(["asks"], tmp_path) == (0, ["None True", "False"])
 
 
 def test_what_another_process_has_made_meanwhile_is_left_alone(tmp_path):

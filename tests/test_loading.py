@@ -2,9 +2,11 @@
 
 import json
 
+import httpx
 import numpy as np
 import openvino as ov
 import pytest
+from huggingface_hub.utils import filter_repo_objects
 from openvino import opset13 as ops
 
 from ov_specdec import DeviceError, ModelError, SpeculativePipeline
@@ -13,6 +15,7 @@ from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.devices import Device, find_device, list_devices, precision_properties
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import sequence_axes
+from ov_specdec.loading.locate import HUB_FILES, locate
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source, read_ir
 from tests.tiny import save_stateless_ir
@@ -28,6 +31,34 @@ def model_with_state(name: str, shape: list[int]) -> ov.Model:
     total.output(0).tensor.set_names({"logits"})
     assign = ops.assign(read, name)
     return ov.Model([ops.result(total)], [assign], [ids], "made by hand")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../typo", "./typo", "models/-x", "a/b--c", "a/b.git", "~nosuch/x", "nowhere", "a/b/c"],
+)
+def test_what_is_no_folder_and_no_name_on_the_hub_is_refused(name):
+    with pytest.raises(ModelError, match=f"'{name}' is not a folder"):
+        locate(name)
+
+
+def test_a_hub_that_cannot_be_reached_is_named(monkeypatch):
+    def fail(name, **_):
+        raise httpx.ProxyError("403 Forbidden")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
+    with pytest.raises(ModelError, match=r"'owner/x' .*ProxyError: 403 Forbidden.*: check the net"):
+        locate("owner/x")
+
+
+def test_weights_of_other_frameworks_are_not_downloaded():
+    needed = [
+        *("openvino_model.xml", "openvino_decoder_model.bin", "openvino_tokenizer.xml"),
+        *("config.json", "tokenizer.json", "chat_template.jinja"),
+        "additional_chat_templates/tool_use.jinja",
+    ]
+    others = ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "model.safetensors"]
+    assert list(filter_repo_objects([*needed, *others], allow_patterns=HUB_FILES)) == needed
 
 
 def test_a_state_without_a_token_axis_is_refused_by_name():

@@ -15,10 +15,11 @@ from ov_specdec.expansion.ir_weights import read_weights
 from ov_specdec.expansion.scales import restore_scales
 from ov_specdec.expansion.shape import LlamaShape, fit_shape, parse_size
 from ov_specdec.expansion.weights import expand, expanded_epsilon
-from ov_specdec.files import read_json
+from ov_specdec.files import expand_home, read_json
 from ov_specdec.loading.export import check_optimum, export_model, require_complete
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import IR_FILE, locate
+from ov_specdec.loading.origin import require_origin, write_origin
 from ov_specdec.loading.partial import partial_folder
 from ov_specdec.loading.source import read_ir
 
@@ -54,21 +55,22 @@ def expand_model(
 ) -> Expanded:
     """Expand a Llama, by its folder or Hub name, to about `size` parameters, such as "1B".
 
-    Makes a folder of its own below `output`, unless it is there. The result computes what `model`
-    computes, which is checked; `on_step` is told what goes on. keep_checkpoint: leave what was
-    exported in the folder's `checkpoint/`, where torch can load it. Raises `OptionError` for a size
-    that is out of reach, `ModelError` for a model that is not a Llama, `ExportError` if the export
-    fails.
+    Makes a folder of its own below `output`, unless it is there; one that was made from another
+    model is an error. The result computes what `model` computes, which is checked; `on_step` is
+    told what goes on. keep_checkpoint: leave what was exported in the folder's `checkpoint/`, where
+    torch can load it. Raises `OptionError` for a size that is out of reach, `ModelError` for a
+    model that is not a Llama, `ExportError` if the export fails.
     """
     source = locate(model)
     config = read_json(source / "config.json")
     live = LlamaShape.from_config(config)
     wide = fit_shape(live, parse_size(size))
-    name = f"{Path(model).expanduser().resolve().name}-expanded-{size.lower()}"
+    name = f"{expand_home(model).resolve().name}-expanded-{size.lower()}"
     folder = output / f"{name}-{weight_format}"
     if folder.exists():
         remedy = f"remove {folder} and expand again"
         require_complete(folder, remedy)
+        require_origin(folder, model)
         if keep_checkpoint and not (folder / CHECKPOINT).is_dir():
             raise ExportError(f"{folder} was made without its checkpoint: {remedy}")
         return Expanded(folder, wide, None)
@@ -85,6 +87,7 @@ def expand_model(
             (partial / name).rename(made / CHECKPOINT)
         else:
             shutil.rmtree(partial / name)
+        write_origin(made, model)  # not the checkpoint, which that was exported from
         _restore(made, original)
         on_step("Comparing logits")
         difference = _check_function(source, made, weight_format)

@@ -1,6 +1,6 @@
 """Run a module as a program that ends with its parent.
 
-`python -m ov_specdec.loading.child MODULE ARGUMENTS`, with a pipe as stdin whose other end the
+`python child.py MODULE ARGUMENTS`, with a pipe as stdin whose other end the
 parent keeps open: however the parent ends, SIGKILL included, the system closes that end.
 """
 
@@ -8,6 +8,7 @@ import os
 import runpy
 import sys
 import threading
+from pathlib import Path
 
 
 def main() -> None:
@@ -19,6 +20,9 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
+    # Python imports from the folder of the file that it runs, and has a `profile` of its own.
+    here = str(Path(__file__).resolve().parent)
+    sys.path = [folder for folder in sys.path if folder != here]
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

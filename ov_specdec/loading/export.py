@@ -21,7 +21,14 @@ from ov_specdec.loading.int4 import (
     fitting_group_size,
     layer_widths,
 )
-from ov_specdec.loading.locate import DECODER_FILE, ENCODER_FILE, HUB_NAME, IR_FILE
+from ov_specdec.loading.locate import (
+    DECODER_FILE,
+    ENCODER_FILE,
+    IR_FILE,
+    connection_errors,
+    is_hub_name,
+)
+from ov_specdec.loading.origin import require_origin, write_origin
 from ov_specdec.loading.partial import partial_folder
 from ov_specdec.text.tokenizer import MARIAN_FILE
 
@@ -90,6 +97,9 @@ FAILURES = (
 )
 KILLED = -9
 
+CHILD = Path(__file__).with_name("child.py")
+"""Run as a file: with -m, Python would import from the current folder."""
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -112,8 +122,9 @@ def export_model(
 
     The IR is written beside its final place and moved there when it is complete, so that an
     export that was cut short is never taken for finished. A finished one is left as it is; the
-    int4 options that are given are part of its name. `on_note` is told of a group size that was
-    chosen here. Raises `ExportError`, and `OptionError` for int4 options with another format.
+    int4 options that are given are part of its name, but one of another model is an error.
+    `on_note` is told of a group size that was chosen here. Raises `ExportError`, and `OptionError`
+    for int4 options with another format.
     """
     int4 = int4 or Int4Options()
     if weight_format != "int4" and (given := int4.arguments()):
@@ -125,6 +136,7 @@ def export_model(
     folder = output / f"{model}-{weight_format}{int4.suffix()}"
     if folder.exists():
         require_complete(folder, f"remove {folder} and export again")
+        require_origin(folder, name)
         return Exported(folder, is_new=False)
     _check_source(name)
     check_optimum()
@@ -138,6 +150,7 @@ def export_model(
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
         if not Path(name).is_dir():
             _require_tokenizer(_cached_snapshot(name), name)
+        write_origin(partial / folder.name, name)
         (partial / folder.name).rename(folder)
     return Exported(folder, is_new=True)
 
@@ -148,7 +161,7 @@ def _check_source(name: str) -> None:
         if not (source / "config.json").is_file():
             raise ExportError(f"'{name}' holds no config.json: give the folder of a checkpoint")
         _require_tokenizer(source, name)
-    elif source.exists() or not HUB_NAME.fullmatch(name):
+    elif source.exists() or not is_hub_name(name):
         raise ExportError(f"'{name}' is neither a folder nor a Hub name such as owner/model")
 
 
@@ -224,8 +237,7 @@ def _read_config(name: str, place: Path) -> dict[str, Any]:
     try:
         path = local if local.is_file() else Path(hf_hub_download(name, local.name))
         config = json.loads(path.read_text(encoding="utf-8"))
-    # RuntimeError is what some releases of the Hub's client raise where no connection is made.
-    except (OSError, ValueError, RuntimeError) as error:
+    except (ValueError, *connection_errors()) as error:
         known = _known_failure(f"{type(error).__name__}: {error}", name, place)
         remedy = "check it, or the network, or download the model and give its folder"
         raise ExportError(
@@ -268,7 +280,7 @@ def run_child(command: Sequence[str], log: IO[str], temporary: Path) -> int:
     process that is ended from outside removes none.
     """
     with subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "ov_specdec.loading.child", *command],
+        [sys.executable, str(CHILD), *command],
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=log,

@@ -1,16 +1,16 @@
 """Where a model lies: in the embedded pair, in a local folder, or on the Hugging Face Hub."""
 
-import re
 from pathlib import Path
 
 from ov_specdec.errors import ModelError
+from ov_specdec.files import as_argument, expand_home
 
 IR_FILE = "openvino_model.xml"
 DECODER_FILE, ENCODER_FILE = "openvino_decoder_model.xml", "openvino_encoder_model.xml"
 """The two parts of an encoder-decoder model."""
 
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-HUB_FILES = ["*.xml", "*.bin", "*.json", "*.jinja"]
+HUB_FILES = ["openvino_*.xml", "openvino_*.bin", "*.json", "*.jinja"]
+"""What is downloaded of a repository: of one with other weights, next to nothing."""
 
 
 def embedded_folder(role: str) -> Path:
@@ -35,17 +35,35 @@ def locate(name: str | Path) -> Path:
 
     A Hub repository (`owner/name`) is downloaded once, into the Hub's own cache.
     """
-    folder = Path(name).expanduser()
+    folder = expand_home(name)
     if folder.is_dir():
         if not (folder / decoder_file(folder)).is_file():
             raise ModelError(
                 f"'{name}' holds no {IR_FILE}: export the model first, "
-                f"for example: ov-specdec export --main {name}"
+                f"for example: ov-specdec export --main {as_argument(name)}"
             )
         return folder
-    if folder.exists() or not HUB_NAME.fullmatch(str(name)):
+    if folder.exists() or not is_hub_name(str(name)):
         raise ModelError(f"'{name}' is not a folder: give the folder that holds {IR_FILE}")
     return _download(str(name))
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a model on the Hub could be called so: `owner/model`, but not `./x` or `../x`."""
+    from huggingface_hub.utils import HFValidationError, validate_repo_id
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return "/" in name
+
+
+def connection_errors() -> tuple[type[Exception], ...]:
+    """What the Hub's client raises where no connection is made, in one release or another."""
+    from httpx import HTTPError  # which is no OSError
+
+    return OSError, RuntimeError, HTTPError
 
 
 def _download(name: str) -> Path:
@@ -63,6 +81,11 @@ def _download(name: str) -> Path:
         raise ModelError(
             f"the Hub does not hand out '{name}' ({str(error).splitlines()[0]}): check the name, "
             "and for a gated model log in with: hf auth login"
+        ) from error
+    except connection_errors() as error:
+        raise ModelError(
+            f"'{name}' cannot be downloaded ({type(error).__name__}: {error}): check the network "
+            "and its proxy, or give a folder"
         ) from error
     if not (folder / decoder_file(folder)).is_file():
         raise ModelError(

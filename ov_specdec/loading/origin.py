@@ -1,0 +1,40 @@
+"""What a model folder was made from: the names of such folders do not tell all models apart."""
+
+from pathlib import Path
+
+from ov_specdec.errors import ExportError
+from ov_specdec.files import expand_home
+from ov_specdec.loading.locate import embedded_folder
+
+ORIGIN_FILE = "exported_from.txt"
+
+
+def write_origin(folder: Path, model: str | Path) -> None:
+    """Note in a folder which model it was made from, by its folder or its name on the Hub."""
+    (folder / ORIGIN_FILE).write_text(f"{_origin(model)}\n", encoding="utf-8")
+
+
+def require_origin(folder: Path, model: str | Path) -> None:
+    """Raise `ExportError` for a folder that was made from another model.
+
+    One that does not say, as of earlier versions and other tools, is accepted.
+    """
+    file = folder / ORIGIN_FILE
+    if not file.is_file():
+        return
+    found, wanted = file.read_text(encoding="utf-8", errors="replace").strip(), _origin(model)
+    if found != wanted:
+        raise ExportError(
+            f"{folder} was made from {found}, not from {wanted}: choose another --output, or "
+            "remove it"
+        )
+
+
+def _origin(model: str | Path) -> str:
+    folder = expand_home(model)
+    if not folder.is_dir():
+        return str(model)
+    for role in ("main", "draft"):  # which lie elsewhere after another installation
+        if folder.resolve() == embedded_folder(role).resolve():
+            return f"the embedded {role}"
+    return str(folder.resolve())
