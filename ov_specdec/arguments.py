@@ -1,7 +1,6 @@
 """Checks of what a pipeline is made with: its options, and two models for each other."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -24,8 +23,8 @@ from ov_specdec.text.pairing import PairingName, UsedPairing
 
 def may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> bool:
     """Whether a profile may say how to compile: not where the caller has said so already."""
-    free = replace(main, precision="default", properties=None, num_threads=None)
-    if main == free and not draft.properties and draft.device == main.device:
+    is_free = main.precision == "default" and not main.properties and main.num_threads is None
+    if is_free and not draft.properties and draft.device == main.device:
         return True
     if profile not in ("auto", "none"):
         raise OptionError(
@@ -55,8 +54,9 @@ def check_drafter(
     draft_device: str | None,
     draft_properties: Mapping[str, str] | None,
     pairing: PairingName | None,
+    profile: str | Path = "auto",
 ) -> None:
-    """Refuse drafters that do not exist, lack their model, or have no use for the one given."""
+    """Refuse drafters that do not exist, lack their model, or have no use for what is given."""
     require_choice("drafter", drafter, get_args(DrafterName))
     if pairing is not None:
         require_choice("pairing", pairing, get_args(PairingName))
@@ -72,11 +72,14 @@ def check_drafter(
             f"no draft model for main='{main}': give draft=FOLDER, or choose drafter="
             "'suffix' or drafter='none'"
         )
+    if not isinstance(profile, str | Path):
+        raise OptionError(f"profile={profile!r} must be 'auto', 'none' or a file")
     given = (
         ("draft", draft),
         ("draft_device", draft_device),
         ("draft_properties", draft_properties),
         ("pairing", pairing),
+        ("profile", None if profile in ("auto", "none") else str(profile)),
     )
     for name, value in given:
         if drafter not in WITH_DRAFT and value:

@@ -112,11 +112,9 @@ class SpeculativePipeline:
     ) -> None:
         watch = Stopwatch()
         require_choice("generation_config", generation_config, get_args(GenerationConfigUse))
-        check_drafter(drafter, main, draft, draft_device, draft_properties, pairing)
+        check_drafter(drafter, main, draft, draft_device, draft_properties, pairing, profile)
         fixed_sizes = check_sizes(fixed_sizes)
         limits = check_limits(max_batch_size, kv_cache_size, max_prefill_tokens_per_step)
-        if not isinstance(profile, str | Path):
-            raise OptionError(f"profile={profile!r} must be 'auto', 'none' or a file")
         config = RuntimeConfig(
             *(device, kv, precision, properties, max_hidden_tokens, num_threads, cache_dir),
             encoder_device=encoder_device,

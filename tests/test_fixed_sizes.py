@@ -153,3 +153,8 @@ def test_copies_of_a_stateful_model_are_refused_before_anything_is_compiled(tiny
     with pytest.raises(OptionError, match=r"fixed_sizes=\[4\] needs a paged KV cache"):
         SpeculativePipeline(*tiny_pair, kv="stateful", fixed_sizes=[4])
     assert compiled == []
+
+
+def test_with_copies_that_are_needed_an_error_of_compilation_is_named(tiny_pair):
+    with pytest.raises(DeviceError, match=r"does not compile .*NO_SUCH"):
+        SpeculativePipeline(*tiny_pair, fixed_sizes=[4], properties={"NO_SUCH": "1"})

@@ -90,6 +90,23 @@ def ignore_merges(spec):
     spec["model"]["ignore_merges"] = True
 
 
+def leave_out_defaults(spec):
+    for key in ("ignore_merges", "byte_fallback", "fuse_unk"):
+        del spec["model"][key]
+    del spec["pre_tokenizer"]["use_regex"]
+    spec["model"]["merges"] = [" ".join(pair) for pair in spec["model"]["merges"]]
+
+
+def test_a_file_of_another_version_without_defaults_is_compatible(compare):
+    report = compare(leave_out_defaults)
+    assert report.compatible, list(report.lines())
+
+
+def test_settings_of_the_model_are_named(compare):
+    lines = list(compare(ignore_merges).lines())
+    assert "  ignore_merges: main False, draft True" in lines
+
+
 def test_the_same_tokenizer_is_compatible(compare):
     report = compare(nothing)
     assert report.compatible

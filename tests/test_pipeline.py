@@ -360,6 +360,11 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         ({"draft_device": "TPU"}, DeviceError, "'TPU'"),
         ({"properties": {"NO_SUCH": "1"}}, DeviceError, "NO_SUCH=1 .*Unsupported property"),
         ({"drafter": "none", "draft_device": "CPU"}, OptionError, "has no use with drafter='none'"),
+        (
+            {"draft": None, "drafter": "suffix", "profile": "p.json"},
+            OptionError,
+            "profile='p.json' has no use with drafter='suffix'",
+        ),
         ({"draft": None}, OptionError, "no draft model for main"),
         ({"draft": "nowhere"}, ModelError, "'nowhere' is not a folder"),
         ({"main": "nowhere"}, ModelError, "'nowhere' is not a folder"),

@@ -136,6 +136,7 @@ def test_what_is_asked_for_wins_over_a_profile_that_was_not(tiny_pair, profile):
     profile.write(path)
     assert SpeculativePipeline(*tiny_pair, precision="exact").profile is None
     assert SpeculativePipeline(*tiny_pair, properties={"PERF_COUNT": "NO"}).profile is None
+    assert SpeculativePipeline(*tiny_pair, properties={}).profile == path  # nothing is asked for
     with pytest.raises(OptionError, match="has no effect where precision"):
         SpeculativePipeline(*tiny_pair, precision="exact", profile=path)
 

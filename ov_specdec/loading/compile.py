@@ -71,8 +71,8 @@ class _Prepared:
 
     @property
     def may_fall_back(self) -> bool:
-        """Whether there is another KV backend to try."""
-        return self.kv == "paged" and self.config.kv == "auto"
+        """Whether there is another KV backend to try; a stateful one has no copies."""
+        return self.kv == "paged" and self.config.kv == "auto" and not self.config.needs_copies
 
     def compile(self, size: int | None = None) -> ov.CompiledModel | DeviceError:
         """The model, or its copy of a size, compiled; or the error for what a device lacks."""

@@ -59,7 +59,7 @@ def is_hub_name(name: str) -> bool:
     return "/" in name
 
 
-def connection_errors() -> tuple[type[Exception], ...]:
+def connection_errors() -> tuple[type[OSError], type[RuntimeError], type[Exception]]:
     """What the Hub's client raises where no connection is made, in one release or another."""
     from httpx import HTTPError  # which is no OSError
 

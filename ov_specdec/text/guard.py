@@ -40,6 +40,11 @@ class ComparableTokenizer(Protocol):
         ...
 
     @property
+    def full_spec(self) -> dict[str, Any]:
+        """`spec` with all defaults, which files of other versions leave out; takes long."""
+        ...
+
+    @property
     def vocab(self) -> dict[str, int]:
         """Every token's id."""
         ...
@@ -115,14 +120,14 @@ def compare_tokenizers(
     tokenizer, and to different widths: the columns that no token belongs to are never chosen.
     """
     a, b = main.spec, draft.spec
+    if a != b:
+        a, b = main.full_spec, draft.full_spec
     probes = (*PROBES, *_special_probes(main), *_special_probes(draft))
     return GuardReport(
         (
             Check("vocabulary", tuple(_vocabulary(main, draft))),
             Check("merges", tuple(_merges(a, b))),
-            Check(
-                "tokenizer model", tuple(_values("model", _model_settings(a), _model_settings(b)))
-            ),
+            Check("tokenizer model", tuple(_model_settings(a["model"], b["model"]))),
             Check("added and special tokens", tuple(_added_tokens(a, b))),
             *(
                 Check(part.replace("_", "-"), tuple(_values(part, a.get(part), b.get(part))))
@@ -160,8 +165,9 @@ def _as_pairs(entries: Any) -> Iterator[tuple[Any, ...]]:
         yield tuple(entry.split(" ", 1)) if isinstance(entry, str) else tuple(entry)
 
 
-def _model_settings(spec: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in spec["model"].items() if key not in ("vocab", "merges")}
+def _model_settings(main: dict[str, Any], draft: dict[str, Any]) -> Iterator[Difference]:
+    for key in sorted((main.keys() | draft.keys()) - {"vocab", "merges"}):
+        yield from _values(key, main.get(key), draft.get(key))
 
 
 def _added_tokens(main: dict[str, Any], draft: dict[str, Any]) -> Iterator[Difference]:

@@ -1,5 +1,6 @@
 """Text to token ids and back, with the tokenizer that was exported beside the model."""
 
+import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -44,7 +45,13 @@ class Tokenizer:
         """The model's chat template, if it has one."""
         return self._templates.get("default")
 
-    @property
+    @cached_property
+    def full_spec(self) -> dict[str, Any]:
+        """`spec` as the library reads it: with the defaults of what the file leaves open."""
+        spec: dict[str, Any] = json.loads(self._backend.to_str())
+        return spec
+
+    @cached_property
     def vocab_size(self) -> int:
         """One more than the highest id of a token, added tokens included."""
         return 1 + max(self.vocab.values())
