@@ -7,10 +7,10 @@
 #
 # NAME is a model on the Hugging Face Hub or a local checkpoint. All options: ./export.sh --help
 set -eu
-models=$(cd "$(dirname "$0")" && pwd)/models
+models=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)/models
 
 if ! command -v ov-specdec >/dev/null; then
-    echo "error: ov-specdec is not installed: pip install '.[export]' in $(dirname "$models")" >&2
+    echo "error: ov-specdec is not installed: pip install '.[export]' in $(dirname -- "$models")" >&2
     exit 2
 fi
 exec ov-specdec export --output "$models" "$@"

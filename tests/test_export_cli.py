@@ -1,10 +1,12 @@
 """`ov-specdec export`: which models it exports, in which format; Optimum is not run."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from ov_specdec.cli import export as command
+from ov_specdec.files import as_argument
 from ov_specdec.loading.export import Exported
 from tests.command_line import run
 
@@ -35,6 +37,19 @@ def test_a_draft_of_its_own_has_the_format_of_the_main_model(exports):
     done = run("export", "--main", "owner/x", "--draft", "owner/y", "--weight-format", "int8")
     assert done.returncode == 0, done.stderr
     assert exports == [("owner/x", "int8", []), ("owner/y", "int8", [])]
+
+
+def test_two_whispers_are_tried_on_a_recording(monkeypatch, whisper, tmp_path):
+    folders = {name: tmp_path / f"my {name}" for name in ("main", "draft")}
+    for name, folder in folders.items():
+        shutil.copytree(getattr(whisper, name), folder)
+    monkeypatch.setattr(
+        command, "export_model", lambda name, *_, **__: Exported(folders[name], is_new=True)
+    )
+    done = run("export", "--main", "main", "--draft", "draft")
+    assert done.returncode == 0, done.stderr
+    main, draft = map(as_argument, folders.values())
+    assert f"try: ov-specdec transcribe FILE --main {main} --draft {draft}\n" in done.stdout
 
 
 def test_int4_options_without_int4_are_refused_as_before(exports):

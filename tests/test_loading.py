@@ -1,6 +1,7 @@
 """Choice of the KV backend, states that cannot be trimmed, and devices this machine lacks."""
 
 import json
+import shutil
 
 import httpx
 import numpy as np
@@ -12,7 +13,13 @@ from openvino import opset13 as ops
 from ov_specdec import DeviceError, ModelError, SpeculativePipeline
 from ov_specdec.loading import compile as loading_module
 from ov_specdec.loading.compile import load_model
-from ov_specdec.loading.devices import Device, find_device, list_devices, precision_properties
+from ov_specdec.loading.devices import (
+    Device,
+    describe_machine,
+    find_device,
+    list_devices,
+    precision_properties,
+)
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import sequence_axes
 from ov_specdec.loading.locate import HUB_FILES, locate
@@ -59,6 +66,18 @@ def test_weights_of_other_frameworks_are_not_downloaded():
     ]
     others = ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "model.safetensors"]
     assert list(filter_repo_objects([*needed, *others], allow_patterns=HUB_FILES)) == needed
+
+
+def test_the_folder_for_compiled_models_may_be_below_the_home_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    properties = RuntimeConfig(cache_dir="~/compiled").properties_for(Device("CPU", "CPU", ()))
+    assert properties == {"CACHE_DIR": str(tmp_path / "compiled")}
+
+
+def test_a_machine_is_described_by_the_cores_that_may_be_used(monkeypatch):
+    monkeypatch.setattr("ov_specdec.loading.devices.usable_cores", lambda: 3)
+    assert ", 3 cores, OpenVINO " in describe_machine("CPU")
 
 
 def test_a_state_without_a_token_axis_is_refused_by_name():
@@ -137,6 +156,7 @@ def test_what_no_backend_compiles_is_an_error(tiny_pair):
     [
         ("config.json", {"max_position_embeddings": "many"}, "max_position_embeddings as 'many'"),
         ("config.json", {"n_ctx": -1}, "n_ctx as -1"),
+        ("config.json", {"text_config": ["a"]}, r"text_config as \['a'\], which is no object"),
         ("config.json", {"n_ctx": 2.5}, "n_ctx as 2.5"),
         ("config.json", {"sliding_window": [4]}, r"sliding_window as \[4\]"),
         ("config.json", {"eos_token_id": "</s>"}, "eos_token_id as '</s>'"),
@@ -147,6 +167,19 @@ def test_a_configuration_with_no_number_is_refused_by_name(tmp_path, file, conte
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / file).write_text(json.dumps(content))
     with pytest.raises(ModelError, match=complaint):
+        ModelFolder.read(tmp_path)
+
+
+def test_a_speech_model_that_does_not_say_how_it_hears_is_refused(whisper, tmp_path):
+    for name in ("config.json", "openvino_decoder_model.xml"):
+        shutil.copy(whisper.main / name, tmp_path)
+    settings = tmp_path / "preprocessor_config.json"
+    with pytest.raises(ModelError, match=r"preprocessor_config\.json is missing: export"):
+        ModelFolder.read(tmp_path)
+    content = json.loads((whisper.main / settings.name).read_text())
+    del content["n_fft"]
+    settings.write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=r"preprocessor_config\.json gives n_fft as None: export"):
         ModelFolder.read(tmp_path)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ov_specdec.bench.setup import Setup
-from ov_specdec.loading.devices import list_devices
+from ov_specdec.loading.devices import list_devices, usable_cores
 
 PACKAGES = (
     "ov-specdec",
@@ -28,7 +28,7 @@ def describe_environment(setup: Setup) -> dict[str, Any]:
     return {
         "machine": {
             "cpu": devices.get("CPU", platform.processor()),
-            "cores": _usable_cores(),
+            "cores": usable_cores(),
             "memory(GiB)": _memory_gib(),
             "system": platform.platform(),
             "devices": devices,
@@ -49,13 +49,6 @@ def describe_environment(setup: Setup) -> dict[str, Any]:
         "profile": setup.profile,
         "pairing": setup.pairing,
     }
-
-
-def _usable_cores() -> int | None:
-    """CPUs that this process may run on, which in a container are fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def _memory_gib() -> float | None:

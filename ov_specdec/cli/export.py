@@ -8,6 +8,7 @@ import click
 from ov_specdec.cli.options import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import OptionError
+from ov_specdec.files import as_argument
 from ov_specdec.loading.export import WEIGHT_FORMATS, export_model
 from ov_specdec.loading.int4 import Int4Options
 from ov_specdec.loading.source import check_pair, open_source
@@ -86,8 +87,11 @@ def export(
         click.echo(f"{exported.folder}{'' if exported.is_new else ' (was there already)'}")
         folders.append(exported.folder)
     if len(folders) == len(chosen):
-        check_pair(*map(open_source, folders)).require()
-        click.echo(f"try: ov-specdec generate PROMPT --main {folders[0]} --draft {folders[1]}")
+        sources = [open_source(folder) for folder in folders]
+        check_pair(*sources).require()
+        command = "transcribe FILE" if sources[0].folder.features else "generate PROMPT"
+        models = "--main {} --draft {}".format(*map(as_argument, folders))
+        click.echo(f"try: ov-specdec {command} {models}")
 
 
 def _check_own_draft(

@@ -94,7 +94,7 @@ def compile_for(
 def describe_machine(device: str) -> str:
     """Device, cores and OpenVINO version: what measured times depend on."""
     full_name = find_device(openvino_core(), device).full_name
-    return f"{full_name}, {os.cpu_count()} cores, OpenVINO {ov.get_version()}"
+    return f"{full_name}, {usable_cores()} cores, OpenVINO {ov.get_version()}"
 
 
 def usable_cores() -> int:

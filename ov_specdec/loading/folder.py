@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ov_specdec.checks import shorten
 from ov_specdec.errors import ModelError
 from ov_specdec.files import read_json
 from ov_specdec.loading.locate import DECODER_FILE, ENCODER_FILE, decoder_file
@@ -20,6 +21,9 @@ positions are relative: what they state is the length of the texts that they wer
 
 FEATURE_SETTINGS = ("feature_size", "sampling_rate", "hop_length", "n_fft", "chunk_length")
 """Of preprocessor_config.json: mel bins, rate, hop, samples of a frame, seconds of a window."""
+
+MEL_BINS = "num_mel_bins"
+"""Of config.json: what tells a model of speech from one of text."""
 
 NUM_SAMPLES, SAMPLE_BYTES = 256, 4096
 """Of the weights, for a digest: of two models that differ in a tenth of them, all but one in 10^11
@@ -84,7 +88,13 @@ class ModelFolder:
         """Read config.json and generation_config.json."""
         config = read_json(path / "config.json")
         # Multimodal checkpoints keep the language model's settings one level down.
-        config = {**config, **(config.get("text_config") or {})}
+        inner = config.get("text_config") or {}
+        if not isinstance(inner, dict):
+            raise ModelError(
+                f"{path}/config.json gives text_config as {shorten(inner)}, which is no object: "
+                "correct it, or export the model again"
+            )
+        config = {**config, **inner}
         generation = path / "generation_config.json"
         defaults = read_json(generation) if generation.is_file() else {}
         eos = defaults.get("eos_token_id", config.get("eos_token_id"))
@@ -106,7 +116,7 @@ class ModelFolder:
             folder,
             decoder_start_token_id=given.get("decoder_start_token_id", given.get("bos_token_id")),
             forced_bos_token_id=given.get("forced_bos_token_id"),
-            features=_feature_settings(path),
+            features=_feature_settings(path, config),
         )
 
 
@@ -123,11 +133,13 @@ def _sample(ir: Path, digest: "hashlib._Hash") -> None:
                 digest.update(file.read(SAMPLE_BYTES))
 
 
-def _feature_settings(path: Path) -> dict[str, int]:
-    """How a speech model hears; `ModelError` if that cannot be used."""
+def _feature_settings(path: Path, config: Mapping[str, Any]) -> dict[str, int]:
+    """How a speech model hears, nothing for text; `ModelError` for what is missing or unusable."""
+    if MEL_BINS not in config:
+        return {}
     file = path / "preprocessor_config.json"
-    content = read_json(file) if file.is_file() else {}
-    found = {name: content[name] for name in FEATURE_SETTINGS if name in content}
+    content = read_json(file)
+    found: dict[str, Any] = {name: content.get(name) for name in FEATURE_SETTINGS}
     for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ModelError(f"{file} gives {name} as {value!r}: export the model again")

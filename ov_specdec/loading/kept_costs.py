@@ -10,7 +10,6 @@ from ov_specdec.cache.source import Source
 from ov_specdec.costs import KeptCosts
 from ov_specdec.files import user_cache
 from ov_specdec.loading.compile import LoadedModel
-from ov_specdec.loading.devices import usable_cores
 from ov_specdec.loading.folder import FEATURE_SETTINGS, ModelFolder
 
 MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
@@ -25,7 +24,7 @@ def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
     """The costs of a main model, and of its draft if there is one."""
     runners = [model.runner for model in models]
     sizes = [str(sorted(runner.fixed_sizes)) for runner in runners]
-    parts = [str(usable_cores()), *sizes, *(model.fingerprint() for model in models)]
+    parts = [*sizes, *(model.fingerprint() for model in models)]
     digest = hashlib.sha256("\n".join(parts).encode())
     cache = user_cache()
     return KeptCosts(

@@ -50,7 +50,8 @@ def locate(name: str | Path) -> Path:
 
 def is_hub_name(name: str) -> bool:
     """Whether a model on the Hub could be called so: `owner/model`, but not `./x` or `../x`."""
-    from huggingface_hub.utils import HFValidationError, validate_repo_id
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
     try:
         validate_repo_id(name)

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from ov_specdec.checks import require_choice, require_int, require_text, require_texts
 from ov_specdec.errors import OptionError
+from ov_specdec.files import expand_home
 from ov_specdec.loading.devices import Device, Precision, precision_properties
 
 Backend = Literal["paged", "stateful"]
@@ -53,8 +54,11 @@ class RuntimeConfig:
                 )
         if self.num_threads is not None:
             require_int("num_threads", self.num_threads, low=1)
-        if self.cache_dir is not None and not isinstance(self.cache_dir, str | Path):
-            raise OptionError(f"cache_dir={self.cache_dir!r} must be a folder")
+        if self.cache_dir is not None:
+            if not isinstance(self.cache_dir, str | Path):
+                raise OptionError(f"cache_dir={self.cache_dir!r} must be a folder")
+            if expand_home(self.cache_dir).is_file():
+                raise OptionError(f"cache_dir='{self.cache_dir}' is a file: give a folder")
 
     def properties_for(self, device: Device) -> dict[str, str]:
         """OpenVINO properties; those given by name win over the others."""
@@ -62,7 +66,7 @@ class RuntimeConfig:
         if self.num_threads is not None:
             properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)
         if self.cache_dir is not None:
-            properties["CACHE_DIR"] = str(self.cache_dir)
+            properties["CACHE_DIR"] = str(expand_home(self.cache_dir))
         return {**properties, **(self.properties or {})}
 
     def for_draft(
