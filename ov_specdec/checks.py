@@ -47,19 +47,19 @@ def require_known(names: Iterable[str], known: Collection[str], kind: str) -> No
 def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Refuse a value that is not one of `choices`."""
     if value not in choices:
-        raise OptionError(f"{name}={value!r} is not one of {', '.join(choices)}")
+        raise OptionError(f"{name}={shorten(value)} is not one of {', '.join(choices)}")
 
 
 def require_bool(name: str, value: object) -> None:
     """Refuse a value that is not True or False."""
     if not isinstance(value, bool):
-        raise OptionError(f"{name}={value!r} must be True or False")
+        raise OptionError(f"{name}={shorten(value)} must be True or False")
 
 
 def require_text(name: str, value: object) -> None:
     """Refuse a value that is not a text."""
     if not isinstance(value, str):
-        raise OptionError(f"{name}={value!r} must be a text")
+        raise OptionError(f"{name}={shorten(value)} must be a text")
 
 
 def require_texts(name: str, value: object) -> None:
@@ -67,7 +67,7 @@ def require_texts(name: str, value: object) -> None:
     if not isinstance(value, Mapping) or not all(
         isinstance(text, str) for pair in value.items() for text in pair
     ):
-        raise OptionError(f"{name}={value!r} must map names to values, all of them texts")
+        raise OptionError(f"{name}={shorten(value)} must map names to values, all of them texts")
 
 
 def require_int(name: str, value: object, *, low: int, high: int | None = None) -> None:
@@ -76,7 +76,7 @@ def require_int(name: str, value: object, *, low: int, high: int | None = None) 
         if value >= low and (high is None or value <= high):
             return
     allowed = f"at least {low}" if high is None else f"from {low} to {high}"
-    raise OptionError(f"{name}={value!r} must be a whole number, {allowed}")
+    raise OptionError(f"{name}={shorten(value)} must be a whole number, {allowed}")
 
 
 def _is_finite(value: Real) -> bool:

@@ -145,7 +145,8 @@ class TextGenerator:
         if self.text_to_text is not None:
             options = self.text_to_text.complete(options, self.tokenizer)
             tokens = [self.text_to_text.decoder_start_token_id]
-        self._check_ids("an option", options.token_ids())
+        for name, named in options.token_ids().items():
+            self._check_ids(name, named)
         eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
         length = self.main.max_length
         if options.max_new_tokens is not None:

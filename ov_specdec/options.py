@@ -220,12 +220,16 @@ class GenerationOptions:
         """The names of the given options that only a chat template has a use for."""
         return [name for name in CHAT_OPTIONS if getattr(self, name) not in (None, False, (), [])]
 
-    def token_ids(self) -> set[int]:
-        """Every token id that an option names."""
-        words = (token for word in self.bad_words_ids for token in word)
-        eos = () if self.eos_token_id is None else as_tuple(self.eos_token_id)
-        forced = () if self.forced_bos_token_id is None else (self.forced_bos_token_id,)
-        return {*eos, *forced, *(self.logit_bias or {}), *words, *as_tuple(self.suppress_tokens)}
+    def token_ids(self) -> dict[str, tuple[int, ...]]:
+        """The token ids that options name, by option."""
+        forced = self.forced_bos_token_id
+        return {
+            "eos_token_id": () if self.eos_token_id is None else as_tuple(self.eos_token_id),
+            "forced_bos_token_id": () if forced is None else (forced,),
+            "logit_bias": tuple(self.logit_bias or ()),
+            "bad_words_ids": tuple(token for word in self.bad_words_ids for token in word),
+            "suppress_tokens": as_tuple(self.suppress_tokens),
+        }
 
     def _given_sampling_options(self) -> list[str]:
         return [name for name in SAMPLING_OPTIONS if getattr(self, name) is not None]

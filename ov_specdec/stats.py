@@ -44,6 +44,11 @@ class RoundStats:
     declined: tuple[str, float, bool] | None = None
     num_sequences: int = 1
 
+    @property
+    def num_kept(self) -> int:
+        """Accepted candidates that are part of the text, which may have ended among them."""
+        return min(self.num_accepted, self.num_generated)
+
 
 @dataclass(frozen=True)
 class PassStats:

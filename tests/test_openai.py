@@ -247,10 +247,34 @@ def test_a_prediction_is_looked_for_matches_in_and_counted():
     assert details == {"accepted_prediction_tokens": 3, "rejected_prediction_tokens": 1}
 
 
-def test_an_option_that_a_model_has_no_use_for_names_its_field():
-    message = "reference_texts=('a',) needs drafter='suffix' or 'both', not 'model'"
-    assert from_exception(OptionError(message), "r1").param == "prediction"
-    assert from_exception(OptionError("a prompt = b"), "r1").param is None
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ("reference_texts=('a',) needs drafter='suffix' or 'both', not 'model'", "prediction"),
+        ("src_lang='de' needs an encoder-decoder model: leave it out", "src_lang"),
+        ("logit_bias holds token id 99999: the model has 0 to 4095", "logit_bias"),
+        ("a prompt = b", None),
+        ("language models hold nothing", None),
+    ],
+)
+def test_an_option_that_a_model_has_no_use_for_names_its_field(message, param):
+    assert from_exception(OptionError(message), "r1").param == param
+
+
+@pytest.mark.parametrize(
+    ("message", "words"), [({"content": "x"}, "has no role"), ({"role": "user"}, "has no content")]
+)
+def test_messages_that_lack_something_are_named_as_their_endpoint_has_them(message, words):
+    error = refused(chat, messages=[*MESSAGES, message])
+    assert (error.param, error.message.partition(":")[0]) == ("messages", f"messages[1] {words}")
+    error = refused(responses, input=[message], instructions="Be brief")
+    assert (error.param, error.message.partition(":")[0]) == ("input", f"input[0] {words}")
+
+
+@pytest.mark.parametrize("name", ["stream", "user", "num_assistant_tokens"])
+def test_a_long_value_makes_no_long_message(name):
+    value = ["a" * 1000] * 100
+    assert len(refused(chat, **{name: value}).message) < 200
 
 
 def test_responses_take_a_text_or_messages():
@@ -459,6 +483,25 @@ def test_offsets_of_a_stream_go_on_from_piece_to_piece():
     assert [each["text_offset"] for each in offsets] == [[0], [3]]
 
 
+def test_offsets_of_a_stream_are_those_of_the_whole_answer():
+    # A token ends in the middle of a character, and a chunk with it.
+    text = "x = '\u20ac\u4e16'  # ok"
+    data = text.encode()
+    pieces = [data[i : i + 2] for i in range(0, len(data), 2)]
+    scored = [TokenLogprobs(token, -1.0) for token in range(len(pieces))]
+    for cut in range(1, len(pieces)):
+        ask = completion(stream=True, logprobs=0, n=2)
+        own = replace(answer(ask), piece=pieces.__getitem__)
+        whole = make_body(own, [result(text, logprobs=scored)])["choices"][0]["logprobs"]
+        stream = make_stream(own)
+        streamed = []
+        for part in (scored[:cut], scored[cut:]):
+            stream.add(1, Chunk("t", [0], "plain", logprobs=part))
+            event = stream.add(0, Chunk("t", [0], "plain", logprobs=part))[0]
+            streamed += data_of(event.decode().strip())["choices"][0]["logprobs"]["text_offset"]
+        assert streamed == whole["text_offset"]
+
+
 def test_a_stream_echoes_the_prompt_first():
     events = events_of(completion(stream=True, echo=True), last("i"))
     assert [data_of(event)["choices"][0]["text"] for event in events[:-1]] == ["def f(", "i"]
@@ -484,6 +527,9 @@ def test_a_response_is_complete_or_says_why_not():
     assert body["output"][0]["content"][0]["text"] == "Hi"
     assert body["usage"]["input_tokens"] == body["usage"]["output_tokens"] == 5
     assert body["metadata"] == {"a": "b"}
+    assert (body["parallel_tool_calls"], body["tool_choice"]) == (True, "auto")
+    repeated = {"parallel_tool_calls": False, "tool_choice": "none"}
+    assert repeated.items() <= make_body(answer(responses(**repeated)), [result()]).items()
     body = make_body(answer(responses()), [result(finish_reason="length")])
     assert body["status"] == "incomplete"
     assert body["incomplete_details"] == {"reason": "max_output_tokens"}

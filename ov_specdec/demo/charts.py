@@ -16,8 +16,7 @@ def candidates_by_round(run: Run) -> pd.DataFrame:
     """How many candidates of each round were accepted and rejected; none before the end."""
     rows = []
     for number, round_ in enumerate(run.stats.rounds[1:] if run.stats else [], start=1):
-        # The text may have ended among the accepted candidates.
-        rows.append((number, ACCEPTED, min(round_.num_accepted, round_.num_generated)))
+        rows.append((number, ACCEPTED, round_.num_kept))
         rows.append((number, REJECTED, round_.num_drafted - round_.num_accepted))
     return pd.DataFrame(rows, columns=["round", "candidate", "candidates"])
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -98,7 +99,8 @@ def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults
     except OptionError as error:
         # The command line would take name=value for an option that was typed.
         raise _unusable(path, str(error).replace("=", " ")) from error
-    if unknown := [token for token in checked.token_ids() if token >= vocab_size]:
+    named = chain.from_iterable(checked.token_ids().values())
+    if unknown := [token for token in named if token >= vocab_size]:
         raise _unusable(path, f"the model has no token id {unknown[0]}")
     return SamplingDefaults({"do_sample": False, **values})
 

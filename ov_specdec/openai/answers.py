@@ -3,7 +3,6 @@
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from time import time
 from typing import Any
 from uuid import uuid4
@@ -91,7 +90,7 @@ def make_usage(ask: Ask, stats: Sequence[GenerationStats]) -> dict[str, Any]:
 def _predicted(stats: Sequence[GenerationStats]) -> dict[str, int]:
     """Candidates that were taken from matches: with the prediction, or with the text so far."""
     rounds = [r for each in stats for r in each.rounds if r.source == MATCHES]
-    accepted = sum(min(r.num_accepted, r.num_generated) for r in rounds)
+    accepted = sum(r.num_kept for r in rounds)
     return {
         "accepted_prediction_tokens": accepted,
         "rejected_prediction_tokens": sum(r.num_drafted for r in rounds) - accepted,
@@ -108,7 +107,7 @@ def make_metrics(stats: Sequence[GenerationStats]) -> dict[str, Any]:
     rounds = [r for r in stats[0].rounds if r.num_drafted]
     if not rounds:
         return {}
-    accepted = [min(r.num_accepted, r.num_generated) for r in rounds]
+    accepted = [r.num_kept for r in rounds]
     longest = max(r.num_drafted for r in rounds)
     num_drafted = sum(r.num_drafted for r in rounds)
     summary = {
@@ -130,20 +129,32 @@ def chat_logprobs(answer: Answer, tokens: Sequence[TokenLogprobs]) -> dict[str, 
     return {"content": [_describe(answer, token) for token in tokens], "refusal": None}
 
 
+class TextOffsets:
+    """Where tokens begin in a text, in characters. One that tokens share begins with the first."""
+
+    def __init__(self) -> None:
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+        self._length = 0
+
+    def of(self, piece: bytes) -> int:
+        """Where the next token begins."""
+        offset = self._length
+        self._length += len(self._decoder.decode(piece))
+        return offset
+
+
 def completion_logprobs(
-    answer: Answer, tokens: Sequence[TokenLogprobs], offset: int = 0
+    answer: Answer, tokens: Sequence[TokenLogprobs], offsets: TextOffsets
 ) -> dict[str, Any] | None:
-    """Log-probabilities as /v1/completions has them. offset: characters before the first token."""
+    """Log-probabilities as /v1/completions has them. offsets: of the tokens before these."""
     if answer.ask.logprobs is None:
         return None
     pieces = [answer.piece(token.token_id) for token in tokens]
-    text = getincrementaldecoder("utf-8")("replace")
-    offsets = accumulate((len(text.decode(piece)) for piece in pieces), initial=offset)
     return {
         "tokens": [as_text(piece) for piece in pieces],
         "token_logprobs": [None if t.logprob is None else finite(t.logprob) for t in tokens],
         "top_logprobs": [_top_by_text(answer, token) for token in tokens],
-        "text_offset": list(offsets)[:-1],
+        "text_offset": [offsets.of(piece) for piece in pieces],
     }
 
 
@@ -158,10 +169,11 @@ def _chat_choice(answer: Answer, index: int, result: GenerationResult) -> dict[s
 
 def _completion_choice(answer: Answer, index: int, result: GenerationResult) -> dict[str, Any]:
     before = answer.prompt_text(index) if answer.ask.echo else ""
+    tokens = [*result.prompt_logprobs, *result.logprobs]
     return {
         "index": index,
         "text": before + result.text,
-        "logprobs": completion_logprobs(answer, [*result.prompt_logprobs, *result.logprobs]),
+        "logprobs": completion_logprobs(answer, tokens, TextOffsets()),
         "finish_reason": result.finish_reason,
     }
 

@@ -17,7 +17,7 @@ class Ask:
     stream: answer with events. include_usage: end a stream with the counts of tokens. logprobs:
     most likely tokens to name at each place; None for no log-probabilities. echo: begin with the
     prompt. origins: say of each piece of a stream where its tokens come from. prediction: a text
-    that the answer is expected to repeat. safety: the name that the caller has for its user, for
+    that the answer is expected to repeat. user: the name that the caller has for its user, for
     the log. settings: what a response of this endpoint repeats of the request.
     """
 

@@ -1,5 +1,6 @@
 """Errors in OpenAI's shape."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +30,17 @@ TYPES = {
 FIELDS = {
     "assistant_confidence_threshold": "assistant_confidence_threshold",
     "continue_final_message": "continue_final_message",
+    "forced_bos_token_id": "forced_bos_token_id",
     "initial_prompt": "prompt",
     "language": "language",
+    "logit_bias": "logit_bias",
     "num_assistant_tokens": "num_assistant_tokens",
     "reference_texts": "prediction",
+    "src_lang": "src_lang",
+    "tgt_lang": "tgt_lang",
 }
-"""Fields by the option that they become, of those that only the models can tell to be wrong."""
+"""Fields of all endpoints by the option that they become, of those that only the models can tell
+to be wrong."""
 
 
 @dataclass
@@ -93,5 +99,5 @@ def from_exception(error: BaseException, request_id: str) -> ApiError:
 
 def _field_at_fault(message: str) -> str | None:
     """The field of a request whose option a message begins with, as in "seed=-1 must be"."""
-    name = message.partition("=")[0]
-    return FIELDS.get(name)
+    found = re.match(r"(\w+)(?:=| holds )", message)
+    return None if found is None else FIELDS.get(found[1])

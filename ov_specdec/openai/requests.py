@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ov_specdec.checks import shorten
+from ov_specdec.errors import OptionError
 from ov_specdec.openai.ask import Ask
 from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.fields import Fields
 from ov_specdec.options import MAX_DRAFT_LENGTH
+from ov_specdec.text.messages import check_messages
 from ov_specdec.text.prompt import Prompt
 
 MAX_CHOICES = 128
@@ -28,19 +30,26 @@ MAX_ID_DIGITS = 18
 COMPLETION_TOKENS = 16
 """max_tokens of /v1/completions where it is not given, as in OpenAI's reference."""
 
-NOT_SUPPORTED = {
+CHAT_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "audio": (),
     "functions": ([],),
     "function_call": ("none", "auto"),
     "metadata": ({},),
     "modalities": (["text"],),
     "parallel_tool_calls": (True, False),
+    "reasoning_effort": ("none",),
     "response_format": ({"type": "text"},),
     "service_tier": ("auto", "default"),
     "store": (False,),
     "tool_choice": ("none", "auto"),
     "tools": ([],),
+    "verbosity": ("medium",),
+    "web_search_options": (),
 }
 """Fields of chat completions without a counterpart here, and their values that change nothing."""
+
+COMPLETION_NEUTRAL = {"suffix": ("",)}
+"""The same of completions."""
 
 
 def read_chat(body: object, temperature: float | None = 1.0) -> Ask:
@@ -65,8 +74,7 @@ def read_chat(body: object, temperature: float | None = 1.0) -> Ask:
     if prediction:
         options["reference_texts"] = (prediction,)
     ask = _ask(fields, "chat", (messages,), options, logprobs=logprobs, prediction=prediction)
-    fields.neutral(**NOT_SUPPORTED, audio=(), reasoning_effort=("none",), verbosity=("medium",))
-    fields.neutral(web_search_options=())
+    fields.neutral(**CHAT_NEUTRAL)
     fields.finish()
     return ask
 
@@ -90,7 +98,7 @@ def read_completion(body: object, temperature: float | None = 1.0) -> Ask:
         options["prompt_logprobs"] = logprobs
     if fields.integer("best_of", low=1) not in (None, ask.n):
         raise invalid("best_of", "best_of is not supported but where it equals n")
-    fields.neutral(suffix=("",))
+    fields.neutral(**COMPLETION_NEUTRAL)
     fields.finish()
     return ask
 
@@ -151,7 +159,7 @@ def read_options(fields: Fields, temperature: float | None) -> dict[str, Any]:
 
 
 def read_messages(messages: Any, name: str = "messages") -> list[dict[str, Any]]:
-    """Messages without what is null in them; `check_messages` looks at them later.
+    """Messages, checked and without what is null in them.
 
     Parts of a content become one text: most chat templates take nothing else. name: of the field
     that holds them.
@@ -168,7 +176,10 @@ def read_messages(messages: Any, name: str = "messages") -> list[dict[str, Any]]
         if given.get("role") == "developer":  # OpenAI's newer name; templates know the older one
             given["role"] = "system"
         read.append(given)
-    return read
+    try:
+        return check_messages(read, name)
+    except OptionError as error:
+        raise invalid(name, str(error)) from error
 
 
 def _read_parts(where: str, name: str, parts: list[Any]) -> str:

@@ -21,7 +21,7 @@ from ov_specdec.stats import GenerationStats
 OF_ANSWERS = ("annotations", "id", "logprobs", "status", "type")
 """What an answer that is sent back as input holds beside its text; it says nothing to a model."""
 
-NOT_SUPPORTED = {
+RESPONSE_NEUTRAL = {
     "background": (False,),
     "include": ([],),
     "parallel_tool_calls": (True, False),
@@ -56,7 +56,9 @@ def read_responses(body: object, temperature: float | None = 1.0) -> Ask:
         "instructions": instructions,
         "max_output_tokens": max_tokens,
         "metadata": _read_metadata(fields),
+        "parallel_tool_calls": fields.get("parallel_tool_calls") is not False,
         "temperature": options.get("temperature"),
+        "tool_choice": fields.get("tool_choice") or "auto",
         "top_p": options.get("top_p", 1.0),
         "user": user,
     }
@@ -69,7 +71,7 @@ def read_responses(body: object, temperature: float | None = 1.0) -> Ask:
         user=user,
         settings=settings,
     )
-    fields.neutral(**NOT_SUPPORTED)
+    fields.neutral(**RESPONSE_NEUTRAL)
     fields.finish()
     return ask
 
@@ -152,13 +154,11 @@ def _response(
         "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
         "model": answer.model,
         "output": [] if text is None else [_item(answer, text, status)],
-        "parallel_tool_calls": True,
         "previous_response_id": None,
         "reasoning": {"effort": None, "summary": None},
         "service_tier": "default",
         "store": False,
         "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
         "tools": [],
         "top_logprobs": 0,
         "truncation": "disabled",

@@ -5,6 +5,7 @@ from typing import Any
 from ov_specdec.chunks import Chunk
 from ov_specdec.openai.answers import (
     Answer,
+    TextOffsets,
     chat_logprobs,
     completion_logprobs,
     make_metrics,
@@ -23,7 +24,7 @@ class StreamedCompletion:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._is_chat = answer.ask.endpoint == "chat"
-        self._offsets = [0] * len(answer.ask.prompts) * answer.ask.n
+        self._offsets = [TextOffsets() for _ in range(answer.ask.num_choices)]
         self._stats: dict[int, GenerationStats] = {}
 
     def begin(self) -> list[bytes]:
@@ -83,8 +84,6 @@ class StreamedCompletion:
     def _completion_piece(self, index: int, chunk: Chunk) -> dict[str, Any]:
         tokens = [*chunk.prompt_logprobs, *chunk.logprobs]
         logprobs = completion_logprobs(self._answer, tokens, self._offsets[index])
-        if logprobs is not None:
-            self._offsets[index] += sum(map(len, logprobs["tokens"]))
         before = self._answer.prompt_text(index) if chunk.prompt_logprobs else ""
         return {
             "text": before + chunk.text,

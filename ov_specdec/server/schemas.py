@@ -1,8 +1,12 @@
 """What the server's OpenAPI document says of bodies. The fields are read in `ov_specdec.openai`."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from ov_specdec.openai.requests import CHAT_NEUTRAL, COMPLETION_NEUTRAL
+from ov_specdec.openai.responses import RESPONSE_NEUTRAL
 
 Logprobs = Annotated[int, Field(ge=0, le=20)]
 Object = dict[str, Any]
@@ -29,6 +33,17 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def _with(neutral: Mapping[str, tuple[Any, ...]]) -> ConfigDict:
+    """What a body is that also takes fields which change nothing. neutral: their values."""
+
+    def add(schema: Object) -> None:
+        schema["properties"].update(
+            {name: {"enum": [*values, None]} for name, values in neutral.items()}
+        )
+
+    return ConfigDict(json_schema_extra=add)
+
+
 class _Generation(_Body):
     """The fields that all endpoints have which generate."""
 
@@ -50,6 +65,7 @@ class _Generation(_Body):
     cache_salt: str | None = None
     stream: bool | None = None
     user: str | None = None
+    safety_identifier: str | None = None
 
 
 class _Choices(_Generation):
@@ -58,11 +74,12 @@ class _Choices(_Generation):
     n: int | None = Field(None, ge=1, le=128)
     stream_options: Object | None = None
     return_origins: bool | None = None
-    safety_identifier: str | None = None
 
 
 class ChatBody(_Choices):
     """Body of /v1/chat/completions."""
+
+    model_config = _with(CHAT_NEUTRAL)
 
     messages: list[Object] = Field(min_length=1)
     max_tokens: int | None = Field(None, ge=1)
@@ -78,6 +95,8 @@ class ChatBody(_Choices):
 class CompletionBody(_Choices):
     """Body of /v1/completions."""
 
+    model_config = _with(COMPLETION_NEUTRAL)
+
     prompt: str | list[int] | list[str] | list[list[int]]
     max_tokens: int | None = Field(None, ge=1)
     logprobs: Logprobs | None = None
@@ -91,11 +110,15 @@ class CompletionBody(_Choices):
 class ResponsesBody(_Generation):
     """Body of /v1/responses."""
 
+    model_config = _with(RESPONSE_NEUTRAL)
+
     input: str | list[Object]
     instructions: str | None = None
     max_output_tokens: int | None = Field(None, ge=1)
     metadata: dict[str, str] | None = None
     chat_template_kwargs: Object | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
 
 
 class TokenizeBody(_Body):
@@ -108,6 +131,7 @@ class TokenizeBody(_Body):
     continue_final_message: bool | None = None
     chat_template_kwargs: Object | None = None
     return_token_strs: bool | None = None
+    add_special_tokens: bool | None = None
 
 
 class DetokenizeBody(_Body):
@@ -220,6 +244,7 @@ class TranscriptionForm(TranslationForm):
 
     language: str | None = None
     stream: bool | None = None
+    chunking_strategy: Literal["auto"] | None = None
     timestamp_granularities: list[Literal["segment"]] | None = Field(
         None, alias="timestamp_granularities[]"
     )

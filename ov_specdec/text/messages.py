@@ -12,11 +12,14 @@ Message = Mapping[str, Any]
 are handed on to the template."""
 
 
-def check_messages(messages: Sequence[object]) -> list[dict[str, Any]]:
-    """The messages as dictionaries; `OptionError` says what is wrong with which of them."""
+def check_messages(messages: Sequence[object], name: str = "messages") -> list[dict[str, Any]]:
+    """The messages as dictionaries; `OptionError` says what is wrong with which of them.
+
+    name: what the caller calls them.
+    """
     checked = []
     for index, message in enumerate(messages):
-        where = f"messages[{index}]"
+        where = f"{name}[{index}]"
         if not isinstance(message, Mapping):
             raise OptionError(
                 f"{where} is {shorten(message)}: each message must be a mapping with role and "
