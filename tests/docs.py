@@ -97,7 +97,8 @@ ov-specdec tune models/Qwen2.5-7B-Instruct-int8 models/Qwen2.5-0.5B-Instruct-int
 
 Let `tune` measure once which settings suit a pair on your machine. Later runs of `generate`,
 `compare`, `chat`, `batch`, `serve`, `demo` and `bench` take its profile up, unless precision,
-properties, threads or another device for the draft are given:
+properties, threads, a KV backend or another device for the draft are given, or the drafter has no
+draft model. What went into a file (`--output FILE`) they take up with `--profile FILE`:
 
 ```sh
 ov-specdec tune models/Qwen2.5-7B-Instruct-int8 models/Qwen2.5-0.5B-Instruct-int8
@@ -181,10 +182,10 @@ Where stdin is no terminal, each of its lines is a message or a command. The fir
 a run with exit code 2, and so does Ctrl-C.
 
 `--prompt-cache FILE` writes the file where there is none: a safetensors file with the KV cache of
-the main model, and one for the draft model beside it. A later chat with the same models and options
-reads them instead of the system message. A file that was made with other models, or on another
-machine, is refused; one for another system message is used as far as both begin alike, and the chat
-says so.
+the main model, and one for the draft model beside it, which is added where there is only the first.
+A later chat with the same models and options reads them instead of the system message. A file that
+was made with other models, or on another machine, is refused; one for another system message is
+used as far as both begin alike, and the chat says so.
 """,
 }
 """What a command's section says beside its help."""

@@ -36,13 +36,14 @@ def in_option_names(error: SpecdecError, parameters: Iterable[click.Parameter]) 
         # A word by itself may be plain English; several options, or one with "_", are not.
         if not re.search(r"[_ ]", match[0]):
             return match[0]
-        return re.sub(r"\b(?!or\b)\w+", lambda name: _flag(options[name[0]]), match[0])
+        return re.sub(r"\b(?!or\b)\w+", lambda name: flag_of(options[name[0]]), match[0])
 
     listed = rf"(?:{names})(?:, (?:{names}))*(?: or (?:{names}))?"
     return re.sub(rf"(?<![-\w])(?:{listed})(?![-\w])", flags, message)
 
 
-def _flag(option: click.Option) -> str:
+def flag_of(option: click.Option) -> str:
+    """The longest of an option's names, with its hyphens."""
     return max(option.opts, key=len)
 
 
@@ -50,8 +51,8 @@ def _typed(option: click.Option, value: str) -> str:
     """An option with the value that a message shows, as on a command line."""
     if option.is_flag:
         names = option.secondary_opts if value == "False" else option.opts
-        return max(names, key=len) if names else f"no {_flag(option)}"
-    return " ".join(f"{_flag(option)} {part}" for part in _parts(value))
+        return max(names, key=len) if names else f"no {flag_of(option)}"
+    return " ".join(f"{flag_of(option)} {part}" for part in _parts(value))
 
 
 def _parts(value: str) -> list[str]:

@@ -75,11 +75,11 @@ def tune(
 ) -> None:
     """Measure MAIN and DRAFT, or the embedded pair; say what pays, and write a profile.
 
-    Later runs with the same models on this machine take the profile up by themselves. The last
-    table compares drafters with plain decoding: the draft model, suffix matches, both, and other
-    drafts. With MAIN alone there is no pair to write a profile for, and only that table. Settings
-    are searched without copies of fixed sizes; what the chosen ones cost and bring is measured with
-    them.
+    Later runs with the same models on this machine take the profile up by themselves, unless
+    --output has put it elsewhere. The last table compares drafters with plain decoding: the draft
+    model, suffix matches, both, and other drafts. With MAIN alone there is no pair to write a
+    profile for, and only that table. Settings are searched without copies of fixed sizes; what the
+    chosen ones cost and bring is measured with them.
     """
     require_number("seconds", seconds, above=0.0)
     sizes = parse_sizes(fixed_sizes)

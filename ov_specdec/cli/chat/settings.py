@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ov_specdec.checks import suggest
+from ov_specdec.cli.option_names import flag_of
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
 
@@ -53,10 +54,14 @@ class Settings:
     def listed(self) -> dict[str, str]:
         """All options by their names on the command line, without hyphens, with their values."""
         values = self.complete(self.given)
-        return {_flag(option): _shown(getattr(values, key)) for key, option in self.options.items()}
+        return {flag: _shown(getattr(values, key)) for flag, key in self._flags().items()}
+
+    def _flags(self) -> dict[str, str]:
+        """Names in Python by those on the command line, without hyphens."""
+        return {flag_of(option).removeprefix("--"): key for key, option in self.options.items()}
 
     def _find(self, name: str) -> str:
-        flags = {_flag(option): key for key, option in self.options.items()}
+        flags = self._flags()
         typed = name.lstrip("-").replace("_", "-")
         if typed in flags:
             return flags[typed]
@@ -66,10 +71,6 @@ class Settings:
     def _checked(self, given: Mapping[str, Any]) -> "Settings":
         self.complete(given)
         return replace(self, given=given)
-
-
-def _flag(option: click.Option) -> str:
-    return max(option.opts, key=len).removeprefix("--")
 
 
 def _shown(value: Any) -> str:
