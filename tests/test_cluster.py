@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import httpx
 import psutil
 import pytest
+from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 pytest.importorskip("ray", reason="Ray has no wheel for this Python")
@@ -19,6 +20,7 @@ pytest.importorskip("ray", reason="Ray has no wheel for this Python")
 from ray.exceptions import RayActorError
 from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview
 
+from ov_specdec.cli.serve import serve as command
 from ov_specdec.cluster.application import ClusterArgs, build
 from ov_specdec.cluster.cpus import read_places
 from ov_specdec.cluster.remote import RemoteEngine
@@ -216,6 +218,32 @@ def test_what_a_serve_yaml_has_no_use_for_is_named():
         build(ClusterArgs(settings={"max_queu": 1}))
     with pytest.raises(OptionError, match=r"pipeline argument 'mian': did you mean main\?"):
         build(ClusterArgs(pipeline={"mian": "models/main"}))
+
+
+def test_what_a_serve_yaml_cannot_set_is_refused():
+    with pytest.raises(OptionError, match="max_batch_size=4 is no setting but an argument"):
+        build(ClusterArgs(settings={"max_batch_size": 4}))
+    with pytest.raises(OptionError, match="api_keys='secret' must be a list of texts"):
+        build(ClusterArgs(settings={"api_keys": "secret"}))
+
+
+def test_the_command_hands_its_options_over(monkeypatch):
+    handed = []
+    monkeypatch.setattr(
+        "ov_specdec.cluster.run.serve_replicas", lambda *given: handed.append(given)
+    )
+    options = ("--port", "0", "--max-batch-size", "4", "--api-key", "a-key")
+    done = CliRunner().invoke(command, ["--replicas", "2", *options])
+    assert done.exit_code == 0, done.output
+    settings = handed[0][0].all_settings()
+    assert (settings.max_batch_size, settings.api_keys) == (8, ("a-key",))
+
+
+def test_an_id_that_no_model_has_is_left_to_the_replica():
+    engine = RemoteEngine(Handle(), SimpleNamespace(tokenizer=None))
+    for token, num_blocks in ((5, 1), (2**63, 0)):
+        ask = Ask("completions", None, ([token] * 40,), {"apply_chat_template": False})
+        assert len(engine._prefixes(ask, None)) == num_blocks
 
 
 def test_why_replicas_do_not_start_is_what_their_error_says():

@@ -4,12 +4,21 @@ import asyncio
 import concurrent.futures
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import openai
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.cli.address import bare_host, is_loopback
+from ov_specdec.errors import OptionError
+from ov_specdec.openai.tokens import Detokenize
+from ov_specdec.server.app import make_app
+from ov_specdec.server.service import Service
+from ov_specdec.server.settings import Settings
 from tests.server import NAME, serving, wait_until
 
 KEYS = ("key-of-a", "key-of-b")
@@ -289,19 +298,22 @@ def test_errors_of_the_official_client_name_the_field(client):
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "words"),
+    ("body", "code", "param", "words"),
     [
-        ({"prompt": "x" * 5000}, "context_length_exceeded", "context 256"),
-        ({"prompt": ""}, None, "the prompt is empty"),
-        ({"prompt": [99999]}, None, "token id 99999"),
-        ({"prompt": "a", "logit_bias": {"99999": 1}}, None, "token id 99999"),
+        ({"prompt": "x" * 5000}, "context_length_exceeded", None, "context 256"),
+        ({"prompt": ""}, None, None, "the prompt is empty"),
+        ({"prompt": [99999]}, None, None, "token id 99999"),
+        ({"prompt": ["a"] * 200}, None, "prompt", "200 prompts are more than the 144"),
+        ({"prompt": "a", "logit_bias": {"99999": 1}}, None, "logit_bias", "token id 99999"),
+        ({"prompt": "a", "src_lang": "de"}, None, "src_lang", "needs an encoder-decoder model"),
     ],
 )
-def test_what_the_model_cannot_do_is_a_400(server, body, code, words):
+def test_what_the_model_cannot_do_is_a_400(server, body, code, param, words):
     answer = server.post("/v1/completions", **body)
     assert answer.status_code == 400
-    assert answer.json()["error"]["code"] == code
-    assert words in answer.json()["error"]["message"]
+    error = answer.json()["error"]
+    assert (error["code"], error["param"]) == (code, param)
+    assert words in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -313,6 +325,8 @@ def test_what_the_model_cannot_do_is_a_400(server, body, code, words):
         (b'{"prompt": "a", "temperature": NaN}', "application/json", 400),
         (b'{"prompt": "a"}', "text/plain", 400),
         (b'{"prompt": "a", "\\ud800": 1}', "application/json", 400),
+        (b'{"prompt": "a", "\xed\xa0\x80": 1}', "application/json", 400),
+        ('{"prompt": "a", "\\ud800": 1}'.encode("utf-16"), "application/json", 400),
         (b" " * 4_000_001, "application/json", 413),
     ],
 )
@@ -320,6 +334,45 @@ def test_bodies_that_cannot_be_read_are_refused(server, content, kind, status):
     answer = server.http.post("/v1/completions", content=content, headers={"content-type": kind})
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_body(server):
+    body = '{"prompt": "a", "max_tokens": 1}'.encode("utf-8-sig")
+    kind = {"content-type": "application/json"}
+    assert server.http.post("/v1/completions", content=body, headers=kind).status_code == 200
+
+
+def test_a_form_in_an_encoding_that_cannot_be_read_is_refused(server):
+    kind = {"content-type": "multipart/form-data; boundary=x; charset=undefined"}
+    form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\na\r\n--x--\r\n'
+    answer = server.http.post("/v1/audio/transcriptions", content=form, headers=kind)
+    assert answer.status_code == 400
+    assert "the form cannot be read" in answer.json()["error"]["message"]
+
+
+def test_a_client_that_leaves_before_its_body_is_read_is_logged_as_such(caplog):
+    caplog.set_level("INFO", "ov_specdec.server")
+    messages = [
+        {"type": "http.request", "body": b"{", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(message):
+        pass
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/completions",
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+    }
+    asyncio.run(make_app(Service(Settings()))(scope, receive, send))
+    line = caplog.records[-1].record.as_dict()
+    assert (line["status"], line["client_left"]) == (499, True)
 
 
 def test_a_body_without_a_length_is_limited_too(server):
@@ -345,6 +398,24 @@ def test_tokens_there_and_back(server):
     assert server.post("/detokenize", tokens=[-1]).status_code == 400
 
 
+def test_the_size_of_the_vocabulary_is_asked_for_once():
+    class Tokens:
+        num_asked = 0
+
+        @property
+        def vocab_size(self):
+            self.num_asked += 1  # which copies the vocabulary
+            return 5
+
+        def decode_all(self, ids):
+            return str(ids)
+
+    service, tokenizer = Service(Settings()), Tokens()
+    service.take(SimpleNamespace(tokenizer=tokenizer))
+    assert service.detokenize(Detokenize(None, [1, 2, 3])) == {"prompt": "[1, 2, 3]"}
+    assert tokenizer.num_asked == 1
+
+
 def test_a_key_is_needed_where_one_is_set(guarded):
     assert guarded.http.get("/health").status_code == 200
     for key in (None, "wrong", KEYS[0][:-1], KEYS[0] + "x"):
@@ -354,6 +425,62 @@ def test_a_key_is_needed_where_one_is_set(guarded):
     assert guarded.http.get("/v1/models").status_code == 401
     for key in KEYS:
         assert guarded.post("/v1/completions", key, prompt="a").status_code == 200
+
+
+@pytest.mark.parametrize("prefix", ["", "/llm"])
+def test_a_key_is_needed_below_a_prefix_too(prefix, caplog):
+    caplog.set_level("INFO", "ov_specdec.server")
+    outer = FastAPI()
+    outer.mount(prefix, make_app(Service(Settings(api_keys=KEYS))))
+    client = TestClient(outer)
+    for path in ("/v1/models", "/v1/models/x"):
+        assert client.get(prefix + path).status_code == 401
+    for path in ("/v1/completions", "/tokenize", "/detokenize"):
+        assert client.post(prefix + path, json={}).status_code == 401
+    key = {"authorization": f"Bearer {KEYS[0]}"}
+    assert client.get(f"{prefix}/v1/models", headers=key).status_code == 503
+    caplog.clear()
+    assert client.get(f"{prefix}/metrics").status_code == 200
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"api_keys": "secret"}, "api_keys='secret' must be a list of texts"),
+        ({"api_keys": [1]}, "api_keys=[1] must be a list"),
+        ({"api_keys": ["a", ""]}, "API key 2 is empty"),
+        ({"api_keys": ["schl\u00fcssel"]}, "API key 1 can be sent in no header"),
+        ({"api_keys": [" a"]}, "API key 1 can be sent in no header"),
+        ({"cors_origins": "*"}, "cors_origins='*' must be a list"),
+        ({"model_name": None}, "model_name=None must be a text"),
+        ({"max_queue": "128"}, "max_queue='128' must be a whole number"),
+        ({"max_body": 0}, "max_body=0 must be a whole number"),
+        ({"request_timeout": 0}, "request_timeout=0 must be a number above 0"),
+        ({"step_timeout": None}, "step_timeout=None must be a number above 0"),
+        ({"shutdown_timeout": -1}, "shutdown_timeout=-1 must be a number from 0"),
+        ({"temperature": -1}, "temperature=-1 must be a number from 0"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(settings, words):
+    with pytest.raises(OptionError) as error:
+        Settings(**settings)
+    assert str(error.value).startswith(words)
+    assert Settings(api_keys=["a b"], cors_origins=["*"], temperature=None).api_keys == ["a b"]
+
+
+@pytest.mark.parametrize(
+    ("host", "bare", "is_own"),
+    [
+        ("[::1]", "::1", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("localhost", "localhost", True),
+        ("0.0.0.0", "0.0.0.0", False),  # noqa: S104
+        ("a.example", "a.example", False),
+    ],
+)
+def test_hosts_that_only_this_machine_reaches(host, bare, is_own):
+    assert (bare_host(host), is_loopback(host)) == (bare, is_own)
 
 
 def test_what_one_key_has_cached_is_not_told_to_another(guarded):

@@ -14,6 +14,8 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.server.app import make_app
+from ov_specdec.server.metrics import Metrics
+from ov_specdec.stats import GenerationStats
 from tests.server import serving, wait_until
 
 LONG = {"prompt": "def area(", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
@@ -88,6 +90,37 @@ def test_a_client_that_leaves_a_stream_frees_its_memory(server):
         response.close()
         wait_until(lambda: server.metric("num_requests_running") == 0)
     assert steps() < 100  # of the 200 tokens, most were not generated
+
+
+def test_what_a_request_had_run_is_counted_although_it_was_cut_short(server, monkeypatch):
+    def fails(tokens, row):
+        if len(tokens) > 60:
+            raise ValueError("enough")
+        return row
+
+    complete = server.service.engine.complete
+    monkeypatch.setattr(
+        server.service.engine,
+        "complete",
+        lambda options, tenant: complete({**options, "logits_processor": [fails]}, tenant),
+    )
+    counted = ("prompt_tokens", "prefix_cache_queries", "spec_decode_num_drafts")
+    before = [server.metric(f"{name}_total") for name in counted]
+    ended = server.metric("e2e_request_latency_seconds_count")
+    answer = server.post("/v1/completions", **LONG, num_assistant_tokens=4)
+    assert answer.status_code == 500
+    added = [server.metric(f"{name}_total") for name in counted]
+    assert all(now > then for now, then in zip(added, before, strict=True))
+    assert server.metric("e2e_request_latency_seconds_count") == ended
+
+
+def test_a_prompt_that_was_never_read_is_not_counted():
+    metrics = Metrics("m")
+    metrics.ended(GenerationStats(5), None)
+    assert (
+        metrics.registry.get_sample_value("ov_specdec:prompt_tokens_total", {"model_name": "m"})
+        == 0
+    )
 
 
 def count_steps(server):

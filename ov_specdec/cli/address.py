@@ -1,5 +1,6 @@
 """Where a page may be served."""
 
+import ipaddress
 import os
 import socket
 
@@ -16,7 +17,7 @@ def check_address(host: str, port: int | None) -> int | None:
     """
     if port is not None:
         require_int("port", port, low=0, high=MAX_PORT)
-    address = host.removeprefix("[").removesuffix("]")  # as IPv6 addresses are written in a URL
+    address = bare_host(host)
     try:
         family, *_, found = socket.getaddrinfo(address, port or 0, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
@@ -33,3 +34,17 @@ def check_address(host: str, port: int | None) -> int | None:
             f"nothing can be served on {place} ({os.strerror(error.errno or 0)}): choose another "
             "--port, or an address of this machine"
         ) from error
+
+
+def bare_host(host: str) -> str:
+    """A host without the brackets that an IPv6 address has in a URL."""
+    return host.removeprefix("[").removesuffix("]")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach it."""
+    address = bare_host(host)
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

@@ -1,6 +1,6 @@
 """`ov-specdec serve`: a server with OpenAI's interface."""
 
-import ipaddress
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ov_specdec.checks import require_int, require_number
-from ov_specdec.cli.address import check_address
+from ov_specdec.checks import require_number
+from ov_specdec.cli.address import bare_host, check_address, is_loopback
 from ov_specdec.cli.cluster_options import CLUSTER_OPTIONS, ClusterOptions, pop_cluster
 from ov_specdec.cli.options import (
     BATCH_OPTIONS,
@@ -101,72 +101,78 @@ SERVER_OPTIONS = (
 @click.command()
 @with_errors
 @with_options((*SERVER_OPTIONS, *CLUSTER_OPTIONS, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
-def serve(
-    host: str,
-    port: int,
+def serve(host: str, port: int, log_level: str, **options: Any) -> None:
+    """Serve the models over HTTP, with OpenAI's interface and a page to try them on."""
+    pipeline, cluster = pop_pipeline(options), pop_cluster(options)
+    speech = is_speech(pipeline["main"])
+    load: partial[Any] = partial(make_pipeline, pipeline, {})
+    if speech:
+        load = partial(make_speech_pipeline, speech_arguments(pipeline))
+    settings = _make_settings(pipeline, speech, **options)
+    port = check_address(host, port) or port
+    if not settings.api_keys and not is_loopback(host):
+        click.echo(
+            f"warning: everybody who reaches {host} can use this server: give --api-key-file",
+            err=True,
+        )
+    announce = partial(click.echo, f"http://{host}:{port}", file=sys.stdout)
+    if cluster is None:
+        if speech:
+            require_libraries()
+        _serve_alone(load, settings, log_level, host, port, announce)
+    elif speech:
+        raise OptionError("a speech model is served by one process: leave out --replicas")
+    else:
+        _serve_replicas(cluster, pipeline, settings, log_level, host, port, announce)
+
+
+def _make_settings(
+    pipeline: dict[str, Any],
+    speech: bool,
+    *,
     api_keys: tuple[str, ...],
     api_key_file: str | None,
     served_model_name: str | None,
-    max_queue: int,
-    request_timeout: float | None,
-    shutdown_timeout: float,
     max_body_size: float | None,
-    cors_origins: tuple[str, ...],
-    log_level: str,
-    **options: Any,
-) -> None:
-    """Serve the models over HTTP, with OpenAI's interface and a page to try them on."""
-    pipeline, cluster = pop_pipeline(options), pop_cluster(options)
-    require_int("max_queue", max_queue, low=0)
-    require_number("shutdown_timeout", shutdown_timeout, low=0.0)
-    speech = is_speech(pipeline["main"])
-    loading = speech_arguments(pipeline) if speech else pipeline
+    **others: Any,
+) -> "Settings":
+    """The server's settings. speech: whether it takes recordings. others: fields of the same name.
+
+    Raises `OptionError` for values that cannot be used.
+    """
+    from ov_specdec.server.settings import Settings
+
     if max_body_size is None:
         max_body_size = MAX_RECORDING if speech else MAX_TEXT
     require_number("max_body_size", max_body_size, above=0.0)
-    if request_timeout is not None:
-        require_number("request_timeout", request_timeout, above=0.0)
-    keys = (*api_keys, *_read_keys(api_key_file))
-    if not all(keys):
-        raise OptionError("--api-key '' opens the server to everybody: give a key, or leave it out")
+    return Settings(
+        model_name=served_model_name or model_name(pipeline["main"]),
+        api_keys=(*api_keys, *_read_keys(api_key_file)),
+        max_batch_size=pipeline["max_batch_size"],
+        max_body=math.ceil(max_body_size * 1e6),
+        temperature=None if pipeline["generation_config"] == "model" else 1.0,
+        **others,
+    )
+
+
+def _serve_alone(
+    load: Callable[[], Any],
+    settings: "Settings",
+    log_level: str,
+    host: str,
+    port: int,
+    announce: Callable[[], None],
+) -> None:
     try:
         from ov_specdec.server.logs import set_up_log
         from ov_specdec.server.run import serve as run_server
-        from ov_specdec.server.settings import Settings
     except ImportError as error:
         raise OptionError(
             f"the server needs fastapi, uvicorn, prometheus-client and python-multipart ({error}): "
             "pip install 'ov-specdec[serve]'"
         ) from error
-    settings = Settings(
-        model_name=served_model_name or model_name(pipeline["main"]),
-        api_keys=keys,
-        max_batch_size=pipeline["max_batch_size"],
-        max_queue=max_queue,
-        request_timeout=request_timeout,
-        max_body=int(max_body_size * 1e6),
-        shutdown_timeout=shutdown_timeout,
-        cors_origins=cors_origins,
-        temperature=None if pipeline["generation_config"] == "model" else 1.0,
-    )
-    chosen = check_address(host, port) or port
-    if not keys and not _is_loopback(host):
-        click.echo(
-            f"warning: everybody who reaches {host} can use this server: give --api-key-file",
-            err=True,
-        )
-    announce = partial(click.echo, f"http://{host}:{chosen}", file=sys.stdout)
-    if cluster is not None:
-        if speech:
-            raise OptionError("a speech model is served by one process: leave out --replicas")
-        _serve_replicas(cluster, pipeline, settings, log_level, host, chosen, announce)
-        return
     set_up_log(log_level)
-    load: partial[Any] = partial(make_pipeline, pipeline, {})
-    if speech:
-        require_libraries()
-        load = partial(make_speech_pipeline, loading)
-    run_server(load, settings, host, chosen, announce)
+    run_server(load, settings, bare_host(host), port, announce)
 
 
 def _serve_replicas(
@@ -189,16 +195,18 @@ def _serve_replicas(
     if cluster.autoscale is not None:
         low, high = cluster.autoscale
         scale = {"min_replicas": low, "initial_replicas": cluster.replicas, "max_replicas": high}
+    given = asdict(settings)
+    del given["max_batch_size"]  # it is the pipeline's
     args = ClusterArgs.model_validate(
         {
             "replicas": cluster.replicas,
             "autoscale": scale,
             "pipeline": pipeline,
-            "settings": asdict(settings),
+            "settings": given,
             "log_level": log_level,
         }
     )
-    serve_replicas(args, host, port, cluster.address, announce)
+    serve_replicas(args, bare_host(host), port, cluster.address, announce)
 
 
 def _read_keys(file: str | None) -> list[str]:
@@ -213,11 +221,3 @@ def _read_keys(file: str | None) -> list[str]:
     if not keys:
         raise OptionError(f"--api-key-file '{file}' holds no key: write one a line")
     return keys
-
-
-def _is_loopback(host: str) -> bool:
-    address = host.removeprefix("[").removesuffix("]")
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"

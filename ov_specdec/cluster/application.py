@@ -9,11 +9,12 @@ from ray import serve
 from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, RequestRouterConfig
 
-from ov_specdec.checks import require_known
+from ov_specdec.checks import require_known, shorten
 from ov_specdec.cluster.cpus import largest_size, read_places
 from ov_specdec.cluster.ingress import Ingress
 from ov_specdec.cluster.replica import Replica
 from ov_specdec.cluster.router import WAITING_BATCHES, PrefixRouter
+from ov_specdec.errors import OptionError
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.settings import Settings
 
@@ -61,13 +62,19 @@ class ClusterArgs(BaseModel):
         """Those of the ingress, which admits as many sequences as all replicas can run.
 
         A recommended temperature is not covered by the server's default, as with one process.
-        Raises `OptionError` for a setting that does not exist.
+        Raises `OptionError` for a setting that does not exist or cannot be used.
         """
+        if "max_batch_size" in self.settings:
+            given = shorten(self.settings["max_batch_size"])
+            raise OptionError(
+                f"max_batch_size={given} is no setting but an argument of the pipeline: give it "
+                "there"
+            )
         require_known(self.settings, [field.name for field in fields(Settings)], "setting")
-        given = {**self.settings, "max_batch_size": self.batch_size * self.max_replicas}
+        settings = {**self.settings, "max_batch_size": self.batch_size * self.max_replicas}
         if self.pipeline.get("generation_config") == "model":
-            given.setdefault("temperature", None)
-        return Settings(**given)
+            settings.setdefault("temperature", None)
+        return Settings(**settings)
 
 
 def build(args: ClusterArgs) -> Application:

@@ -22,7 +22,7 @@ from ov_specdec.text.tokenizer import Tokenizer
 from ov_specdec.text.transcript import Transcript
 
 ATTEMPTS = 3
-"""Replicas that a request may be lost with before it has a token."""
+"""Replicas that a request is tried on while they are lost before it has a token."""
 
 CONTROL_TIMEOUT = 5.0
 """Seconds in which a replica has to tell its metrics or its health: less than Prometheus waits."""
@@ -118,7 +118,10 @@ class RemoteEngine:
         if not options.cache_prompt:
             return ()
         tokens = encode_prompt(ask.prompts[0], options, self.tokenizer, Transcript())
-        return hash_prefixes(tokens, ask.options.get("cache_salt", tenant))
+        try:
+            return hash_prefixes(tokens, ask.options.get("cache_salt", tenant))
+        except OverflowError:  # no model has such an id: the replica answers that
+            return ()
 
 
 def _lost() -> ApiError:

@@ -66,7 +66,7 @@ def connected(address: str | None) -> Iterator[None]:
 
 def deploy(args: ClusterArgs, host: str, port: int) -> None:
     """Start the application, or put another in its place; returns when it takes requests."""
-    options = HTTPOptions(host=host.removeprefix("[").removesuffix("]"), port=port)
+    options = HTTPOptions(host=host, port=port)
     serve.start(http_options=options, logging_config=LOGGING)
     try:
         serve.run(build(args), name=NAME, logging_config=LOGGING)

@@ -24,6 +24,9 @@ GUARDED = ("/v1/", "/tokenize", "/detokenize")
 QUIET = ("/health", "/metrics")
 """Paths that are asked for all the time: their lines are for debugging."""
 
+CLIENT_LEFT = 499
+"""Status in the log of a request whose client did not wait; as nginx has it."""
+
 
 @dataclass
 class Record:
@@ -61,7 +64,7 @@ class Record:
             "completion_tokens": self.num_generated or None,
             "seconds_to_first": self.seconds_to_first and round(self.seconds_to_first, 4),
             "finish_reason": self.finish_reason,
-            "client_left": True if self.status == 499 else None,
+            "client_left": True if self.status == CLIENT_LEFT else None,
             "error": self.error,
         }
         return {name: value for name, value in known.items() if value is not None}
@@ -80,7 +83,7 @@ class Access:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        record = Record(scope["method"], scope["path"])
+        record, route = Record(scope["method"], scope["path"]), _route(scope)
         scope.setdefault("state", {})["record"] = record
         has_begun = False
 
@@ -93,7 +96,7 @@ class Access:
             await send(message)
 
         try:
-            self._check_key(scope, record)
+            self._check_key(scope, route, record)
             await self._app(scope, receive, sending)
         except Exception as error:
             failure = from_exception(error, record.id)
@@ -103,11 +106,11 @@ class Access:
             if not has_begun:
                 await error_response(failure)(scope, receive, sending)
         finally:
-            quiet = record.path in QUIET and record.status < 400
+            quiet = route in QUIET and record.status < 400
             log.log(logging.DEBUG if quiet else logging.INFO, "request", extra={"record": record})
 
-    def _check_key(self, scope: Scope, record: Record) -> None:
-        if not self._digests or not scope["path"].startswith(GUARDED):
+    def _check_key(self, scope: Scope, route: str, record: Record) -> None:
+        if not self._digests or not route.startswith(GUARDED):
             return
         if scope["method"] == "OPTIONS":  # browsers ask without a key whether they may
             return
@@ -130,6 +133,14 @@ def error_response(error: ApiError) -> JSONResponse:
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
     return JSONResponse(error.body(), error.status, headers)
+
+
+def _route(scope: Scope) -> str:
+    """The path that routes are chosen by: without the prefix that the application is mounted at."""
+    path, root = str(scope["path"]), scope.get("root_path", "")
+    rest = path.removeprefix(root)
+    # As Starlette has it: a prefix that is not followed by a slash is part of a longer name.
+    return rest if rest.startswith("/") else path
 
 
 def _id_header(record: Record) -> tuple[bytes, bytes]:

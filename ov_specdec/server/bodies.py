@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from ov_specdec.openai.audio import FILE
 from ov_specdec.openai.errors import ApiError, invalid
+from ov_specdec.server.access import CLIENT_LEFT
 
 
 async def read_json(request: Request, max_body: int, timeout: float) -> Any:
@@ -22,8 +23,9 @@ async def read_json(request: Request, max_body: int, timeout: float) -> Any:
         raise invalid(None, f"the content type is {kind!r}: it must be application/json")
     body = await _read_within(request, max_body, timeout)
     try:
-        content = json.loads(body, parse_constant=_refuse)
-        if b"\\u" in body:  # it may hold half of a surrogate pair, which no answer could repeat
+        text = body.decode("utf-8-sig")  # json.loads would take halves of surrogate pairs
+        content = json.loads(text, parse_constant=_refuse)
+        if "\\u" in text:  # it may hold such a half all the same, which no answer could repeat
             json.dumps(content, ensure_ascii=False).encode()
         return content
     except (ValueError, RecursionError) as error:
@@ -55,8 +57,8 @@ async def read_form(
         form = await MultiPartParser(
             request.headers, parts(), max_files=1, max_part_size=max_body
         ).parse()
-    except MultiPartException as error:
-        raise invalid(None, f"the form cannot be read: {error.message}") from error
+    except (MultiPartException, ValueError) as error:  # the latter of some values of its charset
+        raise invalid(None, f"the form cannot be read: {error}") from error
     texts: dict[str, list[str]] = {}
     file: BinaryIO | None = None
     for name, value in form.multi_items():
@@ -79,7 +81,7 @@ async def _read_within(request: Request, max_body: int, timeout: float) -> bytes
     except asyncio.TimeoutError as error:
         raise invalid(None, f"the body has not arrived within {timeout:g} s") from error
     except ClientDisconnect as error:
-        raise invalid(None, "the client has left before its body was read") from error
+        raise ApiError(CLIENT_LEFT, "the client has left before its body was read") from error
 
 
 async def _read(request: Request, max_body: int) -> bytes:

@@ -16,6 +16,7 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.metrics import Metrics, Timer
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
+from ov_specdec.text.prompt import Prompt
 from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
@@ -118,12 +119,22 @@ class LocalEngine:
 
     def _check(self, ask: Ask, tenant: str | None, stream: Stream[Chunk]) -> list[Generation]:
         """The generations of a request, ready to be submitted. Takes a while: not for the loop."""
-        checked = []
-        for index, (prompt, options) in enumerate(ask.generations()):
-            receive = self._receiver(stream, index)
-            completed = self.complete(options, tenant)
-            checked.append(self.background.check(prompt, completed, receive, stream.end))
-        return checked
+        return [
+            self._check_one(prompt, self.complete(options, tenant), stream, index)
+            for index, (prompt, options) in enumerate(ask.generations())
+        ]
+
+    def _check_one(
+        self, prompt: Prompt, options: GenerationOptions, stream: Stream[Chunk], index: int
+    ) -> Generation:
+        def end(error: BaseException | None) -> None:
+            reason = generation.state.finish_reason if error is None else None
+            self.metrics.ended(generation.output.stats, reason)
+            stream.end(error)
+
+        receive = self._receiver(stream, index)
+        generation = self.background.check(prompt, options, receive, end)
+        return generation
 
     def _receiver(self, stream: Stream[Chunk], index: int) -> Callable[[Sequence[Chunk]], None]:
         timer, put = Timer(self.metrics), stream.receiver(index)

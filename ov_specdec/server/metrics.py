@@ -72,20 +72,22 @@ class Metrics:
         self.waiting.set_function(lambda: scheduler.num_waiting)
         self.kv_usage.set_function(lambda: background.kv_cache_usage)
 
-    def ended(self, stats: GenerationStats, finish_reason: str) -> None:
-        """Count a generation that has come to its end."""
-        self._successes.labels(**self._labels, finished_reason=finish_reason).inc()
+    def ended(self, stats: GenerationStats, finish_reason: str | None) -> None:
+        """Count a generation that will not go on. finish_reason: None where it was cut short."""
+        if finish_reason is not None:
+            self._successes.labels(**self._labels, finished_reason=finish_reason).inc()
+        if not stats.rounds:  # its prompt was not read
+            return
         self.prompt_tokens.inc(stats.prompt_tokens)
         self.prefix_queries.inc(stats.prompt_tokens)
         self.prefix_hits.inc(stats.cached_tokens)
         for round_ in stats.rounds:
             if not round_.num_drafted:
                 continue
-            num_accepted = min(round_.num_accepted, round_.num_generated)
             self.drafts.inc()
             self.drafted.inc(round_.num_drafted)
-            self.accepted.inc(num_accepted)
-            for position in range(num_accepted):
+            self.accepted.inc(round_.num_kept)
+            for position in range(round_.num_kept):
                 self._accepted_at.labels(**self._labels, position=str(position)).inc()
 
     def _gauge(self, name: str, text: str) -> Gauge:
@@ -118,10 +120,8 @@ class Timer:
         latency.observe(now - self._last)
         self._last, self._is_first = now, False
         self._metrics.generation_tokens.inc(sum(len(chunk.token_ids) for chunk in chunks))
-        last = chunks[-1]
-        if last.stats is not None and last.finish_reason is not None:
+        if chunks[-1].finish_reason is not None:
             self._metrics.whole.observe(now - self._began)
-            self._metrics.ended(last.stats, last.finish_reason)
 
 
 def export(families: Iterable[Metric]) -> bytes:

@@ -13,14 +13,11 @@ from ov_specdec.openai import Answer, ApiError, from_exception, make_body, make_
 from ov_specdec.openai.responses import StreamedResponse
 from ov_specdec.openai.streaming import StreamedCompletion
 from ov_specdec.scheduling import Cancelled
-from ov_specdec.server.access import Record, error_response
+from ov_specdec.server.access import CLIENT_LEFT, Record, error_response
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
 
 log = logging.getLogger("ov_specdec.server")
-
-CLIENT_LEFT = 499
-"""Status in the log of a request whose client did not wait; as nginx has it."""
 
 Events = StreamedCompletion | StreamedResponse
 
@@ -62,7 +59,7 @@ class Reply(Response):
         service = self.service
         sender, events = Sender(send), make_stream(self.answer)
         try:
-            with service.admitted(num_choices):
+            with service.admitted(num_choices, self.answer.ask.n):
                 async with service.running(self.answer.ask, self.tenant, stream):
                     if self.answer.ask.stream:
                         await self._send_events(stream, sender, events)

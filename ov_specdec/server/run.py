@@ -81,7 +81,7 @@ def serve(
 
     config = uvicorn.Config(
         make_app(service, lifespan),
-        host=host.removeprefix("[").removesuffix("]"),
+        host=host,
         port=port,
         log_config=None,
         access_log=False,

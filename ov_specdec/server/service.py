@@ -101,13 +101,17 @@ class Service:
         return Answer.begin(ask, self.settings.model_name, self.engine.tokenizer)
 
     @contextmanager
-    def admitted(self, num_choices: int) -> Iterator[None]:
-        """Take a place in the queue for so many generations; `ApiError` where there is none."""
+    def admitted(self, num_choices: int, n: int = 1) -> Iterator[None]:
+        """Take a place in the queue for so many generations; `ApiError` where there is none.
+
+        n: how many of them each prompt has.
+        """
         if self.is_draining:
             raise _draining()
         room = self.settings.max_batch_size + self.settings.max_queue
         if num_choices > room:
-            raise invalid("n", f"{num_choices} choices are more than the {room} that run and wait")
+            param, what = ("n", "choices") if n > 1 else ("prompt", "prompts")
+            raise invalid(param, f"{num_choices} {what} are more than the {room} that run and wait")
         if self.num_active + num_choices > room:
             raise ApiError(
                 429,
@@ -148,7 +152,8 @@ class Service:
     def detokenize(self, wanted: Detokenize) -> dict[str, Any]:
         """The text of ids."""
         tokenizer = self.engine.tokenizer
-        if unknown := [i for i in wanted.tokens if not 0 <= i < tokenizer.vocab_size]:
+        vocab_size = tokenizer.vocab_size
+        if unknown := [i for i in wanted.tokens if not 0 <= i < vocab_size]:
             raise invalid("tokens", f"tokens holds {unknown[0]}, which the model does not have")
         return {"prompt": tokenizer.decode_all(wanted.tokens)}
 

@@ -1,7 +1,10 @@
 """What a server is told besides the models."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ov_specdec.checks import require_int, require_number, require_text, shorten
+from ov_specdec.errors import OptionError
 from ov_specdec.server.stream import MAX_UNREAD
 
 
@@ -14,11 +17,12 @@ class Settings:
     from arrival to the last token; None: any. max_body: bytes. body_timeout: seconds in which a
     body has to arrive. step_timeout: seconds after which a step counts as hung. shutdown_timeout:
     seconds that running requests get to end. cors_origins: web sites that may call it.
-    temperature: of requests that give none; None leaves it to the pipeline.
+    temperature: of requests that give none; None leaves it to the pipeline. max_unread: pieces that
+    a stream may be ahead of its reader. Raises `OptionError` for values that cannot be used.
     """
 
     model_name: str = "ov-specdec"
-    api_keys: tuple[str, ...] = ()
+    api_keys: Sequence[str] = ()
     max_batch_size: int = 16
     max_queue: int = 128
     request_timeout: float | None = None
@@ -26,6 +30,42 @@ class Settings:
     body_timeout: float = 30.0
     step_timeout: float = 60.0
     shutdown_timeout: float = 30.0
-    cors_origins: tuple[str, ...] = ()
+    cors_origins: Sequence[str] = ()
     temperature: float | None = 1.0
     max_unread: int = MAX_UNREAD
+
+    def __post_init__(self) -> None:
+        require_text("model_name", self.model_name)
+        for name, low in (("max_batch_size", 1), ("max_queue", 0), ("max_body", 1)):
+            require_int(name, getattr(self, name), low=low)
+        require_int("max_unread", self.max_unread, low=1)
+        for name in ("body_timeout", "step_timeout"):
+            require_number(name, getattr(self, name), above=0.0)
+        require_number("shutdown_timeout", self.shutdown_timeout, low=0.0)
+        if self.request_timeout is not None:
+            require_number("request_timeout", self.request_timeout, above=0.0)
+        if self.temperature is not None:
+            require_number("temperature", self.temperature, low=0.0)
+        _require_list("cors_origins", self.cors_origins)
+        _require_list("api_keys", self.api_keys)
+        for number, key in enumerate(self.api_keys, start=1):
+            _require_key(number, key)
+
+
+def _require_list(name: str, values: object) -> None:
+    # A text would be as good as a list of its letters.
+    if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
+        raise OptionError(f"{name}={shorten(values)} must be a list of texts")
+
+
+def _require_key(number: int, key: str) -> None:
+    """Refuse a key that would open the server to everybody, or to nobody; it is not shown."""
+    if not key:
+        raise OptionError(
+            f"API key {number} is empty, which opens the server to everybody: leave it out"
+        )
+    if key != key.strip() or not key.isascii() or not key.isprintable():
+        raise OptionError(
+            f"API key {number} can be sent in no header: take one of ASCII characters, without "
+            "spaces around it"
+        )
