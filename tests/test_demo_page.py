@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ov_specdec.demo.sweep import NUM_STEPS
+from ov_specdec.errors import OptionError
 from tests.browser import CONTRAST, WATCH_CONTRAST, chromium, demo_process
 
 
@@ -219,6 +220,19 @@ def test_a_prompt_that_cannot_be_used_shows_a_message(open_page, prompt, complai
     page.locator("#run").click()
     expect(page.locator("#run-status [role=alert]")).to_contain_text(complaint)
     assert "Traceback" not in page.locator("body").inner_text()
+
+
+def test_a_warning_shows_what_a_visitor_typed_as_text(monkeypatch):
+    from ov_specdec.demo import parts
+
+    def states():
+        raise OptionError("seed '<img src=x>' must be a whole number")
+        yield
+
+    shown = []
+    monkeypatch.setattr(parts.gr, "Warning", shown.append)
+    list(parts.as_html(states(), None))
+    assert "&lt;img src=x&gt;" in shown[0]
 
 
 def test_visitors_wait_for_one_another_and_stop_only_themselves(open_page):

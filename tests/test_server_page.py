@@ -92,6 +92,31 @@ def test_stop_ends_the_answer_at_the_server_too(page, server):
     page.locator("#stop").click()
     expect(page.locator("#send")).to_be_enabled()
     expect(page.locator("#status")).to_have_text(re.compile(r"Stopped|tokens in"))
+    # What came stays in the conversation, as it does on the page.
+    shown = page.locator(".assistant").evaluate("element => element.textContent")
+    assert shown
+    assert page.evaluate("messages.map(m => m.content)") == ["return width", shown]
+
+
+def test_a_message_without_an_answer_goes_back_into_the_box(page):
+    send(page, "first", tokens=5)
+    expect(page.locator("#send")).to_be_enabled()
+    send(page, "second", tokens=0)
+    expect(page.locator(".error")).to_contain_text("max_tokens=0")
+    expect(page.locator("#text")).to_have_value("second")
+    expect(page.locator(".user")).to_have_count(1)
+    assert page.evaluate("messages.map(m => m.role)") == ["user", "assistant"]
+
+
+def test_enter_twice_sends_once(page):
+    page.get_by_label("API key").fill("a-key")
+    page.get_by_label("Most tokens").fill("5")
+    page.locator("#text").fill("once")
+    # Both come while the model is looked for, whose name needs the key.
+    page.evaluate("$('form').requestSubmit(); $('form').requestSubmit()")
+    expect(page.locator("#status")).to_have_text(re.compile(r"tokens in"))
+    expect(page.locator(".user")).to_have_count(1)
+    assert page.evaluate("messages.length") == 2
 
 
 def test_all_text_can_be_read(page):

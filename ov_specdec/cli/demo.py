@@ -39,46 +39,44 @@ from ov_specdec.text.pairing import PairingName
     help="Port to serve on; 0 takes any that is free. [7860, or the next free]",
 )
 @click.option("--share", is_flag=True, help="Offer the page to others, through gradio's servers.")
-def demo(
-    main: str | None,
-    draft: str | None,
-    pairing: PairingName | None,
-    device: str,
-    profile: str,
-    precision: str,
-    properties: tuple[str, ...],
-    fixed_sizes: str,
-    host: str,
-    port: int | None,
-    share: bool,
-) -> None:
+def demo(host: str, port: int | None, share: bool, device: str, **options: Any) -> None:
     """Show plain and speculative decoding side by side in a browser."""
     port = check_address(host, port)
     try:
-        from ov_specdec.demo.page import launch_arguments, make_page, stop_serving
+        from ov_specdec.demo.page import make_page
         from ov_specdec.demo.speech_page import make_speech_page
     except ImportError as error:
         raise OptionError(
             f"the demo needs gradio ({error}): pip install 'ov-specdec[demo]'"
         ) from error
-    arguments: dict[str, Any] = {
-        "profile": profile,
-        "precision": precision,
-        "properties": parse_properties(properties) or None,
-        "fixed_sizes": parse_sizes(fixed_sizes),
-    }
-    service: DemoService | SpeechService
-    if is_speech(main):
-        models = {"main": main, "draft": draft, "pairing": pairing, "device": device}
-        service = SpeechService(make_speech_pipeline(speech_arguments({**models, **arguments})))
-        page = make_speech_page(service)
+    options["properties"] = parse_properties(options["properties"]) or None
+    options["fixed_sizes"] = parse_sizes(options["fixed_sizes"])
+    if is_speech(options["main"]):
+        arguments = speech_arguments({"device": device, **options})
+        speech = SpeechService(make_speech_pipeline(arguments))
+        _show(make_speech_page(speech), speech, host, port, share)
     else:
-        loaded = LoadedModels(main, draft, arguments, pairing)
-        with console.status("Loading models"):
-            loaded.get(Choice("model", device, device))
         names = [device, *(found.name for found in list_devices() if found.name != device)]
-        service = DemoService(loaded)
-        page = make_page(service, names)
+        text = DemoService(_load(device, **options))
+        _show(make_page(text, names), text, host, port, share)
+
+
+def _load(
+    device: str, main: str | None, draft: str | None, pairing: PairingName | None, **arguments: Any
+) -> LoadedModels:
+    """The models, those that the page offers first being loaded."""
+    models = LoadedModels(main, draft, arguments, pairing)
+    with console.status("Loading models"):
+        models.get(Choice("model", device, device))
+    return models
+
+
+def _show(
+    page: Any, service: DemoService | SpeechService, host: str, port: int | None, share: bool
+) -> None:
+    """Serve a page until Ctrl-C."""
+    from ov_specdec.demo.page import launch_arguments, stop_serving
+
     try:
         _, address, shared = page.launch(
             server_name=host,
@@ -95,7 +93,7 @@ def demo(
         ) from error
     click.echo(shared or address)
     try:
-        while True:  # until Ctrl-C
+        while True:
             sleep(3600)
     finally:
         service.close()

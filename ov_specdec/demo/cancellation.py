@@ -1,7 +1,7 @@
 """Cancels the runs of one visitor, and nobody else's."""
 
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Lock
 
 
 class Cancellation:
@@ -37,26 +37,33 @@ class Cancellations:
 
     def __init__(self) -> None:
         self._runs: dict[str, list[Cancellation]] = {}
+        self._lock = Lock()  # runs begin and end in threads of their own
 
     def start(self, visitor: str) -> Cancellation:
         """One more run of this visitor."""
         run = Cancellation()
-        self._runs.setdefault(visitor, []).append(run)
+        with self._lock:
+            self._runs.setdefault(visitor, []).append(run)
         return run
 
     def end(self, visitor: str, run: Cancellation) -> None:
         """Forget a run that has ended."""
-        runs = self._runs[visitor]
-        runs.remove(run)
-        if not runs:
-            del self._runs[visitor]
+        with self._lock:
+            runs = self._runs[visitor]
+            runs.remove(run)
+            if not runs:
+                del self._runs[visitor]
 
     def cancel(self, visitor: str) -> None:
         """Cancel the visitor's runs."""
-        for run in list(self._runs.get(visitor, ())):
+        with self._lock:
+            runs = list(self._runs.get(visitor, ()))
+        for run in runs:
             run.set()
 
     def cancel_all(self) -> None:
         """Cancel everybody's runs."""
-        for visitor in list(self._runs):
+        with self._lock:
+            visitors = list(self._runs)
+        for visitor in visitors:
             self.cancel(visitor)

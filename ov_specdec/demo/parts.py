@@ -4,6 +4,7 @@ Needs gradio.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import escape
 from typing import Any, Protocol, TypeVar
 
 import gradio as gr
@@ -134,7 +135,7 @@ def as_html(states: Iterator[tuple[State, str]], empty: State) -> Iterator[tuple
         for state, line in states:
             yield state, view.status(line)
     except SpecdecError as error:
-        gr.Warning(str(error))
+        gr.Warning(escape(str(error)))  # it takes HTML, and visitors' input may be part of this
         yield empty, view.problem(str(error))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Literal
 
+from ov_specdec.checks import shorten
 from ov_specdec.demo.cancellation import Cancellation
 from ov_specdec.demo.comparison import Comparison, compare
 from ov_specdec.demo.conversation import Conversation
@@ -18,6 +19,9 @@ from ov_specdec.speculation.drafters.factory import DrafterName
 
 SHOW_EVERY = 0.06
 """Seconds between two pictures of a run: the page shares the cores with the models."""
+
+SEED_DIGITS = 18
+"""Python refuses to read numbers of thousands of digits."""
 
 Work = Callable[[SpeculativePipeline, Settings, Cancellation], States[State]]
 
@@ -59,8 +63,11 @@ class Form:
     @property
     def _seed(self) -> int | None:
         text = self.seed.strip()
-        if text and not text.isdecimal():
-            raise OptionError(f"seed '{text}' must be a whole number from 0, or left empty")
+        if text and not (text.isdecimal() and len(text) <= SEED_DIGITS):
+            raise OptionError(
+                f"seed {shorten(text)} must be a whole number of up to {SEED_DIGITS} digits, or "
+                "left empty"
+            )
         return int(text) if text else None
 
     @property
