@@ -263,7 +263,7 @@ def test_another_model_of_the_same_name_is_not_taken_for_it(tmp_path, fake_optim
     "name",
     [
         *("nowhere", "a/b/c", "/nowhere/at/all", "~nosuch/x"),
-        *("./x", "../x", "models/-x", "a/b--c", "a/b.git", "a/" + 97 * "b"),
+        *("./typo", "../typo", "models/-x", "a/b--c", "a/b.git", "a/" + 97 * "b"),
     ],
 )
 def test_what_is_no_model_is_refused_at_once(tmp_path, name):
