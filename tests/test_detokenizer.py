@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
+from ov_specdec.text.token_bytes import BYTE_OF
 
 
 def decode(tokens):
@@ -231,6 +232,48 @@ def test_any_ids_of_a_byte_level_tokenizer_are_shown_as_they_decode_at_once(ids,
     tokenizer = TOKENIZERS["byte_level"]
     ids = [token % tokenizer.get_vocab_size() for token in ids]
     assert streamed(tokenizer, [], ids, [size]) == whole(tokenizer, [], ids)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from("aé鱻😀"), max_size=4), st.integers(1, 5), st.randoms())
+def test_a_run_of_broken_bytes_is_shown_as_it_decodes_at_once(letters, size, random):
+    tokenizer = TOKENIZERS["byte_level"]
+    content = [*"".join(letters).encode(), *[0x80, 0xE9, 0xF0, 0xFF] * 12]
+    random.shuffle(content)
+    alphabet = {byte: piece for piece, byte in BYTE_OF.items()}
+    ids = [tokenizer.token_to_id(alphabet[byte]) for byte in content]
+    assert streamed(tokenizer, [], ids, [size]) == whole(tokenizer, [], ids)
+
+
+def test_characters_are_whole_though_every_token_ends_within_one():
+    content = ("😀" * 20).encode()
+    tokens = [content[:2], *(content[i : i + 4] for i in range(2, len(content), 4))]
+
+    def decode_ids(ids):
+        return b"".join(tokens[i] for i in ids).decode("utf-8", errors="replace")
+
+    shown = IncrementalDetokenizer(decode_ids, [])
+    shown.push(range(len(tokens)))
+    assert shown.take() == "😀" * 20
+
+
+@pytest.mark.parametrize("kind", ["byte_fallback", "byte_level"])
+def test_broken_bytes_are_not_decoded_again_and_again(kind):
+    tokenizer = TOKENIZERS[kind]
+    names = ["<0x80>", next(piece for piece, byte in BYTE_OF.items() if byte == 0x80)]
+    [token] = [i for i in map(tokenizer.token_to_id, names) if i is not None]
+    longest = 0
+
+    def decode_ids(ids):
+        nonlocal longest
+        longest = max(longest, len(ids))
+        return tokenizer.decode(list(ids))
+
+    shown = IncrementalDetokenizer(decode_ids, [])
+    shown.push([token] * 200)
+    assert longest < 20
+    assert len(shown.take()) > 180
+    assert len(shown.text + shown.finish()) == 200
 
 
 def test_bytes_that_are_no_character_leave_those_before_them_as_they_were():

@@ -8,6 +8,9 @@ REPLACEMENT = "\ufffd"
 MAX_UNFINISHED = 3
 """Most tokens that can wait for the last byte of a character of UTF-8."""
 
+MAX_WAITING = 8
+"""Tokens that wait for the end of a character, from which on those that are none are given up."""
+
 CONTEXT_TOKENS = 8
 """Tokens of the prompt that are decoded before the first of the output, or more: see `_context`."""
 
@@ -48,7 +51,9 @@ class IncrementalDetokenizer:
             self._window.append(token)
             new = self._undecoded()
             if new and not new.endswith(REPLACEMENT):
-                self._advance(new)
+                self._advance(new, len(self._window))
+            elif new and len(self._window) - self._num_decoded > MAX_WAITING:
+                self._give_up(new)
             if self.stopped:
                 return count
         return len(tokens)
@@ -61,25 +66,38 @@ class IncrementalDetokenizer:
     def finish(self) -> str:
         """What is left when the output has ended, an unfinished character included."""
         if not self.stopped and (new := self._undecoded()):
-            self._advance(new)
+            self._advance(new, len(self._window))
         return self._take_until(len(self.text))
 
-    def _undecoded(self) -> str:
-        """The text of the tokens that are not decoded yet."""
-        known = self._decode(self._window[: self._num_decoded])
-        with_new = self._decode(self._window)
+    def _undecoded(self, end: int | None = None) -> str:
+        """The text of the tokens that are not decoded yet. end: of those that count; None: all."""
+        tokens = self._window[:end]
+        known = self._decode(tokens[: self._num_decoded])
+        with_new = self._decode(tokens)
         if with_new.startswith(known):
             return with_new[len(known) :]
         # Bytes that are no character (yet) have spoilt those before them.
-        return self._decode(self._window[self._num_decoded :])
+        return self._decode(tokens[self._num_decoded :])
 
-    def _advance(self, new: str) -> None:
-        """Take over decoded text, and look for stop strings in it."""
+    def _give_up(self, new: str) -> None:
+        """Take over what can be no character any more; the last tokens may still become one.
+
+        new: the text of all that wait. Without this, a run of bytes would be decoded anew for each.
+        """
+        last = len(self._window) - MAX_UNFINISHED
+        for end in range(last, last - MAX_UNFINISHED, -1):
+            text = self._undecoded(end)
+            if new == text + self._decode(self._window[end:]):  # else it is within a character
+                self._advance(text, end)
+                return
+
+    def _advance(self, new: str, end: int) -> None:
+        """Take over the text of the tokens up to `end`, and look for stop strings in it."""
         longest = max(map(len, self._stop_strings), default=1)
         search_from = max(0, len(self.text) - longest + 1)
         self.text += new
         self._window = self._window[self._num_decoded :]
-        self._num_decoded = len(self._window)
+        self._num_decoded = end - self._num_decoded
         found = [self.text.find(stop, search_from) for stop in self._stop_strings]
         if hits := [position for position in found if position >= 0]:
             self.text = self.text[: min(hits)]
