@@ -258,6 +258,8 @@ def test_the_language_of_the_source(translator, pipeline):
         OptionError, match=r"src_lang='fra_Lat' is no language.*did you mean fra_Latn"
     ):
         translator.generate(text, src_lang="fra_Lat")
+    with pytest.raises(OptionError, match=r"'</s>' is no language.*: there are: eng_Latn"):
+        translator.generate(text, tgt_lang="</s>")
     with pytest.raises(OptionError, match=r"src_lang='fra_Latn' has no effect on .* token ids"):
         translator.generate([5], src_lang="fra_Latn")
     with pytest.raises(OptionError, match="tells the model of no language"):

@@ -13,8 +13,10 @@ def find_language(option: str, name: str, spec: Mapping[str, Any]) -> int:
     option: that names it. spec: the content of tokenizer.json.
     """
     added = {token["content"]: token["id"] for token in spec.get("added_tokens", ())}
+    # Marks, such as "</s>" and "[MASK]", have brackets; languages are called "fr_XX" or "__fr__".
+    added = {content: token for content, token in added.items() if content[:1] not in ("<", "[")}
     if name not in added:
-        hint = suggest(name, added, f"its special tokens are {', '.join(added)[:200]}")
+        hint = suggest(name, added, f"there are: {', '.join(added)[:200] or 'none'}")
         raise OptionError(f"{option}={name!r} is no language of the model's tokenizer: {hint}")
     token: int = added[name]
     return token
