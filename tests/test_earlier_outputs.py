@@ -50,6 +50,7 @@ def test_what_is_too_much_goes_from_the_namespace_that_has_been_idle_longest():
     outputs = EarlierOutputs(capacity=100)
     for name, start in (("a", 0), ("b", 100), ("a", 200)):
         outputs.remember(name, range(start, start + 30), num_prompt=0)
+        outputs.indexes(name)
     outputs.remember("c", range(300, 330), num_prompt=0)
     assert outputs.indexes("b") == []
     assert known(outputs, "a", [0, 1])
@@ -61,6 +62,16 @@ def test_a_text_that_does_not_fit_at_all_is_not_kept():
     outputs.remember(None, range(50), num_prompt=0)
     assert outputs.indexes(None) == []
     assert outputs.num_tokens == 0
+
+
+def test_outputs_that_nobody_asks_for_are_forgotten_too():
+    outputs = EarlierOutputs(capacity=100)
+    for start in range(0, 1000, 10):
+        outputs.remember(start, range(start, start + 10), num_prompt=0)
+    assert outputs.num_waiting == 100
+    assert known(outputs, 990, [990, 991])
+    assert not known(outputs, 0, [0, 1])
+    assert outputs.num_waiting == 0
 
 
 def test_outputs_may_come_from_many_threads():

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
+from threading import Lock
 
 from ov_specdec.speculation.suffix_index import MAX_MATCH, SuffixIndex
 
@@ -14,13 +15,17 @@ class EarlierOutputs:
 
     Each namespace has generations of half of the capacity; a full one is followed by a new one, and
     what is too much goes a generation at a time, of the namespace that has been idle longest.
-    `remember` may be called from any thread, `indexes` from one at a time.
+    `remember` may be called from any thread, `indexes` from one at a time. Outputs that nobody has
+    asked for yet are in no index; of them, too, as many tokens are kept.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._generations: OrderedDict[Hashable, list[SuffixIndex]] = OrderedDict()
         self._new: deque[tuple[Hashable, list[int]]] = deque()
+        self.num_waiting = 0
+        """Tokens of outputs that are in no index yet."""
+        self._lock = Lock()
 
     @property
     def num_tokens(self) -> int:
@@ -33,13 +38,21 @@ class EarlierOutputs:
 
         tokens: prompt and output; the first `num_prompt` are the prompt's.
         """
-        if len(tokens) > num_prompt:
-            self._new.append((namespace, list(tokens[max(num_prompt - MAX_MATCH, 0) :])))
+        if len(tokens) <= num_prompt:
+            return
+        kept = list(tokens[max(num_prompt - MAX_MATCH, 0) :])
+        with self._lock:
+            self._new.append((namespace, kept))
+            self.num_waiting += len(kept)
+            while self.num_waiting > self._capacity:
+                self.num_waiting -= len(self._new.popleft()[1])
 
     def indexes(self, namespace: Hashable) -> list[SuffixIndex]:
         """Those of a namespace, the oldest first; none changes before the next call."""
-        while self._new:
-            self._add(*self._new.popleft())
+        with self._lock:
+            new, self._new, self.num_waiting = self._new, deque(), 0
+        for output in new:
+            self._add(*output)
         return self._generations.get(namespace, [])
 
     def _add(self, namespace: Hashable, tokens: list[int]) -> None:
