@@ -9,6 +9,7 @@ import soundfile
 from transformers import WhisperFeatureExtractor
 
 from ov_specdec.errors import AudioError, OptionError
+from ov_specdec.speech import audio
 from ov_specdec.speech.audio import read_audio
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.windows import is_silent
@@ -44,6 +45,56 @@ def test_integers_are_scaled_by_the_range_of_their_type():
     np.testing.assert_array_equal(read_audio((whole, RATE), RATE), [0.0, 0.5, -1.0])
 
 
+@pytest.mark.parametrize(("form", "rate"), [("wav", 44100), ("flac", 48000), ("mp3", 22050)])
+def test_a_file_is_read_in_blocks_as_it_is_at_once(monkeypatch, tmp_path, form, rate):
+    path = tmp_path / f"noise.{form}"
+    stereo = np.random.default_rng(4).normal(size=(30_000, 2), scale=0.1)
+    soundfile.write(path, stereo, rate)
+    samples, _ = soundfile.read(path, dtype="float32", always_2d=True)
+    monkeypatch.setattr(audio, "BLOCK", 4096)
+    np.testing.assert_array_equal(read_audio(path, rate), samples.mean(axis=1, dtype=np.float32))
+
+
+def flac(num_claimed):
+    """A second of silence, whose head claims so many samples; 0: says nothing of its length."""
+    file = io.BytesIO()
+    soundfile.write(file, np.zeros(RATE, "f4"), RATE, format="FLAC")
+    content = bytearray(file.getvalue())
+    content[21] = content[21] & 0xF0 | num_claimed >> 32
+    content[22:26] = (num_claimed & 0xFFFFFFFF).to_bytes(4, "big")
+    return io.BytesIO(content)
+
+
+def test_a_recording_may_be_too_long(monkeypatch):
+    with pytest.raises(AudioError, match=r"the file has more than 1073741824 samples, .* cut it"):
+        read_audio(flac(2**36 - 1), RATE)
+    assert len(read_audio(flac(0), RATE)) == RATE
+    monkeypatch.setattr(audio, "MAX_SAMPLES", RATE)
+    assert len(read_audio(flac(0), RATE)) == RATE
+    for rate in (RATE + 1, RATE * 2):  # at the model's rate there are more
+        with pytest.raises(AudioError, match=r"cut it into parts"):
+            read_audio(flac(0), rate)
+    monkeypatch.setattr(audio, "MAX_SAMPLES", RATE - 1)
+    with pytest.raises(AudioError, match=r"more than 15999 samples, or 0 seconds"):
+        read_audio(flac(0), RATE)
+
+
+@pytest.mark.parametrize(("channels", "rate"), [(1, 1), (1, 999), (65, RATE)])
+def test_a_file_of_odd_rate_or_channels_is_refused(channels, rate):
+    file = io.BytesIO()
+    soundfile.write(file, np.zeros((100, channels)), rate, format="WAV")
+    file.seek(0)
+    with pytest.raises(AudioError, match=f"the file has {channels} channels at {rate} Hz: give"):
+        read_audio(file, RATE)
+
+
+def test_a_path_that_cannot_be_looked_up_is_refused():
+    for path in ("~nosuchuser/x.wav", "x" * 5000):
+        with pytest.raises(AudioError, match=r"cannot be looked up") as error:
+            read_audio(path, RATE)
+        assert len(str(error.value)) < 200
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -55,6 +106,12 @@ def test_integers_are_scaled_by_the_range_of_their_type():
         ((tone(),), "must be (samples, sampling_rate)"),
         ((np.zeros((2, 16000)), RATE), "give them as [samples, channels]"),
         ((np.zeros((2, 2, 2)), RATE), "are no recording"),
+        ((np.zeros((9, 0)), RATE), "have 0 channels"),
+        (
+            (np.zeros(9, np.int64), RATE),
+            "of type int64 and shape [9] are no recording: give floats",
+        ),
+        (([[1.0, 2.0], [1.0]], RATE), "inhomogeneous shape"),
         ((np.array(["a"]), RATE), "are no recording"),
         (tone(), "neither a file nor samples with their rate"),
         ("nowhere.wav", "'nowhere.wav' is not a file"),

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.checks import require_int
+from ov_specdec.checks import require_int, shorten
 from ov_specdec.errors import AudioError, OptionError
 
 Samples: TypeAlias = NDArray[np.float32]
@@ -20,31 +20,37 @@ MIN_RATE, MAX_RATE = 1_000, 768_000
 MAX_CHANNELS = 64
 """An array with more of them is rather [channels, samples], which nobody could tell from audio."""
 
+MAX_SAMPLES = 2**30
+"""Of a file, at its own rate and at the model's: 18 hours at 16 kHz. A few MB of a compressed
+format may hold many times as much as memory has room for."""
+
+UNKNOWN = 2**63 - 1
+"""Samples of a flac that says nothing of its length, as encoders write it into a pipe."""
+
+BLOCK = 2**16
+"""Samples of each channel that are decoded at a time."""
+
+INTEGERS = ("int8", "int16", "int32")
+"""Types whose whole range is that of recordings; of wider ones nobody could tell."""
+
 
 def read_audio(audio: Audio, sampling_rate: int) -> Samples:
     """A recording as mono samples at this rate; several channels are averaged.
 
-    Raises `AudioError` for what is no recording, is empty, or holds values that are no numbers.
+    Raises `AudioError` for what is no recording, is empty or too long, or holds values that are no
+    numbers.
     """
     if isinstance(audio, tuple):
-        samples, rate = _from_array(audio)
+        mono, rate = _from_array(audio)
     elif isinstance(audio, str | Path) or hasattr(audio, "read"):
-        samples, rate = _from_file(audio)
+        mono, rate = _from_file(audio, sampling_rate)
     else:
         raise AudioError(
             f"audio of type {type(audio).__name__} is neither a file nor samples with their rate: "
             "give a path, or (samples, sampling_rate)"
         )
-    if not samples.size:
+    if not mono.size:
         raise AudioError("the recording is empty: give at least one sample")
-    finite = np.isfinite(samples)
-    if not finite.all():
-        place = int(np.argmin(finite.all(axis=1)))
-        raise AudioError(
-            f"sample {place} of the recording is {samples[place].tolist()}, which is no finite "
-            "number: repair what wrote it"
-        )
-    mono = samples.mean(axis=1, dtype=np.float32)
     if rate == sampling_rate:
         return np.ascontiguousarray(mono)
     resampled: Samples = _library("soxr").resample(mono, rate, sampling_rate)
@@ -53,39 +59,93 @@ def read_audio(audio: Audio, sampling_rate: int) -> Samples:
     return resampled
 
 
-def _from_file(file: str | Path | BinaryIO) -> tuple[Samples, int]:
-    """Samples [samples, channels] of a file, and their rate."""
+def _from_file(file: str | Path | BinaryIO, sampling_rate: int) -> tuple[Samples, int]:
+    """Mono samples of a file, and their rate."""
     soundfile = _library("soundfile")
     name = f"'{file}'" if isinstance(file, str | Path) else "the file"
-    if isinstance(file, str | Path) and not Path(file).expanduser().is_file():
-        raise AudioError(f"{name} is not a file: give a recording")
+    opened = _find(file) if isinstance(file, str | Path) else file
     try:
-        opened = Path(file).expanduser() if isinstance(file, str | Path) else file
-        samples, rate = soundfile.read(opened, dtype="float32", always_2d=True)
+        with soundfile.SoundFile(opened) as recording:
+            rate = recording.samplerate
+            if not MIN_RATE <= rate <= MAX_RATE or recording.channels > MAX_CHANNELS:
+                raise AudioError(
+                    f"{name} has {recording.channels} channels at {rate} Hz: give up to "
+                    f"{MAX_CHANNELS}, at {MIN_RATE} to {MAX_RATE} Hz"
+                )
+            most = MAX_SAMPLES * rate // max(rate, sampling_rate)
+            return _read(recording, name, most), rate
     except (soundfile.SoundFileError, RuntimeError, TypeError) as error:
         raise AudioError(
             f"{name} is no recording that can be read ({_reason(error)}): give wav, flac, ogg or "
             "mp3; others can be converted with: ffmpeg -i FILE recording.wav"
         ) from error
-    return samples, int(rate)
+
+
+def _find(path: str | Path) -> Path:
+    """A file by its path, in which "~" is a home."""
+    try:
+        found = Path(path).expanduser()
+        if found.is_file():
+            return found
+    except (RuntimeError, OSError) as error:  # no such user; too long
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise AudioError(
+            f"{shorten(str(path))} cannot be looked up ({reason}): give a recording"
+        ) from error
+    raise AudioError(f"'{path}' is not a file: give a recording")
+
+
+def _read(recording: Any, name: str, most: int) -> Samples:
+    """Mono samples of an open file. most: more are refused, whatever its head says of them."""
+    too_long = AudioError(
+        f"{name} has more than {most} samples, or {most // recording.samplerate} seconds: cut it "
+        "into parts"
+    )
+    if most < recording.frames < UNKNOWN:
+        raise too_long
+    if recording.seekable():
+        recording.seek(0)
+    # Else it seeks after every block, which a flac of unknown length cannot, and mp3 not exactly.
+    recording.seekable = lambda: False
+    blocks, length = [np.zeros(0, np.float32)], 0
+    while len(block := recording.read(BLOCK, dtype="float32", always_2d=True)):
+        blocks.append(_to_mono(block, length))
+        length += len(block)
+        if length > most:
+            raise too_long
+    return np.concatenate(blocks)
+
+
+def _to_mono(samples: Samples, start: int = 0) -> Samples:
+    """The mean of the channels of samples [samples, channels]. start: place of the first."""
+    finite = np.isfinite(samples)
+    if not finite.all():
+        place = int(np.argmin(finite.all(axis=1)))
+        raise AudioError(
+            f"sample {start + place} of the recording is {samples[place].tolist()}, which is no "
+            "finite number: repair what wrote it"
+        )
+    mono: Samples = samples.mean(axis=1, dtype=np.float32)
+    return mono
 
 
 def _from_array(audio: tuple[Any, ...]) -> tuple[Samples, int]:
-    """Samples [samples, channels] of an array with its rate."""
+    """Mono samples of an array, and their rate."""
     if len(audio) != 2:
         raise AudioError(f"audio has {len(audio)} parts: it must be (samples, sampling_rate)")
-    array, rate = np.asarray(audio[0]), audio[1]
+    rate = int(audio[1]) if isinstance(audio[1], np.integer) else audio[1]
     try:
-        rate = int(rate) if isinstance(rate, np.integer) else rate
+        array = np.asarray(audio[0])
         require_int("sampling_rate", rate, low=MIN_RATE, high=MAX_RATE)
-    except OptionError as error:
+    except ValueError as error:  # lists of several lengths, or the rate
         raise AudioError(str(error)) from error
-    if array.ndim not in (1, 2) or array.dtype.kind not in "fi":
+    is_known = array.dtype.kind == "f" or array.dtype.name in INTEGERS
+    if array.ndim not in (1, 2) or not is_known:
         raise AudioError(
             f"samples of type {array.dtype} and shape {list(array.shape)} are no recording: give "
-            "numbers, [samples] or [samples, channels]"
+            f"floats from -1 to 1, or {', '.join(INTEGERS)}, as [samples] or [samples, channels]"
         )
-    if array.ndim == 2 and array.shape[1] > MAX_CHANNELS:
+    if array.ndim == 2 and not 1 <= array.shape[1] <= MAX_CHANNELS:
         raise AudioError(
             f"samples of shape {list(array.shape)} have {array.shape[1]} channels: give them as "
             "[samples, channels]"
@@ -93,7 +153,7 @@ def _from_array(audio: tuple[Any, ...]) -> tuple[Samples, int]:
     # Integers as recorders write them: the whole range of their type is -1 to 1.
     scale = 1.0 if array.dtype.kind == "f" else 1.0 / (np.iinfo(array.dtype).max + 1)
     samples: Samples = array.astype(np.float32) * np.float32(scale)
-    return (samples[:, None] if samples.ndim == 1 else samples), rate
+    return _to_mono(samples[:, None] if samples.ndim == 1 else samples), rate
 
 
 def require_libraries() -> None:
