@@ -79,6 +79,15 @@ def require_int(name: str, value: object, *, low: int, high: int | None = None) 
     raise OptionError(f"{name}={shorten(value)} must be a whole number, {allowed}")
 
 
+def require_ids(where: str, ids: Iterable[int], vocab_size: int) -> None:
+    """Refuse token ids that a model does not have."""
+    for token in ids:
+        if not 0 <= token < vocab_size:
+            raise OptionError(
+                f"{where} holds token id {token}: the model has 0 to {vocab_size - 1}"
+            )
+
+
 def _is_finite(value: Real) -> bool:
     try:
         return math.isfinite(value)

@@ -1,14 +1,16 @@
 """Text in, text out: encodes the prompt, has it generated, and turns its tokens into text."""
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import GEN_RUNNING, getgeneratorstate
 from threading import RLock
 
 import numpy as np
 
 from ov_specdec.cache.session import Runner
 from ov_specdec.cache.source import Source
+from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, GenerationResult, Output, collect
 from ov_specdec.errors import ContextLengthError, OptionError
 from ov_specdec.options import GenerationOptions, as_tuple
@@ -53,11 +55,13 @@ class GenerationStream:
     def close(self) -> None:
         """End the generation without a last chunk, and free the memory that it takes.
 
-        Waits for a pass that is running in another thread.
+        Waits for a pass that is running in another thread. Called by one of its own logits
+        processors, it does what `cancel` does.
         """
         self.cancel()
         with self._advancing:
-            self._chunks.close()
+            if getgeneratorstate(self._chunks) != GEN_RUNNING:
+                self._chunks.close()
 
     def __enter__(self) -> "GenerationStream":
         return self
@@ -146,7 +150,7 @@ class TextGenerator:
             options = self.text_to_text.complete(options, self.tokenizer)
             tokens = [self.text_to_text.decoder_start_token_id]
         for name, named in options.token_ids().items():
-            self._check_ids(name, named)
+            require_ids(name, named, self.vocab_size)
         eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
         length = self.main.max_length
         if options.max_new_tokens is not None:
@@ -237,7 +241,7 @@ class TextGenerator:
                 f"prompt and max_new_tokens need {needed} tokens of KV cache, kv_cache_size has "
                 f"room for {self.main.max_length}: raise it, or lower max_new_tokens"
             )
-        self._check_ids("the prompt", ids)
+        require_ids("the prompt", ids, self.vocab_size)
         return ids
 
     def _check_source(self, ids: Sequence[int]) -> None:
@@ -247,14 +251,7 @@ class TextGenerator:
                 f"the prompt has {len(ids)} tokens, the model's encoder reads up to "
                 f"{self.context_length}: shorten the prompt"
             )
-        self._check_ids("the prompt", ids)
-
-    def _check_ids(self, where: str, ids: Iterable[int]) -> None:
-        for token in ids:
-            if not 0 <= token < self.vocab_size:
-                raise OptionError(
-                    f"{where} holds token id {token}: the model has 0 to {self.vocab_size - 1}"
-                )
+        require_ids("the prompt", ids, self.vocab_size)
 
 
 def _require_no_languages(options: GenerationOptions) -> None:

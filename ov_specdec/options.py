@@ -11,6 +11,7 @@ from ov_specdec.checks import (
     require_known,
     require_number,
     require_text,
+    require_utf8,
     shorten,
 )
 from ov_specdec.errors import OptionError
@@ -345,6 +346,7 @@ class GenerationOptions:
                 require_int(name, getattr(self, name), low=1)
         for text in as_tuple(self.reference_texts):
             require_text("reference_texts", text)
+            require_utf8("reference_texts", text)
 
     def _check_chat(self) -> None:
         require_bool("cache_prompt", self.cache_prompt)

@@ -92,24 +92,16 @@ class SpeechPipeline:
         self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds)
         runners = [_speech_runner(model) for model in self._models]
         draft_runner = runners[1] if len(runners) > 1 else None
-        scheduler = Scheduler(runners[0], draft_runner, Limits(), self._costs)
-        self._turns = Turns(scheduler)
         drafts = DraftModel(draft_runner) if draft_runner else None
-        self._drafters = DrafterFactory(self.drafter, drafts)
-        self._model: Model | None = Model(
+        self._extractor = FeatureExtractor(**sources[0].folder.features)
+        self._decoder: WindowDecoder | None = WindowDecoder(
+            runners[0],
+            Turns(Scheduler(runners[0], draft_runner, Limits(), self._costs)),
+            self.tokenizer,
             settings,
-            FeatureExtractor(**sources[0].folder.features),
-            lambda text: self.tokenizer.encode_rendered(text).ids,
-            self.tokenizer.decode,
-            WindowDecoder(
-                runners[0],
-                self._turns,
-                self.tokenizer,
-                settings,
-                self._drafters,
-                list({id(runner.encoder): runner.encoder for runner in runners}.values()),
-                LearnedStats(self._costs),
-            ),
+            DrafterFactory(self.drafter, drafts),
+            list({id(runner.encoder): runner.encoder for runner in runners}.values()),
+            LearnedStats(self._costs),
         )
 
     @property
@@ -164,15 +156,13 @@ class SpeechPipeline:
         """Transcribe, and yield chunks as they come: one for each window of up to 30 seconds.
 
         audio: a file (wav, flac, ogg, mp3), its path or open; or (samples, sampling_rate), the
-        samples [samples] or [samples, channels], from -1 to 1 or whole numbers. options: see
+        samples [samples] or [samples, channels], from -1 to 1 or int8, int16 or int32. options: see
         `TranscriptionOptions`.
 
         Recording and options are checked at once; raises `OptionError`, and `AudioError` for what
         is no recording. `cancel` and `close` of what is returned end the transcription.
         """
-        model = self._model
-        if model is None:
-            raise SessionError(CLOSED)
+        decoder = self._open_decoder()
         given = {
             "language": language,
             "task": task,
@@ -180,24 +170,37 @@ class SpeechPipeline:
             "initial_prompt": initial_prompt,
         }
         chosen = TranscriptionOptions.from_kwargs({**given, **options})
-        self._drafters.check(chosen.at(0.0))
-        samples = read_audio(audio, model.extractor.sampling_rate)
+        decoder.check(chosen.at(0.0))
+        model = Model(
+            decoder.settings,
+            self._extractor,
+            lambda text: self.tokenizer.encode_rendered(text).ids,
+            self.tokenizer.decode,
+            decoder,
+        )
+        samples = read_audio(audio, self._extractor.sampling_rate)
         return TranscriptionStream(Transcription(model, samples, chosen))
 
     def prepare(
         self, progress: Progress | None = None, *, seconds: float | None = None
     ) -> CostCurve:
         """Measure what passes cost: see `SpeculativePipeline.prepare`."""
-        with self._turns.alone():
-            if self._costs is None:
+        with self._open_decoder().turns.alone():
+            if self._costs is None:  # another thread may have closed the pipeline meanwhile
                 raise SessionError(CLOSED)
             return self._costs.prepare(progress, seconds)
 
     def close(self) -> None:
         """Free the models. A transcription that is running ends within one pass."""
-        self._turns.close()
-        self._model = self._costs = None
+        if self._decoder is not None:
+            self._decoder.turns.close()
+        self._decoder = self._costs = None
         self._models = []
+
+    def _open_decoder(self) -> WindowDecoder:
+        if self._decoder is None:
+            raise SessionError(CLOSED)
+        return self._decoder
 
     def __enter__(self) -> "SpeechPipeline":
         return self

@@ -29,6 +29,7 @@ from ov_specdec.speculation.schedule import LearnedStats, follows_costs, make_po
         ({"max_matching_ngram_size": 0}, "max_matching_ngram_size=0"),
         ({"reference_texts": 7}, "reference_texts=7 must be a text"),
         ({"reference_texts": ["a", 7]}, "reference_texts=7 must be a text"),
+        ({"reference_texts": ["a", "\udce4"]}, "reference_texts is not valid text at character 0"),
         ({"eos_token_id": -1}, "eos_token_id=-1"),
         ({"eos_token_id": [1, "x"]}, "eos_token_id='x'"),
         ({"stop_strings": ""}, "none empty"),

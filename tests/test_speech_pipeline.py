@@ -1,6 +1,9 @@
 """Recordings through real models: plain, speculative decoding and transformers agree."""
 
+import gc
 import shutil
+import weakref
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -8,6 +11,8 @@ import soundfile
 
 from ov_specdec import AudioError, ModelError, OptionError, SessionError, SpeculativePipeline
 from ov_specdec.speech_pipeline import SpeechPipeline
+from tests.scripted import PATIENCE
+from tests.server import wait_until
 from tests.tiny_whisper import CASES, MAX_LENGTH, RATE, recording
 
 PLAIN = {"temperature": 0.0, "logprob_threshold": None, "compression_ratio_threshold": None}
@@ -142,6 +147,10 @@ def test_models_that_do_not_fit_are_refused_in_one_line(whisper, tiny_pair, tmp_
         ({"task": "sing"}, OptionError, "task='sing'"),
         ({"reference_texts": "a"}, OptionError, "needs drafter='suffix' or 'both'"),
         ({"initial_prompt": "print" * 99}, OptionError, "initial_prompt='print"),
+        ({"initial_prompt": "<|de|>"}, OptionError, "holds what the model reads as the special"),
+        ({"suppress_tokens": [10**6]}, OptionError, "suppress_tokens holds token id 1000000"),
+        ({"logit_bias": {10**6: 1.0}}, OptionError, "logit_bias holds token id 1000000"),
+        ({"bad_words_ids": [[10**6]]}, OptionError, "bad_words_ids holds token id 1000000"),
         ({"audio": "missing.wav"}, AudioError, "'missing.wav' is not a file"),
     ],
 )
@@ -149,6 +158,62 @@ def test_what_cannot_be_honoured_is_refused_at_once(pipeline, options, error, me
     audio = options.pop("audio", (recording(0.5), RATE))
     with pytest.raises(error, match=message):
         pipeline.stream(audio, **options)
+
+
+def test_a_stream_that_waits_for_another_thread_is_cancelled_within_a_pass(pipeline):
+    begun, may_go_on, has_ended = Event(), Event(), Event()
+    calls, chunks = [], []
+
+    def hold(_tokens, logits):
+        calls.append(None)
+        if len(calls) == 1:
+            begun.set()
+            assert may_go_on.wait(PATIENCE)
+        elif len(calls) == 3:  # the other is let go after a pass, not after this window
+            assert has_ended.wait(PATIENCE)
+        return logits
+
+    def read():
+        chunks.extend(second)
+        has_ended.set()
+
+    given = {"language": "en", "num_assistant_tokens": 0, **PLAIN}
+    first = pipeline.stream((recording(1.5), RATE), logits_processor=[hold], **given)
+    second = pipeline.stream((recording(1.5), RATE), **given)
+    threads = [Thread(target=list, args=[first]), Thread(target=read)]
+    threads[0].start()
+    assert begun.wait(PATIENCE)
+    threads[1].start()
+    wait_until(lambda: second._transcription._decoding is not None)
+    second.cancel()
+    may_go_on.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert has_ended.is_set()
+    assert [chunk.finish_reason for chunk in chunks] == ["cancelled"]
+    assert len(calls) > 3
+
+
+def test_a_stream_is_closed_by_its_own_processor(pipeline):
+    def close(_tokens, logits):
+        stream.close()
+        return logits
+
+    options = {"language": "en", **PLAIN, "logits_processor": [close]}
+    stream = pipeline.stream((recording(1.5), RATE), **options)
+    assert [chunk.finish_reason for chunk in stream] == ["cancelled"]
+
+
+def test_closing_frees_the_models(whisper):
+    pipeline = SpeechPipeline(whisper.main, whisper.draft)
+    assert pipeline.transcribe((recording(0.5), RATE), language="en", max_new_tokens=2).stats
+    runners = [weakref.ref(model.runner) for model in (pipeline.main, pipeline.draft)]
+    pipeline.close()
+    gc.collect()
+    assert [runner() for runner in runners] == [None, None]
+    pipeline.close()
+    with pytest.raises(SessionError, match="closed"):
+        pipeline.prepare()
 
 
 def test_a_closed_pipeline_says_so(whisper):

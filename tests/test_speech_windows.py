@@ -1,6 +1,7 @@
 """Where windows end, against transformers; what of the text before they are told; subtitles."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -117,7 +118,16 @@ def test_subtitles_number_and_time_the_segments():
         "1\n00:00:00,000 --> 00:00:02,500\nFirst -> line.\n\n"
         "2\n01:01:01,500 --> 01:01:02,042\nSecond.\n\n"
     )
-    assert write(result(), "vtt").startswith("WEBVTT\n\n00:00:00.000 --> 00:00:02.500\n")
+    assert write(result(), "vtt") == (
+        "WEBVTT\n\n00:00:00.000 --> 00:00:02.500\nFirst --&gt; line.\n\n"
+        "01:01:01.500 --> 01:01:02.042\nSecond.\n\n"
+    )
+
+
+def test_marks_of_webvtt_are_text():
+    marked = replace(result(), segments=(Segment(0.0, 2.5, " R&D <b>"),))
+    assert write(marked, "vtt").endswith("\nR&amp;D &lt;b&gt;\n\n")
+    assert write(marked, "srt").endswith("\nR&D <b>\n\n")
 
 
 def test_json_holds_text_segments_and_figures():
@@ -144,8 +154,16 @@ def test_times_are_rounded_once():
         ({"langage": "en"}, "did you mean language"),
         ({"num_assistant_tokens": -1}, "num_assistant_tokens=-1"),
         ({"return_timestamps": "word"}, "return_timestamps='word' must be True or False"),
+        ({"initial_prompt": "a\udce4"}, "initial_prompt is not valid text at character 1"),
+        ({"logits_processor": None}, "logits_processor=None must be a list of functions"),
+        ({"logits_processor": print}, "must be a list of functions"),
     ],
 )
 def test_options_are_checked_by_name(options, message):
     with pytest.raises(OptionError, match=message.replace("(", r"\(")):
         TranscriptionOptions.from_kwargs(options)
+
+
+def test_temperatures_may_come_from_a_generator():
+    options = TranscriptionOptions(temperature=(t / 10 for t in (0, 5)))
+    assert [options.temperatures for _ in range(2)] == [(0.0, 0.5)] * 2

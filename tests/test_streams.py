@@ -187,6 +187,19 @@ def test_a_stream_is_cancelled_while_another_thread_runs_its_passes():
     assert list(cancelled)[-1].finish_reason == "cancelled"
 
 
+def test_a_stream_is_closed_by_its_own_processor():
+    pair = Pair()
+
+    def close(_tokens, logits):
+        stream.close()
+        return logits
+
+    stream = pair.stream("ABC", logits_processor=[close])
+    *_, last = stream
+    assert last.finish_reason == "cancelled"
+    assert pair.num_used == 0
+
+
 class Broken:
     """A logits processor that fails once a sequence has so many tokens."""
 

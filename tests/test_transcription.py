@@ -9,10 +9,11 @@ import pytest
 from ov_specdec.chunks import Chunk
 from ov_specdec.errors import OptionError
 from ov_specdec.logprobs import TokenLogprobs
+from ov_specdec.scheduling import Cancelled
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import collect
-from ov_specdec.speech.transcriber import Model, Transcription
+from ov_specdec.speech.transcriber import Decoding, Model, Transcription
 from ov_specdec.stats import GenerationStats, RoundStats
 from tests.test_speech_rules import ENGLISH, SETTINGS
 
@@ -38,8 +39,14 @@ class ScriptedDecoder:
     temperatures: list[float] = field(default_factory=list)
     looks: list[list[int]] = field(default_factory=list)
     encoder_seconds: float = 0.0
+    reason: str = "stop"
 
-    def decode(self, features, prompt, options) -> Iterator[Chunk]:
+    def decode(self, features, prompt, options) -> Decoding:
+        cancelled = []
+        chunks = self.chunks(features, prompt, options)
+        return Decoding(until(cancelled, chunks), lambda: cancelled.append(True))
+
+    def chunks(self, features, prompt, options) -> Iterator[Chunk]:
         assert features.shape == (80, EXTRACTOR.num_frames)
         self.encoder_seconds += 0.5
         if options.max_new_tokens == 1:
@@ -54,16 +61,24 @@ class ScriptedDecoder:
         self.temperatures.append(options.temperature)
         ids, logprob = output if isinstance(output, tuple) else (output, -0.1)
         for i, token in enumerate(ids):
-            yield chunk([token], logprob, last=i == len(ids) - 1)
+            yield chunk([token], logprob, last=i == len(ids) - 1, reason=self.reason)
 
 
-def chunk(ids, logprob, *, last):
+def until(cancelled, chunks):
+    """Chunks up to a cancellation."""
+    for piece in chunks:
+        yield piece
+        if cancelled:
+            raise Cancelled
+
+
+def chunk(ids, logprob, *, last, reason="stop"):
     rounds = [RoundStats(2, 1, 1, 0.0, 0.0, 0.0, 0.1)]
     return Chunk(
         "?",
         ids,
         "plain",
-        finish_reason="stop" if last else None,
+        finish_reason=reason if last else None,
         stats=GenerationStats(3, rounds) if last else None,
         logprobs=[TokenLogprobs(token, logprob) for token in ids],
     )
@@ -206,18 +221,82 @@ def test_silence_may_be_heard_all_the_same():
 def test_a_cancelled_transcription_ends_within_a_round():
     decoder = ScriptedDecoder([[1] * 100, [2] * 100])
     running = transcription(decoder, noise(2.0), language="en")
-    original = decoder.decode
+    original = decoder.chunks
 
-    def decode(*arguments):
+    def chunks(*arguments):
         for number, piece in enumerate(original(*arguments)):
-            running.is_cancelled = number == 3
-            yield piece
             assert number <= 3
+            if number == 3:
+                running.cancel()
+            yield piece
 
-    decoder.decode = decode
-    *_, last = running.chunks()
-    assert last.finish_reason == "cancelled"
-    assert len(decoder.prompts) == 1
+    decoder.chunks = chunks
+    [last] = running.chunks()
+    assert (last.finish_reason, last.end) == ("cancelled", 0.0)
+    assert (len(decoder.prompts), decoder.looks) == (1, [])
+
+
+def test_a_cancelled_transcription_does_not_look_for_speech():
+    decoder = ScriptedDecoder([[T, 1, T + 50, END]])
+    running = transcription(decoder, noise(2.0), language="en", return_timestamps=True)
+    original = decoder.chunks
+
+    def chunks(*arguments):
+        yield from original(*arguments)
+        running.cancel()  # in its last pass
+
+    decoder.chunks = chunks
+    assert [last.finish_reason for last in running.chunks()] == ["cancelled"]
+    assert decoder.looks == []
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_a_window_is_not_the_end_of_the_recording(reason):
+    # One chunk of all tokens; what follows the pair of timestamps is left to the next window.
+    class AtOnce(ScriptedDecoder):
+        def chunks(self, *arguments):
+            ids = [t for piece in super().chunks(*arguments) for t in piece.token_ids]
+            yield chunk(ids, -0.1, last=True, reason=self.reason)
+
+    decoder = AtOnce([[T, 1, T + 30, T + 30, 2], [T, 2, T + 50]], reason=reason)
+    *windows, last = transcription(decoder, noise(1.6), language="en").chunks()
+    [first], [second] = (window.pieces for window in windows)
+    assert (first.token_ids, second.token_ids) == ([T, 1, T + 30, T + 30], [T, 2, T + 50])
+    assert [score.token_id for score in first.logprobs] == first.token_ids
+    assert [(p.finish_reason, p.stats) for p in (first, second)] == [(None, None)] * 2
+    assert last.finish_reason == "stop"
+
+
+def test_less_than_a_frame_is_no_window_of_its_own():
+    # 80 samples are half a frame, and there are no features of them.
+    found = transcription(ScriptedDecoder([[1, END]]), noise(1.005), language="en")
+    *windows, last = found.chunks()
+    assert (len(windows), windows[0].end, last.end) == (1, *[found.stats.audio_seconds] * 2)
+    assert not found.predicts_timestamps
+    assert run(ScriptedDecoder([[1, END]]), noise(0.001), language="en").text == "1"
+
+
+def test_times_are_within_the_recording_and_rounded():
+    decoder = ScriptedDecoder([[T, 1, T + 33, T + 33, 2, T + 50, END]])
+    found = run(decoder, noise(0.8), language="en", return_timestamps=True)
+    times = [(segment.start, segment.end) for segment in found.segments]
+    assert times == [(0.0, 0.66), (0.66, 0.8)]
+
+
+def test_only_the_work_is_timed_and_only_outputs_are_counted():
+    decoder = ScriptedDecoder([[1, END]])
+    stream = transcription(decoder, noise(0.5), return_timestamps=True).chunks()
+    next(stream)
+    decoder.encoder_seconds += 100  # of another recording, while the reader pauses
+    last = next(stream)
+    assert last.stats.encoder_seconds == 1.5
+    assert len(decoder.looks) == 2
+    assert len(last.stats.generations) == 1
+
+
+def test_an_initial_prompt_may_hold_no_special_token():
+    with pytest.raises(OptionError, match=r"'a x.* as the special token 58: leave it out"):
+        transcription(ScriptedDecoder([]), noise(0.5), initial_prompt="a " + "x" * 58)
 
 
 def test_a_prompt_that_leaves_no_room_is_refused():

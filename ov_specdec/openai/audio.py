@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ov_specdec.openai.answers import make_metrics
 from ov_specdec.openai.errors import ApiError, invalid
@@ -14,7 +14,7 @@ from ov_specdec.speech.segments import Segment, TranscriptionChunk, Transcriptio
 from ov_specdec.speech.settings import Task
 
 AudioFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
-FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
+FORMATS: tuple[AudioFormat, ...] = get_args(AudioFormat)
 TIMED = ("srt", "verbose_json", "vtt")
 """Formats that show segments with their times."""
 
@@ -112,7 +112,7 @@ def _read(
         "cache_salt": fields.text("cache_salt"),
     }
     given = {name: value for name, value in options.items() if value is not None}
-    return AudioAsk(task, fields.text("model"), given, form, stream, fields.text("user"))  # type: ignore[arg-type]
+    return AudioAsk(task, fields.text("model"), given, form, stream, fields.text("user"))
 
 
 def _fields(form: Mapping[str, Sequence[str]]) -> Fields:

@@ -7,17 +7,18 @@ from functools import partial
 from ov_specdec.cache.encoder import Encoder
 from ov_specdec.cache.session import Runner
 from ov_specdec.cache.source import Source
+from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, Output
-from ov_specdec.errors import CLOSED, SessionError
 from ov_specdec.options import GenerationOptions, as_tuple
 from ov_specdec.sampling.from_options import Samplers, make_samplers
-from ov_specdec.scheduling import Cancelled, Request, Turns
+from ov_specdec.scheduling import Request, Turns
 from ov_specdec.speculation.begin import begin
 from ov_specdec.speculation.drafters.factory import DrafterFactory
 from ov_specdec.speculation.engine import SequenceState, Speculation
 from ov_specdec.speculation.schedule import LearnedStats
 from ov_specdec.speech.features import Features
 from ov_specdec.speech.settings import WhisperSettings
+from ov_specdec.speech.transcriber import Decoding
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.tokenizer import Tokenizer
 
@@ -42,9 +43,15 @@ class WindowDecoder:
         """Time that all passes of the encoders took so far."""
         return sum(encoder.seconds for encoder in self.encoders)
 
+    def check(self, options: GenerationOptions) -> None:
+        """Refuse options that drafter or main model has no use for."""
+        self.drafters.check(options)
+        for name, ids in options.token_ids().items():
+            require_ids(name, ids, self.settings.vocab_size)
+
     def decode(
         self, features: Features, prompt: Sequence[int], options: GenerationOptions
-    ) -> Generator[Chunk, None, None]:
+    ) -> Decoding:
         """The output that follows the prompt, in chunks without text."""
         length, eos = self.settings.max_target_positions, {self.settings.eos_token_id}
         if options.max_new_tokens is not None:
@@ -54,16 +61,18 @@ class WindowDecoder:
         source = Source(features[None], options.cache_salt)
         # Its text is made of what is left of it in the end.
         output = Output(state, IncrementalDetokenizer(lambda _: "", []), len(prompt))
-        request = Request(
+        request = Request[Chunk](
             partial(self._speculate, source, options, samplers, state),
             output.add,
             len(prompt),
             max_unread=None,
         )
+        return Decoding(self._read(request), partial(self.turns.cancel, request))
+
+    def _read(self, request: Request[Chunk]) -> Generator[Chunk, None, None]:
+        """The chunks of an output; what passes have cost is kept."""
         try:
             yield from self.turns.read(request)
-        except Cancelled as error:
-            raise SessionError(CLOSED) from error
         finally:
             self.learned.costs.keep()
 

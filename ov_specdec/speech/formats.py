@@ -2,15 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from html import escape
 from typing import Literal, get_args
 
 from ov_specdec.checks import require_choice
 from ov_specdec.speech.segments import Segment, TranscriptionResult
 
 Format = Literal["txt", "json", "srt", "vtt"]
-
-TIMED: tuple[Format, ...] = ("srt", "vtt")
-"""Formats that need segments with their times."""
 
 
 def write(result: TranscriptionResult, form: Format) -> str:
@@ -34,7 +32,9 @@ def write(result: TranscriptionResult, form: Format) -> str:
 
 def _srt(segments: Sequence[Segment]) -> str:
     entries = (
-        f"{number}\n{clock(segment.start, ',')} --> {clock(segment.end, ',')}\n{_line(segment)}\n\n"
+        f"{number}\n{clock(segment.start, ',')} --> {clock(segment.end, ',')}\n"
+        # An arrow in its text would be read as times.
+        f"{segment.text.strip().replace('-->', '->')}\n\n"
         for number, segment in enumerate(segments, start=1)
     )
     return "".join(entries)
@@ -42,7 +42,8 @@ def _srt(segments: Sequence[Segment]) -> str:
 
 def _vtt(segments: Sequence[Segment]) -> str:
     entries = (
-        f"{clock(segment.start, '.')} --> {clock(segment.end, '.')}\n{_line(segment)}\n\n"
+        f"{clock(segment.start, '.')} --> {clock(segment.end, '.')}\n"
+        f"{escape(segment.text.strip(), quote=False)}\n\n"
         for segment in segments
     )
     return "WEBVTT\n\n" + "".join(entries)
@@ -54,8 +55,3 @@ def clock(seconds: float, point: str) -> str:
     minutes, rest = divmod(total, 60_000)
     hours, minutes = divmod(minutes, 60)
     return f"{hours:02}:{minutes:02}:{rest // 1000:02}{point}{rest % 1000:03}"
-
-
-def _line(segment: Segment) -> str:
-    """Its text, in which an arrow would be read as times."""
-    return segment.text.strip().replace("-->", "->")

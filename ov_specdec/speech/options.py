@@ -1,10 +1,17 @@
 """The options of a transcription, under the names of transformers' `generate` for Whisper."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypedDict, get_args
 
-from ov_specdec.checks import require_bool, require_choice, require_number, require_text, suggest
+from ov_specdec.checks import (
+    require_bool,
+    require_choice,
+    require_number,
+    require_text,
+    require_utf8,
+    suggest,
+)
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions, Schedule, as_tuple
 from ov_specdec.sampling.processors import LogitsProcessor
@@ -67,7 +74,7 @@ class TranscriptionOptions:
         not silent.
     task: "transcribe", or "translate" into English.
     return_timestamps: give segments with times. Beyond 30 s the model predicts them in any case.
-    initial_prompt: text before the recording, for spelling and style.
+    initial_prompt: text before the recording, for spelling and style; told before each window.
     temperature: one, or several that are tried one after the other until an output is accepted.
     compression_ratio_threshold: outputs that zlib shortens by more repeat themselves, and are tried
         again; None: none is.
@@ -75,8 +82,8 @@ class TranscriptionOptions:
     no_speech_threshold: such outputs are left out instead where the model gives this probability to
         there being no speech; None: none is.
     condition_on_prev_tokens: tell the model the text before each window.
-    silence_threshold: windows in which no tenth of a second is as loud as this, in dB below full
-        scale, are left out without a pass of the model; None: none is.
+    silence_threshold: windows in which no tenth of a second is as loud as this, in dB, are left out
+        without a pass of the model; full scale is 0, so it is negative; None: none is.
     generation: others, which mean what they mean for text: those of `GENERATION`.
     """
 
@@ -99,6 +106,8 @@ class TranscriptionOptions:
         for name in ("language", "initial_prompt"):
             if getattr(self, name) is not None:
                 require_text(name, getattr(self, name))
+                require_utf8(name, getattr(self, name))
+        object.__setattr__(self, "temperature", as_tuple(self.temperature))
         if not self.temperatures:
             raise OptionError("temperature=() must be a number, or several")
         for temperature in self.temperatures:
@@ -137,8 +146,8 @@ class TranscriptionOptions:
         self, temperature: float, processors: Sequence[LogitsProcessor] = ()
     ) -> GenerationOptions:
         """The options of the generation at this temperature. processors: before the user's own."""
-        given = {"max_new_tokens": None, **self.generation}
-        given["logits_processor"] = (*processors, *given.get("logits_processor", ()))
+        given = {"max_new_tokens": None, **self.generation, "temperature": temperature}
         if self.logprob_threshold is not None:
             given.update(logprobs=0, logprobs_mode="processed_logprobs")
-        return GenerationOptions(**given, temperature=temperature)
+        options = GenerationOptions(**given)
+        return replace(options, logits_processor=(*processors, *options.logits_processor))

@@ -11,7 +11,7 @@ from ov_specdec.stats import FinishReason, GenerationStats
 
 @dataclass(frozen=True)
 class Segment:
-    """Text between two times, in seconds.
+    """Text between two times, in seconds, rounded to hundredths.
 
     tokens: with timestamps. seek: the frame that its window begins at. temperature, avg_logprob,
     compression_ratio, no_speech_prob: of the output of that window; None where nothing depended on
@@ -37,10 +37,11 @@ class Segment:
 class SpeechStats:
     """The record of one transcription.
 
-    audio_seconds: length of the recording. seconds: that transcribing took; encoder_seconds: those
-    of them in the encoders. num_windows: that were decoded; num_skipped: those that were silent or
-    held no speech; num_retries: outputs that were tried again. generations: of each output, the
-    record that text has too; those that were not taken are among them.
+    audio_seconds: length of the recording. seconds: that transcribing took, without what a reader
+    of the stream does between chunks; encoder_seconds: those of them in the encoders. num_windows:
+    that were decoded; num_skipped: those that were silent or held no speech; num_retries: outputs
+    that were tried again. generations: of each output, the record that text has too; those that
+    were not taken are among them, the passes that detect language and silence are not.
     """
 
     audio_seconds: float
@@ -85,8 +86,9 @@ class TranscriptionChunk:
     """A piece of a transcription, which will not change any more.
 
     text: what is new. end: seconds of the recording that are done. pieces: the tokens of the text
-    by origin, with those text too. segments: with return_timestamps. language, finish_reason and
-    stats: on the last chunk only, which has no text.
+    by origin; they have their texts too, the first of all with the space that it begins with.
+    segments: with return_timestamps. language, finish_reason and stats: on the last chunk only,
+    which has no text.
     """
 
     text: str
@@ -102,8 +104,8 @@ class TranscriptionChunk:
 class TranscriptionResult:
     """A finished transcription.
 
-    segments: with return_timestamps. language: a code, such as "en"; None where nothing was heard
-    that it could be detected in.
+    segments: with return_timestamps. language: a code, such as "en"; None where it was to be
+    detected, and nothing was heard that it could be detected in.
     """
 
     text: str

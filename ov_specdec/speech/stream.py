@@ -1,5 +1,6 @@
 """A transcription as it goes on: an iterator that any thread may end."""
 
+from inspect import GEN_RUNNING, getgeneratorstate
 from threading import RLock
 
 from ov_specdec.speech.segments import TranscriptionChunk
@@ -34,13 +35,17 @@ class TranscriptionStream:
 
         Returns at once. May be called from any thread.
         """
-        self._transcription.is_cancelled = True
+        self._transcription.cancel()
 
     def close(self) -> None:
-        """End it without a last chunk. Waits for a window that is decoded in another thread."""
+        """End it without a last chunk. Waits for a pass that is running in another thread.
+
+        Called by one of its own logits processors, it does what `cancel` does.
+        """
         self.cancel()
         with self._advancing:
-            self._chunks.close()
+            if getgeneratorstate(self._chunks) != GEN_RUNNING:
+                self._chunks.close()
 
     def __enter__(self) -> "TranscriptionStream":
         return self

@@ -9,8 +9,9 @@ from typing import Protocol
 
 from ov_specdec.checks import shorten
 from ov_specdec.chunks import Chunk
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import CLOSED, OptionError, SessionError
 from ov_specdec.options import GenerationOptions
+from ov_specdec.scheduling import Cancelled
 from ov_specdec.speech.audio import Samples
 from ov_specdec.speech.fallback import Attempt, compression_ratio
 from ov_specdec.speech.features import FeatureExtractor, Features
@@ -32,6 +33,18 @@ from ov_specdec.stats import FinishReason, Stopwatch
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
 
+@dataclass(frozen=True)
+class Decoding:
+    """One output as it comes.
+
+    chunks: the last has a finish reason and stats; raises `Cancelled` where there is none. cancel:
+    ends it within one pass of a model, from any thread.
+    """
+
+    chunks: Iterator[Chunk]
+    cancel: Callable[[], None]
+
+
 class Decoder(Protocol):
     """What decodes a window, speculatively or not."""
 
@@ -42,8 +55,8 @@ class Decoder(Protocol):
 
     def decode(
         self, features: Features, prompt: Sequence[int], options: GenerationOptions
-    ) -> Iterator[Chunk]:
-        """The output that follows the prompt, in chunks; the last has a finish reason and stats.
+    ) -> Decoding:
+        """The output that follows the prompt.
 
         features: [mel bins, frames], as many as the encoder takes. prompt: ids.
         """
@@ -68,15 +81,14 @@ class Model:
 class Transcription:
     """One recording, options checked against the model.
 
-    samples: mono, at the rate of the model's extractor. is_cancelled: set from any thread, ends it
-    within one pass. Raises `OptionError` for a language or a task that the model does not know, and
-    for an initial prompt that is too long.
+    samples: mono, at the rate of the model's extractor. Raises `OptionError` for a language or a
+    task that the model does not know, and for an initial prompt that is too long or holds tokens
+    that are no text.
     """
 
     model: Model
     samples: Samples
     options: TranscriptionOptions
-    is_cancelled: bool = False
     stats: SpeechStats = field(init=False)
     _language: int | None = field(default=None, init=False)
     _knows_language: bool = field(default=False, init=False)
@@ -85,6 +97,9 @@ class Transcription:
     """Tokens of the segments so far."""
     _is_trusted: bool = field(default=True, init=False)
     _has_text: bool = field(default=False, init=False)
+    _is_cancelled: bool = field(default=False, init=False)
+    _decoding: Decoding | None = field(default=None, init=False)
+    """The present output, or the last one."""
 
     def __post_init__(self) -> None:
         settings, options = self.model.settings, self.options
@@ -95,6 +110,11 @@ class Transcription:
         self._knows_language = options.language is not None or not settings.is_multilingual
         if options.initial_prompt:
             self._initial = self.model.encode(f" {options.initial_prompt.strip()}")
+        if marks := [token for token in self._initial if not settings.is_text(token)]:
+            raise OptionError(
+                f"initial_prompt={shorten(options.initial_prompt)} holds what the model reads as "
+                f"the special token {marks[0]}: leave it out"
+            )
         if len(self._initial) > settings.max_prompt_length:
             raise OptionError(
                 f"initial_prompt={shorten(options.initial_prompt)} has {len(self._initial)} "
@@ -104,7 +124,7 @@ class Transcription:
     @property
     def num_frames(self) -> int:
         """Of the recording, without what fills up its last window."""
-        return -(-len(self.samples) // self.model.extractor.hop_length)
+        return max(1, len(self.samples) // self.model.extractor.hop_length)
 
     @property
     def predicts_timestamps(self) -> bool:
@@ -113,17 +133,32 @@ class Transcription:
 
     def chunks(self) -> Generator[TranscriptionChunk, None, None]:
         """A chunk for each window, then one that ends the transcription."""
-        watch, encoded = Stopwatch(), self.model.decoder.encoder_seconds
         start = 0
-        while start < self.num_frames and not self.is_cancelled:
-            window = window_at(start, self.num_frames, self.model.extractor)
-            start, chunk = self._skip(window) if self._is_silent(window) else self._hear(window)
+        while start < self.num_frames and not self._is_cancelled:
+            try:
+                start, chunk = self._window_from(start)
+            except Cancelled:
+                break
             yield chunk
-        self.stats.seconds = watch.total()
-        self.stats.encoder_seconds = self.model.decoder.encoder_seconds - encoded
         code = language_code(self._language, self.model.settings) if self._knows_language else None
-        reason: FinishReason = "cancelled" if self.is_cancelled else "stop"
+        reason: FinishReason = "cancelled" if self._is_cancelled else "stop"
         yield TranscriptionChunk("", self._seconds(start), (), (), code, reason, self.stats)
+
+    def cancel(self) -> None:
+        """End it within one pass of a model. From any thread."""
+        self._is_cancelled = True
+        if self._decoding is not None:
+            self._decoding.cancel()
+
+    def _window_from(self, start: int) -> tuple[int, TranscriptionChunk]:
+        """What becomes of the window at a frame; where the next begins. The time is counted."""
+        watch, encoded = Stopwatch(), self.model.decoder.encoder_seconds
+        window = window_at(start, self.num_frames, self.model.extractor)
+        try:
+            return self._skip(window) if self._is_silent(window) else self._hear(window)
+        finally:
+            self.stats.seconds += watch.total()
+            self.stats.encoder_seconds += self.model.decoder.encoder_seconds - encoded
 
     @cached_property
     def _features(self) -> Features:
@@ -149,8 +184,6 @@ class Transcription:
         prompt = self._prompt()
         attempt, pieces = self._first_accepted(features, prompt)
         self._is_trusted = attempt.is_trusted
-        if self.is_cancelled:
-            return window.start, TranscriptionChunk("", self._seconds(window.start))
         if attempt.has_no_speech(self.options):
             return self._skip(window)
         tokens = [t for t in attempt.tokens if t != self.model.settings.eos_token_id]
@@ -170,10 +203,11 @@ class Transcription:
 
     def _segments(self, done: Split, window: Window, attempt: Attempt) -> tuple[Segment, ...]:
         """The segments that hold text, where they are asked for."""
+        start, end = self._seconds(window.start), self.stats.audio_seconds
         return tuple(
             Segment(
-                self._seconds(window.start) + timed.start,
-                self._seconds(window.start) + timed.end,
+                round(min(start + timed.start, end), 2),
+                round(min(start + timed.end, end), 2),
                 self.model.decode(self._text_tokens(timed.tokens)),
                 timed.tokens,
                 window.start,
@@ -201,8 +235,9 @@ class Transcription:
         for number, temperature in enumerate(options.temperatures):
             self.stats.num_retries += number > 0
             pieces = self._decode(features, prompt, options.at(temperature, processors))
+            self.stats.generations += [piece.stats for piece in pieces if piece.stats is not None]
             attempt = self._judge(features, prompt, pieces, temperature)
-            if self.is_cancelled or not attempt.is_rejected(options):
+            if not attempt.is_rejected(options):
                 break
         return attempt, pieces
 
@@ -250,15 +285,16 @@ class Transcription:
     def _decode(
         self, features: Features, prompt: list[int], options: GenerationOptions
     ) -> list[Chunk]:
-        """All chunks of an output, or those up to a cancellation."""
-        pieces = []
-        for piece in self.model.decoder.decode(features, prompt, options):
-            pieces.append(piece)
-            if piece.stats is not None:
-                self.stats.generations.append(piece.stats)
-            if self.is_cancelled:
-                break
-        return pieces
+        """All chunks of an output; raises `Cancelled` where the transcription was cancelled."""
+        self._decoding = decoding = self.model.decoder.decode(features, prompt, options)
+        if self._is_cancelled:  # before there was this to cancel
+            raise Cancelled
+        try:
+            return list(decoding.chunks)
+        except Cancelled as error:
+            if self._is_cancelled:
+                raise
+            raise SessionError(CLOSED) from error
 
     def _with_text(self, pieces: Iterable[Chunk]) -> list[Chunk]:
         """Chunks with the text of their tokens, timestamps left out."""
@@ -275,15 +311,17 @@ class Transcription:
         return [token for token in tokens if self.model.settings.is_text(token)]
 
     def _seconds(self, frame: int) -> float:
-        """The time of a frame, at most the recording's end."""
-        extractor = self.model.extractor
-        return min(frame * extractor.hop_length / extractor.sampling_rate, self.stats.audio_seconds)
+        """The time of a frame; that of the last is the recording's end."""
+        if frame >= self.num_frames:
+            return self.stats.audio_seconds
+        return frame * self.model.extractor.hop_length / self.model.extractor.sampling_rate
 
 
 def _first_tokens(pieces: Iterable[Chunk], count: int) -> Generator[Chunk, None, None]:
-    """The chunks of the first `count` tokens."""
+    """The chunks of the first `count` tokens, none of which ends the recording."""
     for piece in pieces:
         if count <= 0:
             return
-        yield replace(piece, token_ids=piece.token_ids[:count])
-        count -= len(piece.token_ids)
+        kept, logprobs = piece.token_ids[:count], piece.logprobs[:count]
+        yield replace(piece, token_ids=kept, logprobs=logprobs, finish_reason=None, stats=None)
+        count -= len(kept)
