@@ -1,14 +1,24 @@
 """Recordings over a socket, as OpenAI's own client sends them."""
 
+import asyncio
 import io
+from contextlib import ExitStack
+from threading import Event
 
 import httpx
 import openai
 import pytest
 import soundfile
 
-from ov_specdec import SpeculativePipeline
+from ov_specdec import AudioError, SpeculativePipeline
+from ov_specdec.openai.audio import AudioAsk
+from ov_specdec.scheduling import Cancelled
+from ov_specdec.server.settings import Settings
+from ov_specdec.server.stream import Stream
+from ov_specdec.server.transcriptions import Job, Transcriptions
+from ov_specdec.speech.segments import SpeechStats, TranscriptionChunk
 from ov_specdec.speech_pipeline import SpeechPipeline
+from tests.scripted import PATIENCE
 from tests.server import NAME, serving
 from tests.tiny_whisper import RATE, recording
 
@@ -143,3 +153,70 @@ def test_transcriptions_are_counted(server):
     before = server.metric("generation_tokens_total")
     assert post(server, **{"language": "en"}).status_code == 200
     assert server.metric("generation_tokens_total") > before
+
+
+def test_the_times_of_transcriptions_are_observed(server):
+    names = ("time_to_first_token_seconds_count", "e2e_request_latency_seconds_count")
+    before = [server.metric(name) for name in names]
+    assert post(server, language="en").status_code == 200
+    assert [server.metric(name) for name in names] == [count + 1 for count in before]
+
+
+class Recordings:
+    """In place of a pipeline: transcriptions that wait to be cancelled, or to be let go."""
+
+    def __init__(self):
+        self.begun, self.opened = Event(), []
+
+    def stream(self, recording, **_options):
+        if recording is None:
+            raise AudioError("the file is no recording")
+        self.opened.append(recording)
+        return Waiting(self.begun)
+
+
+class Waiting:
+    def __init__(self, begun):
+        self.begun, self.ended = begun, Event()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def __iter__(self):
+        self.begun.set()
+        assert self.ended.wait(PATIENCE)
+        yield TranscriptionChunk("", 0.0, finish_reason="cancelled", stats=SpeechStats(1.0))
+
+    def cancel(self):
+        self.ended.set()
+
+
+def test_recordings_are_decoded_in_turns_and_counted_meanwhile():
+    recordings, ask = Recordings(), AudioAsk("transcribe", None, {})
+    speech = Transcriptions(recordings, Settings(model_name=NAME))
+
+    def metric(name, **labels):
+        labels = {"model_name": NAME, **labels}
+        return speech.metrics.registry.get_sample_value(f"ov_specdec:{name}", labels)
+
+    async def serve():
+        jobs = [Job(ask, name, None, Stream(1, None)) for name in ("first", "second", None)]
+        with ExitStack() as running:
+            for job in jobs:
+                running.enter_context(speech.running(job))
+            await asyncio.to_thread(recordings.begun.wait, PATIENCE)
+            assert recordings.opened == ["first"]
+            assert [metric(f"num_requests_{what}") for what in ("running", "waiting")] == [1, 2]
+            jobs[1].cancel()
+            jobs[0].cancel()
+            for job, error in zip(jobs, (Cancelled, Cancelled, AudioError), strict=True):
+                with pytest.raises(error):
+                    await job.stream.next()
+        assert metric("num_requests_waiting") == 0
+
+    asyncio.run(serve())
+    assert recordings.opened == ["first"]
+    assert metric("request_success_total", finished_reason="cancelled") is None

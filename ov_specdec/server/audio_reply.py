@@ -1,17 +1,16 @@
 """Sends a transcription: whole, or as server-sent events."""
 
-import asyncio
 from typing import BinaryIO
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ov_specdec.openai.audio import MEDIA_TYPES, AudioAsk, StreamedTranscription, make_transcription
-from ov_specdec.scheduling import Cancelled
 from ov_specdec.server.access import Record
 from ov_specdec.server.reply import Sender, explain, run_for_client
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
+from ov_specdec.server.transcriptions import Job
 from ov_specdec.speech.segments import TranscriptionChunk, collect
 
 
@@ -42,25 +41,20 @@ class AudioReply(Response):
         service, sender, events = self.service, Sender(send), StreamedTranscription()
         try:
             speech = service.speech
-            with service.admitted(1):
-                opened = await asyncio.to_thread(
-                    speech.open, self.ask, self.recording, self.record.tenant
-                )
-                with speech.running(opened, stream):
-                    chunks = []
-                    while (piece := await stream.next(self.deadline)) is not None:
-                        chunks.append(piece[1])
-                        if piece[1].finish_reason == "cancelled":  # by a server that shuts down
-                            raise Cancelled
-                        self._note(piece[1])
-                        if self.ask.stream:
-                            if not sender.has_begun:
-                                await sender.begin()
-                            await sender.event(events.add(piece[1]))
+            job = Job(self.ask, self.recording, self.record.tenant, stream)
+            with service.admitted(1), speech.running(job):
+                chunks = []
+                while (piece := await stream.next(self.deadline)) is not None:
+                    chunks.append(piece[1])
+                    self._note(piece[1])
                     if self.ask.stream:
-                        await sender.end()
-                    else:
-                        await self._whole(chunks)(scope, receive, send)
+                        if not sender.has_begun:
+                            await sender.begin()
+                        await sender.event(events.add(piece[1]))
+                if self.ask.stream:
+                    await sender.end()
+                else:
+                    await self._whole(chunks)(scope, receive, send)
         except Exception as error:
             failure = explain(error, service, self.record)
             await sender.fail(failure, events.fail, scope, receive)
@@ -74,3 +68,4 @@ class AudioReply(Response):
     def _note(self, chunk: TranscriptionChunk) -> None:
         for piece in chunk.pieces:
             self.record.note(piece)
+        self.record.finish_reason = chunk.finish_reason

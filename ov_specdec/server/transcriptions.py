@@ -4,57 +4,79 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import BinaryIO
 
 from prometheus_client import Metric
 
 from ov_specdec.openai.audio import AudioAsk
+from ov_specdec.scheduling import Cancelled
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.speech.segments import TranscriptionChunk
 from ov_specdec.speech.stream import TranscriptionStream
 from ov_specdec.speech_pipeline import SpeechPipeline
+from ov_specdec.stats import FinishReason, GenerationStats
+
+
+@dataclass(eq=False)
+class Job:
+    """A request whose recording waits for its turn, or is being transcribed.
+
+    tenant: whose cached states may be used. stream: is filled with chunks, and fails with the error
+    that ends it. began: when it came.
+    """
+
+    ask: AudioAsk
+    recording: BinaryIO
+    tenant: str | None
+    stream: Stream[TranscriptionChunk]
+    began: float = field(default_factory=monotonic)
+    is_running: bool = False
+    is_cancelled: bool = False
+    transcription: TranscriptionStream | None = None
+
+    def cancel(self) -> None:
+        """End it within a pass. From any thread."""
+        self.is_cancelled = True
+        if self.transcription is not None:
+            self.transcription.cancel()
 
 
 @dataclass
 class Transcriptions:
-    """A speech model that serves requests in the order in which they came."""
+    """A speech model that serves requests in the order in which they came.
+
+    Recordings are decoded when their turn comes too: small files may become large arrays.
+    """
 
     pipeline: SpeechPipeline
     settings: Settings
     metrics: Metrics = field(init=False)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
-    _running: set[TranscriptionStream] = field(default_factory=set)
+    _jobs: set[Job] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.settings.model_name, None)
+        self.metrics.running.set_function(lambda: sum(job.is_running for job in self._jobs))
+        self.metrics.waiting.set_function(lambda: sum(not job.is_running for job in self._jobs))
 
     @property
     def max_length(self) -> int:
         """Tokens of prompt and output of one window."""
         return self.pipeline.main.runner.max_length
 
-    def open(self, ask: AudioAsk, recording: BinaryIO, tenant: str | None) -> TranscriptionStream:
-        """A transcription, recording and options checked. Takes a while: not for the loop.
-
-        tenant: whose earlier outputs may be used as candidates.
-        """
-        salted = {} if tenant is None else {"cache_salt": tenant}
-        return self.pipeline.stream(recording, **{**salted, **ask.options})
-
     @contextmanager
-    def running(
-        self, transcription: TranscriptionStream, stream: Stream[TranscriptionChunk]
-    ) -> Iterator[None]:
-        """Run a transcription that fills a stream; in the end it is cancelled."""
-        self._running.add(transcription)
+    def running(self, job: Job) -> Iterator[None]:
+        """Run a transcription, which fills its stream; in the end it is cancelled."""
+        self._jobs.add(job)
         try:
-            self._thread.submit(self._fill, transcription, stream)
+            self._thread.submit(self._fill, job)
             yield
         finally:
-            self._running.discard(transcription)
-            transcription.cancel()
+            self._jobs.discard(job)
+            job.cancel()
 
     def collect_metrics(self) -> list[Metric]:
         """What it counts."""
@@ -62,8 +84,8 @@ class Transcriptions:
 
     def cancel_all(self) -> None:
         """End all transcriptions within a pass."""
-        for transcription in list(self._running):
-            transcription.cancel()
+        for job in list(self._jobs):
+            job.cancel()
 
     def close(self) -> None:
         """End all transcriptions, and free the models."""
@@ -71,16 +93,39 @@ class Transcriptions:
         self._thread.shutdown()
         self.pipeline.close()
 
-    def _fill(self, transcription: TranscriptionStream, stream: Stream[TranscriptionChunk]) -> None:
-        receive = stream.receiver(0)
+    def _fill(self, job: Job) -> None:
         try:
-            for chunk in transcription:
-                receive([chunk])
-                if chunk.stats is not None and chunk.finish_reason is not None:
-                    stats = chunk.stats.generation
-                    self.metrics.generation_tokens.inc(stats.generated_tokens)
-                    self.metrics.ended(stats, chunk.finish_reason)
+            self._transcribe(job)
         except Exception as error:
-            stream.end(error)
+            job.stream.end(error)
         else:
-            stream.end(None)
+            job.stream.end(None)
+
+    def _transcribe(self, job: Job) -> None:
+        """Transcribe in this thread; raises `Cancelled`, and what is wrong with the request."""
+        if job.is_cancelled:
+            raise Cancelled
+        job.is_running = True
+        salted = {} if job.tenant is None else {"cache_salt": job.tenant}
+        options = {**salted, **job.ask.options}
+        receive, is_first = job.stream.receiver(0), True
+        with self.pipeline.stream(job.recording, **options) as transcription:
+            job.transcription = transcription
+            if job.is_cancelled:  # before there was this to cancel
+                raise Cancelled
+            for chunk in transcription:
+                if chunk.pieces and is_first:
+                    self.metrics.to_first.observe(monotonic() - job.began)
+                    is_first = False
+                if chunk.stats is not None:
+                    self._count(job, chunk.stats.generation, chunk.finish_reason)
+                receive([chunk])
+
+    def _count(self, job: Job, stats: GenerationStats, reason: FinishReason | None) -> None:
+        """Count a transcription that has ended; raises `Cancelled` where it was cut short."""
+        is_cancelled = reason == "cancelled"
+        self.metrics.generation_tokens.inc(stats.generated_tokens)
+        self.metrics.ended(stats, None if is_cancelled else reason)
+        if is_cancelled:
+            raise Cancelled
+        self.metrics.whole.observe(monotonic() - job.began)
