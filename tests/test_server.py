@@ -447,12 +447,12 @@ def test_a_key_is_needed_below_a_prefix_too(prefix, caplog):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"api_keys": "secret"}, "api_keys='secret' must be a list of texts"),
-        ({"api_keys": [1]}, "api_keys=[1] must be a list"),
+        ({"api_keys": "secret"}, "api_keys must be a list of texts"),
+        ({"api_keys": [1]}, "api_keys must be a list"),
         ({"api_keys": ["a", ""]}, "API key 2 is empty"),
         ({"api_keys": ["schl\u00fcssel"]}, "API key 1 can be sent in no header"),
         ({"api_keys": [" a"]}, "API key 1 can be sent in no header"),
-        ({"cors_origins": "*"}, "cors_origins='*' must be a list"),
+        ({"cors_origins": "*"}, "cors_origins must be a list"),
         ({"model_name": None}, "model_name=None must be a text"),
         ({"max_queue": "128"}, "max_queue='128' must be a whole number"),
         ({"max_body": 0}, "max_body=0 must be a whole number"),
@@ -466,6 +466,7 @@ def test_settings_that_cannot_be_used_are_refused(settings, words):
     with pytest.raises(OptionError) as error:
         Settings(**settings)
     assert str(error.value).startswith(words)
+    assert "secret" not in str(error.value)
     assert Settings(api_keys=["a b"], cors_origins=["*"], temperature=None).api_keys == ["a b"]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ov_specdec.checks import require_int, require_number, require_text, shorten
+from ov_specdec.checks import require_int, require_number, require_text
 from ov_specdec.errors import OptionError
 from ov_specdec.server.stream import MAX_UNREAD
 
@@ -53,9 +53,9 @@ class Settings:
 
 
 def _require_list(name: str, values: object) -> None:
-    # A text would be as good as a list of its letters.
+    # A text would be as good as a list of its letters. It is not shown: it may be a key.
     if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
-        raise OptionError(f"{name}={shorten(values)} must be a list of texts")
+        raise OptionError(f"{name} must be a list of texts, also where it has only one")
 
 
 def _require_key(number: int, key: str) -> None:
