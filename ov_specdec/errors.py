@@ -41,6 +41,10 @@ class LogitsError(SpecdecError):
     """A row of logits that gives no distribution: all forbidden, or not a number."""
 
 
+class DeadEndError(LogitsError):
+    """The options and processors leave no token that may follow."""
+
+
 class ExportError(SpecdecError):
     """A checkpoint could not be exported to OpenVINO IR."""
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.errors import LogitsError
+from ov_specdec.errors import DeadEndError, LogitsError
 
 Logits = NDArray[np.float32]
 
@@ -30,7 +30,7 @@ def check_row(row: Logits) -> float:
 
 def _check_peak(peak: float) -> None:
     if peak == -math.inf:
-        raise LogitsError(
+        raise DeadEndError(
             "no token may follow: all logits are -inf; let the options forbid fewer tokens"
         )
     if not math.isfinite(peak):

@@ -1,5 +1,6 @@
 """The planner, on simulated machines and texts."""
 
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -95,6 +96,17 @@ def test_a_probe_is_paid_for_with_what_it_loses():
 
     assert left(0) < left(1)
     assert left(0) < -NOMINAL.draft.at(1, 16)
+
+
+def test_probes_of_a_repeatable_text_do_not_follow_who_shares_its_passes():
+    def saved(costs, num_sequences):
+        common = Common()
+        plain = replace(a_round(0, 0), num_sequences=num_sequences)
+        AdaptiveLength(("model",), costs, common).update(plain)
+        return common.credit
+
+    assert saved(FixedCurve(NOMINAL), 4) == saved(FixedCurve(NOMINAL), 1) > 0
+    assert saved(LiveCurve(NOMINAL), 4) == saved(LiveCurve(NOMINAL), 1) / 4
 
 
 def test_a_probe_that_succeeds_is_followed_by_drafts():

@@ -12,6 +12,7 @@ from statistics import median
 import pytest
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.bench import sweeps
 from ov_specdec.bench.genai import model_with_tokenizer
 from ov_specdec.bench.load import Load, serve_load
 from ov_specdec.bench.methods import find_method
@@ -30,6 +31,7 @@ from ov_specdec.errors import BenchmarkError, OptionError
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.command_line import run
+from tests.fakes import ScriptedModel, counting
 
 CHECKPOINT = Path(__file__).parent.parent / "models" / "draft" / "checkpoint"
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "ov-specdec")
@@ -106,11 +108,11 @@ def test_quick_writes_tables_in_every_format(quick):
 
 def test_quick_sweeps_and_draws(quick):
     folder, done = quick
-    sweeps = json.loads((folder / "report.json").read_text())["sweeps"]
-    assert [length for length, _ in sweeps["by_length"]] == list(QUICK.lengths)
-    assert [row[0] for row in sweeps["by_temperature"]] == list(QUICK.temperatures)
-    assert set(sweeps["pass_seconds"]) == {"main", "draft"}
-    assert all(judged >= accepted for judged, accepted in sweeps["by_position"])
+    found = json.loads((folder / "report.json").read_text())["sweeps"]
+    assert [length for length, _ in found["by_length"]] == list(QUICK.lengths)
+    assert [row[0] for row in found["by_temperature"]] == list(QUICK.temperatures)
+    assert set(found["pass_seconds"]) == {"main", "draft"}
+    assert all(judged >= accepted for judged, accepted in found["by_position"])
     for name in PLOTS:
         content = (folder / f"{name}.png").read_bytes()
         assert content.startswith(PNG)
@@ -304,6 +306,14 @@ def test_prompts_from_files(tmp_path):
     objects = tmp_path / "prompts.jsonl"
     objects.write_text('{"prompt": "a\\nb"}\n{"prompt": "c", "id": 4}\n')
     assert read_prompts(objects) == ("a\nb", "c")
+    objects.write_text('{"prompt": "a\u2028b"}\n', encoding="utf-8")
+    assert read_prompts(objects) == ("a\u2028b",)
+
+
+def test_passes_are_timed_behind_as_much_of_a_prompt_as_there_is_room_for():
+    model = ScriptedModel(counting, max_length=8)
+    assert sweeps._seconds(model, list(range(20)), 4) > 0
+    assert model.passes[:2] == [8, 4]
 
 
 def test_mixed_prompts_have_all_lengths():

@@ -99,7 +99,7 @@ def make_drafter(kind, draft, sampler):
         return SuffixDrafter([[0, 1, 0, 3]], lambda: [earlier])
     if kind in ("intersection", "retokenize"):
         return DraftModel(draft, Pairing(kind, table_pair(draft.vocab_size))).make(sampler)
-    sampler = sampler if kind == "sampled" else GreedySampler(sampler.processors)
+    sampler = sampler if kind == "sampled" else GreedySampler(sampler.processors, sampler.ends)
     return ModelDrafter(CachedSequence(draft), sampler)
 
 
@@ -129,8 +129,8 @@ def speculative_output_probs(
     """The probability of each first OUTPUT_LENGTH tokens, over all that chance can do."""
 
     def run(random):
-        sampler = RandomSampler(processors, warper, random)
-        text = SequenceState(list(PROMPT), len(PROMPT) + max_new_tokens, frozenset(eos))
+        sampler = RandomSampler(processors, warper, random, frozenset(eos))
+        text = SequenceState(list(PROMPT), len(PROMPT) + max_new_tokens, sampler.ends)
         drafter = make_drafter(kind, scripted(draft), sampler)
         speculation = Speculation(CachedSequence(scripted(main)), sampler, text, drafter, policy)
         for _ in rounds_of(speculation):
@@ -215,6 +215,35 @@ def test_the_distribution_is_the_same_where_a_draft_is_cut_by_the_end(
     )
     expected = model_output_probs(main, *WARPERS[warper], ends.get("eos", ()))
     assert greatest_difference(actual, expected) < EXACT
+
+
+@pytest.mark.parametrize(
+    "kind", ["sampled", "greedy", "prompt lookup", "suffix", "intersection", "retokenize"]
+)
+def test_no_processor_is_asked_what_follows_the_end(kind):
+    def watching(tokens, row):
+        assert 0 not in tokens[len(PROMPT) :]
+        return row
+
+    main, draft = map(table_model, PAIRS["4 tokens"])
+    actual = speculative_output_probs(
+        main, draft, kind, ConstantLength(3), LogitsWarper(), (watching,), eos={0}
+    )
+    expected = model_output_probs(main, LogitsWarper(), (), {0})
+    assert greatest_difference(actual, expected) < EXACT
+
+
+def test_a_draft_ends_where_no_token_may_follow():
+    def no_way_on_from_3(tokens, row):
+        return np.full_like(row, -np.inf) if tokens[-1] == 3 else row
+
+    main_table = MAIN_4.copy()
+    main_table[:, 3] = 0  # the main model never goes there
+    main, draft = table_model(main_table), table_model(DRAFT_4)
+    actual = speculative_output_probs(
+        main, draft, "sampled", ConstantLength(3), LogitsWarper(), (no_way_on_from_3,)
+    )
+    assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) < EXACT
 
 
 @pytest.mark.parametrize("pair", PAIRS)

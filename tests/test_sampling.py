@@ -131,7 +131,7 @@ def test_candidates_of_a_sampled_run_are_accepted_and_rejected(
 
 
 def test_options_become_rules():
-    assert samplers().main == samplers().draft == GreedySampler()
+    assert samplers().main == samplers().draft == GreedySampler(ends=frozenset([0]))
     assert samplers(temperature=0.5, top_k=3).main.warper == LogitsWarper(temperature=0.5, top_k=3)
     sampled = samplers(do_sample=True)
     assert sampled.draft is sampled.main

@@ -71,7 +71,7 @@ JSON_LINES = (".jsonl", ".json")
 def read_prompts(file: Path) -> tuple[str, ...]:
     """The prompts in a file, one per line; a .jsonl file has objects with "prompt" as lines."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"--prompt-file '{file}' cannot be read as text: {error}") from error
     lines = [line for line in lines if line.strip()]

@@ -68,11 +68,11 @@ def make_samplers(
     processors = make_processors(
         options, prompt_length=prompt_length, eos_token_ids=eos_token_ids, prompt_ids=prompt_ids
     )
-    greedy = GreedySampler(processors)
+    greedy = GreedySampler(processors, eos_token_ids)
     if not options.samples:
         return Samplers(greedy, greedy)
     random = NumpyRandomSource(np.random.default_rng(options.seed))
-    sampler = RandomSampler(processors, make_warper(options), random)
+    sampler = RandomSampler(processors, make_warper(options), random, eos_token_ids)
     return Samplers(sampler, sampler if options.assistant_do_sample else greedy)
 
 

@@ -5,7 +5,7 @@ distributions: every row goes through the same processors, with the history that
 if its tokens had been decoded one by one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -29,6 +29,11 @@ class Sampler(Protocol):
         """What every row goes through first."""
         ...
 
+    @property
+    def ends(self) -> Set[int]:
+        """Tokens that end a text: what follows them is never asked."""
+        ...
+
     def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
         """What the token after `tokens` is drawn from. row: logits [vocab].
 
@@ -49,6 +54,7 @@ class GreedySampler:
     """The most likely token, after the processors. Implements `Sampler`."""
 
     processors: tuple[LogitsProcessor, ...] = ()
+    ends: Set[int] = frozenset()
     random: RandomSource = field(default_factory=CertainSource)
 
     def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
@@ -67,6 +73,7 @@ class RandomSampler:
     processors: tuple[LogitsProcessor, ...]
     warper: LogitsWarper
     random: RandomSource
+    ends: Set[int] = frozenset()
 
     def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
         """The row's distribution, after processors and warper."""

@@ -255,7 +255,9 @@ class AdaptiveLength:
             self._common.credit -= lost
             self._probing = stats.num_accepted > 0
         elif stats.num_drafted == 0:
-            self._common.credit += SPENT_ON_PROBES * plain / stats.num_sequences
+            # A text that is to come out the same again has nothing to do with who shares passes.
+            sharing = stats.num_sequences if self._costs.is_live else 1
+            self._common.credit += SPENT_ON_PROBES * plain / sharing
         drafted = stats.source == MODEL and stats.num_drafted > 0
         self._unread = 1 if drafted else self._unread + stats.num_generated
 

@@ -195,4 +195,5 @@ class Speculation:
             return Proposal(Draft([]))
         if self.num_rounds == 0:
             return Proposal(Draft([]), plan=Plan(0, "prefill"))
-        return (yield from self.drafter.propose(self.state.tokens))
+        proposal = yield from self.drafter.propose(self.state.tokens)
+        return proposal.until(self.state.eos_token_ids)

@@ -36,14 +36,16 @@ def verify(
 
     logits: [len(draft.tokens) + 1, vocab], from the main model; row i scores the token in the place
     of candidate i, the last row the one after all of them. Rows after a candidate that the main
-    model cannot choose are not looked at. Candidates that were drawn are verified as a block; of
-    others a block accepts no more than one by one, in more time. With an empty draft, this is how
-    plain decoding chooses its next token. Raises `LogitsError` for a row that gives no
-    distribution.
+    model cannot choose, or that ends the text, are not looked at. Candidates that were drawn are
+    verified as a block; of others a block accepts no more than one by one, in more time. With an
+    empty draft, this is how plain decoding chooses its next token. Raises `LogitsError` for a row
+    that gives no distribution.
     """
     history = list(tokens)
 
     def main(index: int) -> Distribution:
+        if index and draft.tokens[index - 1] in sampler.ends:
+            return certain(draft.tokens[index - 1])  # of no use: the text has ended
         history[len(tokens) :] = draft.tokens[:index]
         return sampler.distribution(history, logits[index])
 

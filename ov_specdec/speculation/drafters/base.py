@@ -1,7 +1,7 @@
 """What the engine needs of a drafter."""
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from ov_specdec.cache.sequence import CachedSequence
@@ -52,6 +52,19 @@ class Proposal:
     match_confidence: float | None = None
     pass_tokens: int = 0
     declined: Declined | None = None
+
+    def until(self, ends: Set[int]) -> "Proposal":
+        """The same up to its first token that ends a text, with that one.
+
+        Where a draft ends then depends on no token that is left out, so that drawn candidates keep
+        their law.
+        """
+        tokens, probs = self.draft.tokens, self.draft.probs
+        for length, token in enumerate(tokens[:-1], start=1):
+            if token in ends:
+                draft = Draft(tokens[:length], probs and probs[:length])
+                return replace(self, draft=draft, confidences=self.confidences[:length])
+        return self
 
 
 class Drafter(Protocol):

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from ov_specdec.cache.sequence import CachedSequence, Pass, Passes
+from ov_specdec.errors import DeadEndError
 from ov_specdec.logits import Logits
 from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.samplers import Sampler
@@ -62,7 +63,10 @@ class ModelDrafter:
             # After a round in which all were accepted, the first pass also feeds the last of them.
             fed = yield from self._cache.advance(tokens, candidates, num_rows=1)
             row, pass_tokens = fed.logits[0], pass_tokens + fed.num_tokens
-            candidate, drawn_from = self._sampler.sample(history, row)
+            try:
+                candidate, drawn_from = self._sampler.sample(history, row)
+            except DeadEndError:
+                break  # on a path that the main model may never take
             history.append(candidate)
             candidates.append(candidate)
             if drawn_from is not None:
@@ -71,6 +75,8 @@ class ModelDrafter:
                 confidences.append(confidence(row, candidate, drawn_from))
                 if plan.ends_after(confidences):
                     break
+            if candidate in self._sampler.ends:
+                break
         draft = Draft(candidates, probs or None)
         return Proposal(draft, SOURCE, plan, tuple(confidences), pass_tokens=pass_tokens)
 
