@@ -32,9 +32,8 @@ def token_logprobs(
 ) -> list[TokenLogprobs]:
     """Of each token, by the row of logits [vocab] that scores its place.
 
-    logits: as many rows as there are tokens, or more.
-
-    num_top: how many of the most likely tokens to name; 0 for none.
+    logits: as many rows as there are tokens, or more. num_top: how many of the most likely tokens
+    to name; 0 for none.
     """
     found = []
     for row, token in zip(logits, tokens, strict=False):

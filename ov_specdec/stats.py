@@ -13,8 +13,8 @@ FinishReason = Literal["stop", "length", "cancelled"]
 class RoundStats:
     """One round: candidates drafted, one pass of the main model, rollback.
 
-    num_generated: tokens that the round added to the text; at least num_accepted + 1, unless the
-    text ended in the middle of them.
+    num_generated: tokens that the round added to the text: num_accepted + 1, unless the text ended
+    in the middle of them.
     seconds: the whole round, with what the three parts leave out.
     pass_tokens: tokens that the main model was fed. num_sequences: those that shared its pass; the
     seconds are those of all of them. source: where the candidates came from.

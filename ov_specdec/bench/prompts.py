@@ -64,7 +64,6 @@ MIX_SIZE = 32
 
 PROMPT_SETS = {"code": CODE, "quoting": QUOTING}
 
-
 JSON_LINES = (".jsonl", ".json")
 
 

@@ -84,8 +84,8 @@ def _measure_loads(
         request.plan.max_new_tokens,
         request.timeout,
     )
-    num_steps = len(request.methods) * (1 + num_tasks(plan))
-    with tempfile.TemporaryDirectory() as scratch, progress("Loads", num_steps) as step:
+    num_loads = len(request.methods) * (1 + num_tasks(plan))
+    with tempfile.TemporaryDirectory() as scratch, progress("Loads", num_loads) as step:
         setup = replace(request.setup, scratch=scratch)
         loads = {method.name: engine_request(method.name, setup) for method in request.methods}
         outcome = run_loads(WorkerProcess, loads, plan, step)
@@ -120,8 +120,8 @@ def _make_folder(output: Path) -> None:
 def _run_methods(request: Request, prompts: Sequence[Sequence[int]]) -> Outcome:
     plan = request.plan
     schedule = Schedule(prompts, plan.rounds, plan.max_new_tokens, request.timeout)
-    num_steps = len(request.methods) * (1 + plan.rounds * len(prompts))
-    with tempfile.TemporaryDirectory() as scratch, progress("Methods", num_steps) as step:
+    num_runs = len(request.methods) * (1 + plan.rounds * len(prompts))
+    with tempfile.TemporaryDirectory() as scratch, progress("Methods", num_runs) as step:
         setup = replace(request.setup, scratch=scratch)
         loads = {method.name: load_request(method.name, setup) for method in request.methods}
         return run_methods(WorkerProcess, loads, schedule, step)

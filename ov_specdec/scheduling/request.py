@@ -142,11 +142,13 @@ class Request(Generic[T]):
 
     def resume(self, plan: Plan | None = None) -> None:
         """Go on to where it waits again, or to the end of the round."""
-        self.num_planned = 0 if plan is None else plan.length
+        if plan is not None:
+            self.num_planned = plan.length
         try:
             self.waits_for = self._present_round().send(plan)
         except StopIteration as done:
             self._round = self.waits_for = None
+            self.num_planned = 0
             self.num_tokens = len(self.speculating.state.tokens)
             self._publish(done.value)
         except BaseException as error:

@@ -10,12 +10,11 @@ from ov_specdec.errors import DeadEndError
 from ov_specdec.logits import Logits
 from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.samplers import Sampler
+from ov_specdec.speculation.acceptance import MODEL
 from ov_specdec.speculation.draft_length import ask
 from ov_specdec.speculation.drafters.base import Proposal, Steps
 from ov_specdec.speculation.drafters.latest import LatestTokens
 from ov_specdec.speculation.verification import Draft
-
-SOURCE = "model"
 
 
 class DraftCache(Protocol):
@@ -43,7 +42,7 @@ class ModelDrafter:
     Source: Leviathan et al. (arXiv 2211.17192), Chen et al. (arXiv 2302.01318).
     """
 
-    sources: tuple[str, ...] = (SOURCE,)
+    sources: tuple[str, ...] = (MODEL,)
 
     def __init__(
         self, cache: CachedSequence, sampler: Sampler, translated: DraftCache | None = None
@@ -54,7 +53,7 @@ class ModelDrafter:
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
         """As many candidates as planned, or as the draft model's own context has room for."""
-        plan = yield from ask(SOURCE)
+        plan = yield from ask(MODEL)
         history, candidates = list(tokens), list[int]()
         probs, confidences, pass_tokens = [], [], 0
         # Each pass feeds one more token, after which the cache must still have room.
@@ -78,7 +77,7 @@ class ModelDrafter:
             if candidate in self._sampler.ends:
                 break
         draft = Draft(candidates, probs or None)
-        return Proposal(draft, SOURCE, plan, tuple(confidences), pass_tokens=pass_tokens)
+        return Proposal(draft, MODEL, plan, tuple(confidences), pass_tokens=pass_tokens)
 
 
 def confidence(row: Logits, candidate: int, drawn_from: Distribution | None) -> float:
