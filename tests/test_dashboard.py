@@ -16,6 +16,7 @@ def test_every_metric_of_the_dashboard_exists():
     stats = GenerationStats(5, [RoundStats(2, 1, 2, 0, 0, 0, 0)])
     last = Chunk("a", [1], "plain", finish_reason="stop", stats=stats)
     Timer(metrics).receive([last])
+    metrics.ended(stats, "stop")
     text = export(metrics.registry.collect()).decode()
     known = set(re.findall(r"^(ov_specdec:\w+)", text, re.MULTILINE))
     asked = set(re.findall(r"ov_specdec:\w+", DASHBOARD.read_text(encoding="utf-8")))
