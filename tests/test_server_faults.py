@@ -1,6 +1,7 @@
 """What goes wrong stays with the request that it goes wrong for; and the server goes on."""
 
 import asyncio
+import itertools
 import json
 import random
 import socket
@@ -49,13 +50,13 @@ def still_answers(server):
 
 
 @contextmanager
-def paused(pipeline, monkeypatch):
-    """Passes of the main model wait until what this yields is set."""
+def paused(pipeline, monkeypatch, after=0):
+    """Passes of the main model wait until what this yields is set. after: so many do not."""
     runner, goes_on = pipeline.main.runner, threading.Event()
-    run = type(runner).run
+    run, numbers = type(runner).run, itertools.count()
 
     def waiting(self, spans):
-        if self is runner:
+        if self is runner and next(numbers) >= after:
             goes_on.wait(30)
         return run(self, spans)
 
@@ -82,13 +83,17 @@ def stream(server, **fields):
     return server.http.stream("POST", "/v1/completions", json={**LONG, "stream": True, **fields})
 
 
-def test_a_client_that_leaves_a_stream_frees_its_memory(server):
-    with stream(server) as response:
-        next(response.iter_lines())
-        assert server.metric("num_requests_running") == 1
-        steps = count_steps(server)
-        response.close()
-        wait_until(lambda: server.metric("num_requests_running") == 0)
+def test_a_client_that_leaves_a_stream_frees_its_memory(server, pipeline, monkeypatch, caplog):
+    caplog.set_level("INFO", "ov_specdec.server")
+    steps = count_steps(server)
+    with paused(pipeline, monkeypatch, after=2) as goes_on:
+        # Of a constant length, before which no costs are measured.
+        with stream(server, num_assistant_tokens=2) as response:
+            next(response.iter_lines())
+            assert server.metric("num_requests_running") == 1
+        wait_until(lambda: any(_status(record) == 499 for record in caplog.records))
+        goes_on.set()
+    wait_until(lambda: server.metric("num_requests_running") == 0)
     assert steps() < 100  # of the 200 tokens, most were not generated
 
 
