@@ -24,9 +24,8 @@ from ov_specdec.loading.profile import Profile, fingerprint
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.speculation.acceptance import Acceptance, Common
+from ov_specdec.speculation.acceptance import MODEL, Acceptance, Common
 from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters.model import SOURCE
 from ov_specdec.speculation.drafters.pairing import DraftModel
 from ov_specdec.speculation.engine import SequenceState, Speculation
 from ov_specdec.text.pairing import PairingName
@@ -254,7 +253,7 @@ class Tuner:
                 acceptance.learn(round_.stats)
             for cache in (speculation.main, *drafter.caches):
                 cache.drop()
-        return acceptance.rate(SOURCE, None)
+        return acceptance.rate(MODEL, None)
 
 
 def break_even(curve: CostCurve, num_cached: int) -> float | None:
