@@ -76,6 +76,18 @@ def _stop(server):
     server.should_exit = True
 
 
+def scope_of_completion(**more):
+    """What an ASGI application is told of a request to /v1/completions, without a socket."""
+    return {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/completions",
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+        **more,
+    }
+
+
 def wait_until(condition, seconds=20):
     """Return once it is true; what a server does after its answer is not seen at once."""
     end = time.monotonic() + seconds

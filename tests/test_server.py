@@ -19,7 +19,7 @@ from ov_specdec.openai.tokens import Detokenize
 from ov_specdec.server.app import make_app
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
-from tests.server import NAME, serving, wait_until
+from tests.server import NAME, scope_of_completion, serving, wait_until
 
 KEYS = ("key-of-a", "key-of-b")
 PROMPTS = ["def area(w, h):", "x = [1, 2, 3]\n", "import os\n", "class A:", "y" * 40, "for i in"]
@@ -363,14 +363,7 @@ def test_a_client_that_leaves_before_its_body_is_read_is_logged_as_such(caplog):
     async def send(message):
         pass
 
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/v1/completions",
-        "query_string": b"",
-        "headers": [(b"content-type", b"application/json")],
-    }
-    asyncio.run(make_app(Service(Settings()))(scope, receive, send))
+    asyncio.run(make_app(Service(Settings()))(scope_of_completion(), receive, send))
     line = caplog.records[-1].record.as_dict()
     assert (line["status"], line["client_left"]) == (499, True)
 

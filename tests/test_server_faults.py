@@ -17,7 +17,7 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.server.app import make_app
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.stats import GenerationStats
-from tests.server import serving, wait_until
+from tests.server import scope_of_completion, serving, wait_until
 
 LONG = {"prompt": "def area(", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
 
@@ -264,14 +264,7 @@ def test_a_reader_that_is_too_slow_does_not_stop_others(server, pipeline):
                 return messages.pop()
             return await asyncio.Event().wait()
 
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/v1/completions",
-            "query_string": b"",
-            "headers": [(b"content-type", b"application/json")],
-            "app": app,
-        }
+        scope = scope_of_completion(app=app)
 
         async def run():
             await asyncio.wait_for(app(scope, receive, send), 30)
