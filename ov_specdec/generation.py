@@ -13,6 +13,7 @@ from ov_specdec.cache.source import Source
 from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, GenerationResult, Output, collect
 from ov_specdec.errors import ContextLengthError, OptionError
+from ov_specdec.invariance import Invariance
 from ov_specdec.options import GenerationOptions, as_tuple
 from ov_specdec.sampling.from_options import Samplers, make_samplers
 from ov_specdec.scheduling import MAX_UNREAD, Cancelled, Request, Turns
@@ -78,7 +79,8 @@ class TextGenerator:
     tokens that the model was made for. eos_token_ids: what ends a text unless options say so.
     learned: what generations before have taught about the speed of the models. transcript: their
     answers, which later prompts may hold. text_to_text: how the decoder of an encoder-decoder model
-    begins, which does not read the prompt itself.
+    begins, which does not read the prompt itself. invariance: whether passes give a token the same
+    logits, for the statistics.
     """
 
     main: Runner
@@ -93,6 +95,7 @@ class TextGenerator:
     last_tokens: list[int] = field(default_factory=list)
     """Prompt and output of the generation that ended last."""
     text_to_text: TextToText | None = None
+    invariance: Invariance | None = None
 
     def stream(self, prompt: Prompt, options: GenerationOptions) -> GenerationStream:
         """Check prompt and options; the chunks then come as the stream is read."""
@@ -162,6 +165,8 @@ class TextGenerator:
         self.drafters.check(options)
         text = IncrementalDetokenizer(self.tokenizer.decode, tokens, options.stops)
         output = Output(state, text, len(ids))
+        if self.invariance is not None:
+            output.stats.batch_invariant = self.invariance.status
         request = Request(
             partial(self._speculate, options, samplers, state, ids),
             output.add,

@@ -15,7 +15,7 @@ from ov_specdec.cache.store import draft_file, read_sequence, write_sequence
 from ov_specdec.checks import require_choice, shorten
 from ov_specdec.chunks import GenerationResult, collect
 from ov_specdec.costs import CostCurve, KeptCosts, Progress
-from ov_specdec.errors import CLOSED, OptionError, SessionError
+from ov_specdec.errors import CLOSED, DeviceError, OptionError, SessionError
 from ov_specdec.generation import GenerationStream, TextGenerator
 from ov_specdec.loading.compile import LoadedModel, load_models
 from ov_specdec.loading.devices import Precision
@@ -24,6 +24,13 @@ from ov_specdec.loading.generation_config import (
     GenerationConfigUse,
     SamplingDefaults,
     read_sampling_defaults,
+)
+from ov_specdec.loading.invariance import (
+    SLOWER,
+    WantedInvariance,
+    check_wanted,
+    configure,
+    open_invariance,
 )
 from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.locate import embedded_folder, locate
@@ -35,7 +42,7 @@ from ov_specdec.scheduling import Scheduler, Turns
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterFactory, DrafterName
 from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
 from ov_specdec.speculation.schedule import LearnedStats
-from ov_specdec.stats import Stopwatch
+from ov_specdec.stats import BatchInvariance, Stopwatch
 from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.text.prompt import Prompt
@@ -59,7 +66,7 @@ class SpeculativePipeline:
     the tokenizers are the same. device, draft_device: OpenVINO devices; the draft runs on the
     main's unless told otherwise, and so do the encoders of encoder-decoder models: encoder_device.
     kv: how KV caches are kept; "auto" takes "paged" where it can.
-    precision: "exact" makes speculative output equal plain output token for token. properties:
+    precision: "exact" is f32 with nothing quantized but weights. properties:
     OpenVINO properties for both models; draft_properties: those of the draft that differ.
     num_threads: CPU threads of each model. cache_dir: folder for compiled models, which then load
     faster the next time; `load_seconds` says how long it took. profile: what `ov-specdec tune`
@@ -68,7 +75,11 @@ class SpeculativePipeline:
     max_hidden_tokens: stale entries that a stateful KV cache keeps hidden before it is trimmed; 0
     trims at every rollback. fixed_sizes: see `FixedSizes`. generation_config: whether options that
     a generation is not given are those that the main model's generation_config.json recommends for
-    sampling ("model"), or decoding is greedy unless they say otherwise ("none").
+    sampling ("model"), or decoding is greedy unless they say otherwise ("none"). batch_invariant:
+    whether the main model's logits are bitwise the same in whatever passes they are computed, so
+    that a text is the same with any drafter or none, alone or beside others, on fresh or kept
+    caches: "auto" wherever it can be (`batch_invariant` says so, and why), True or an error, in the
+    fastest precision that this machine has for it, False for passes without that care.
 
     Generations that run at once, from several threads or by `generate_batch`, share passes.
     max_batch_size: most of them at a time; others wait. kv_cache_size: memory for the KV caches of
@@ -109,8 +120,10 @@ class SpeculativePipeline:
         kv_cache_size: float | None = None,
         max_prefill_tokens_per_step: int | None = None,
         fixed_sizes: FixedSizes = "none",
+        batch_invariant: WantedInvariance = "auto",
     ) -> None:
         watch = Stopwatch()
+        check_wanted(batch_invariant)
         require_choice("generation_config", generation_config, get_args(GenerationConfigUse))
         check_drafter(drafter, main, draft, draft_device, draft_properties, pairing, profile)
         fixed_sizes = check_sizes(fixed_sizes)
@@ -139,6 +152,8 @@ class SpeculativePipeline:
             path = sources[0].folder.path
             self._defaults = read_sampling_defaults(path, vocab_size=vocab_size)
         configs = _with_copies(configs, sources, fixed_sizes, max_batch_size)
+        others = SLOWER if precision == "default" and not properties else ()
+        configs[0], reason = configure(batch_invariant, sources[0].folder, configs[0], others)
         # Main first, then the draft where there is one; empty once the pipeline is closed.
         vocab_sizes = [source.vocab_size for source in sources]
         self._models = load_models(list(zip(sources, configs, vocab_sizes, strict=True)))
@@ -147,7 +162,11 @@ class SpeculativePipeline:
         self.load_seconds = watch.total()
         runners = [model.runner for model in self._models]
         limit_memory(runners, kv_cache_size, max_batch_size)
-        self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds)
+        self._invariance = open_invariance(self.main, reason)
+        if batch_invariant is True and not self._invariance.check().is_proven:
+            raise DeviceError(f"batch_invariant=True: {self.batch_invariant.reason}")
+        compare = self._invariance.compare
+        self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds, compare)
         draft_runner = self.draft.runner if self.draft else None
         scheduler = Scheduler(self.main.runner, draft_runner, limits, self._costs)
         self._generator: TextGenerator | None = TextGenerator(
@@ -160,7 +179,13 @@ class SpeculativePipeline:
             DrafterFactory(drafter, DraftModel(draft_runner, paired) if draft_runner else None),
             LearnedStats(self._costs),
             text_to_text=begins,
+            invariance=self._invariance,
         )
+
+    @property
+    def batch_invariant(self) -> BatchInvariance:
+        """Whether a token's logits are bitwise the same in any pass of the main model, and why."""
+        return self._invariance.status
 
     @property
     def main(self) -> LoadedModel:
@@ -241,6 +266,16 @@ class SpeculativePipeline:
             if self._costs is None:  # another thread may have closed the pipeline meanwhile
                 raise SessionError(CLOSED)
             return self._costs.prepare(progress, seconds)
+
+    def check_batch_invariant(self, progress: Progress | None = None) -> BatchInvariance:
+        """See on this machine whether passes are invariant, where that is not known.
+
+        It takes some forty passes; what was seen is kept in the user's cache folder. Where logits
+        differ, passes have their usual form from then on. progress: told of the share that is done.
+        Raises `SessionError` while a generation is running.
+        """
+        with self._open_generator().turns.alone():
+            return self._invariance.check(progress)
 
     def complete_options(self, **options: Unpack[GenerationKwargs]) -> GenerationOptions:
         """All options of a generation that is given these: with the defaults for the others."""

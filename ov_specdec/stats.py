@@ -67,6 +67,31 @@ class PassStats:
 
 
 @dataclass(frozen=True)
+class BatchInvariance:
+    """Whether a token's logits are bitwise the same in any pass, and why that is said.
+
+    is_on: passes of the main model have the form for it. is_checked: it was seen on this machine,
+    with this model and these settings.
+    """
+
+    is_on: bool
+    reason: str
+    is_checked: bool = False
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the check has passed."""
+        return self.is_on and self.is_checked
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return {"is_on": self.is_on, "is_checked": self.is_checked, "reason": self.reason}
+
+    def __str__(self) -> str:
+        return f"{'on' if self.is_on else 'off'} ({self.reason})"
+
+
+@dataclass(frozen=True)
 class StepStats:
     """Passes of the draft model, then one of the main model: a round of some sequences."""
 
@@ -74,12 +99,20 @@ class StepStats:
     drafts: tuple[PassStats, ...] = ()
 
 
+NOT_INVARIANT = BatchInvariance(False, "an encoder-decoder model")
+"""Of models whose passes have one form only."""
+
+
 @dataclass
 class GenerationStats:
-    """The record of one generation. Its first round is the prefill: it reads the prompt."""
+    """The record of one generation. Its first round is the prefill: it reads the prompt.
+
+    batch_invariant: whether its text depends on nothing but prompt, options and model.
+    """
 
     prompt_tokens: int
     rounds: list[RoundStats] = field(default_factory=list)
+    batch_invariant: BatchInvariance = NOT_INVARIANT
 
     @property
     def cached_tokens(self) -> int:
@@ -171,7 +204,8 @@ class GenerationStats:
             "time_to_first_token time_per_output_token tokens_per_second "
             "seconds draft_seconds verify_seconds rollback_seconds draft_lengths"
         )
-        return {name: getattr(self, name) for name in names.split()}
+        figures = {name: getattr(self, name) for name in names.split()}
+        return {**figures, "batch_invariant": self.batch_invariant.as_dict()}
 
 
 def _describe_run(rounds: list[RoundStats], plan: dict[str, Any]) -> dict[str, Any]:

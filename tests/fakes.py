@@ -22,6 +22,7 @@ class ScriptedModel:
     max_sequences = None
     bytes_per_token = 8
     fixed_sizes = frozenset()
+    is_invariant = False
 
     def __init__(
         self,

@@ -157,7 +157,7 @@ PAIRED = ("--pairing", "retokenize", "--num-assistant-tokens", "3", "--json")
 def test_check_tells_compatible_from_not_by_its_exit_code(tiny_pair, tmp_path):
     same = run("check", *tiny_pair)
     assert same.returncode == 0
-    assert same.stdout.endswith("\ncompatible\n")
+    assert "\ncompatible\nbatch invariant: o" in same.stdout  # on or off, by the machine
 
     other = shutil.copytree(tiny_pair[1], tmp_path / "other")
     save_tokenizer(other, sample="another text altogether, so other merges")
@@ -178,6 +178,22 @@ def test_check_tells_compatible_from_not_by_its_exit_code(tiny_pair, tmp_path):
     assert "\npairings: none, for " in unknown.stdout
 
     assert run("check", tiny_pair[0], "nowhere").returncode == 2
+
+
+def test_what_check_has_seen_is_kept_for_devices(tiny_pair, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before, checked, after = (
+        run(command, tiny_pair[0]) for command in ("devices", "check", "devices")
+    )
+    assert "batch invariant on (not checked on this machine yet" in before.stdout
+    assert re.fullmatch(r"batch invariant: (on|off) \(.*\)\n", checked.stdout)
+    assert checked.returncode == 0
+    assert checked.stdout.partition(": ")[2] in after.stdout
+
+
+def test_check_says_why_a_model_cannot_be_invariant(encoder_decoder):
+    done = run("check", encoder_decoder("t5").main)
+    assert done.stdout == "batch invariant: off (an encoder-decoder model)\n"
 
 
 def test_devices_lists_the_cpu():

@@ -93,13 +93,22 @@ def test_output_stays_the_main_model_s_own(tiny_pair):
 
 
 def test_passes_of_fixed_sizes_have_their_own_costs(tiny_pair):
-    with SpeculativePipeline(*tiny_pair, fixed_sizes=[1, 3]) as pipeline:
+    off = {"batch_invariant": False}
+    with SpeculativePipeline(*tiny_pair, fixed_sizes=[1, 3], **off) as pipeline:
         curve = pipeline.prepare(seconds=0.2)
     assert curve.main.fixed == {1, 3}
     assert curve.draft is not None
     assert curve.draft.fixed == set(DRAFT_SIZES)
     with SpeculativePipeline(*tiny_pair) as pipeline:
         assert pipeline.prepare().main.fixed == set()
+
+
+def test_a_single_token_with_a_spare_runs_in_the_shape_of_two(tiny_pair):
+    config = RuntimeConfig(batch_invariant=True, fixed_sizes=(1, 3))
+    model = load_model(open_source(tiny_pair[0]), config, vocab_size=290).runner
+    assert model.fixed_sizes == {1, 2, 3}
+    model.is_invariant = False
+    assert model.fixed_sizes == {2, 3}
 
 
 def test_large_models_have_fewer_copies():

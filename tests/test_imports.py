@@ -19,6 +19,7 @@ LAYERS = (
     {"checks", "files", "logits", "stats"},
     {"options", "logprobs"},
     {"cache", "sampling", "text"},
+    {"invariance"},
     {"costs"},
     {"speculation", "loading"},
     {"chunks", "scheduling"},

@@ -68,6 +68,10 @@ def test_state_is_told(server):
     assert model == get(f"/v1/models/{NAME}").json()
     assert (model["id"], model["max_model_len"], model["chat_template"]) == (NAME, 256, True)
     assert "ov_specdec:num_requests_running" in get("/metrics").text
+    seen = model["batch_invariant"]
+    proven = float(seen["is_on"] and seen["is_checked"])
+    gauge = f'ov_specdec:batch_invariant{{model_name="{NAME}"}} {proven}'
+    assert gauge in get("/metrics").text
     assert get("/").text.startswith("<!doctype html>")
     assert get("/docs").status_code == get("/openapi.json").status_code == 200
 

@@ -11,11 +11,16 @@ from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cli.tune import pair_report
 from ov_specdec.costs import NOMINAL, CostCurve, PassCurve
 from ov_specdec.errors import DeviceError
+from ov_specdec.loading.devices import PRECISION_PROPERTIES
+from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.profile import Profile
+from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.tuning import Tuner, tuner
+from ov_specdec.tuning import weigh as weigh_module
 from ov_specdec.tuning.passes import PassCosts, measure_passes
-from ov_specdec.tuning.search import Refused, search
+from ov_specdec.tuning.search import Refused, Trial, search
 from ov_specdec.tuning.tuner import Expectation, expect, thread_choices
+from ov_specdec.tuning.weigh import weigh
 from tests.command_line import run
 from tests.fakes import ScriptedModel, counting
 
@@ -25,6 +30,41 @@ def costs(one, each=0.0):
 
 
 CHOICES = {"A": ("1", "2"), "B": ("1",)}
+
+
+FASTEST = Trial({"A": "1"}, costs(1.0))
+
+
+def weighed(tiny_pair, monkeypatch, differences, seconds):
+    """The choice and its reason. differences: by precision hint; seconds: of a pass in `exact`."""
+
+    def check(folder, config):
+        return differences.get(config.properties.get("INFERENCE_PRECISION_HINT"), "")
+
+    monkeypatch.setattr(weigh_module, "check", check)
+    folder = ModelFolder.read(tiny_pair[0])
+    return weigh(folder, RuntimeConfig(), FASTEST, lambda _: costs(seconds), lambda c: 1 / c.at(1))
+
+
+def test_the_fastest_settings_are_kept_where_they_are_invariant(tiny_pair, monkeypatch):
+    assert weighed(tiny_pair, monkeypatch, {}, 1.0) == (FASTEST, "yes")
+
+
+def test_invariant_settings_are_taken_where_they_are_as_fast(tiny_pair, monkeypatch):
+    trial, why = weighed(tiny_pair, monkeypatch, {None: "a pass"}, 1.01)
+    assert trial.properties == PRECISION_PROPERTIES["f32"]
+    assert "INFERENCE_PRECISION_HINT=f32 is, with 0.99 times the speed" in why
+
+
+def test_slower_ones_are_named(tiny_pair, monkeypatch):
+    trial, why = weighed(tiny_pair, monkeypatch, {None: "a pass"}, 2.0)
+    assert trial == FASTEST
+    assert why.startswith("no: a pass; INFERENCE_PRECISION_HINT=f32 is, with 0.50 times")
+
+
+def test_where_nothing_is_invariant_it_says_what_differs(tiny_pair, monkeypatch):
+    nowhere = {None: "a pass", "f32": "a prompt"}
+    assert weighed(tiny_pair, monkeypatch, nowhere, 1.0) == (FASTEST, "no: a pass")
 
 
 def find(seconds, *, may_go_on=lambda: True):

@@ -35,6 +35,7 @@ class EncoderDecoderModel:
     num_free = None
     bytes_per_token = 0
     fixed_sizes: frozenset[int] = frozenset()
+    is_invariant = False
 
     def __init__(
         self,

@@ -1,13 +1,14 @@
 """Passes over several sequences, packed one behind the other: their inputs, and what runs them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache.session import ROWS, Span
+from ov_specdec.cache.session import ATTENTION_ROWS, KEPT_ROWS, ROWS, Span
 from ov_specdec.logits import Logits
 
 MAX_FEEDS = 256
@@ -17,26 +18,53 @@ Layout = tuple[tuple[int, int], ...]
 """The tokens of each span of a pass, and the rows of logits that it wants."""
 
 
-class Feed:
-    """The inputs of passes of one layout: allocated once, filled for each pass.
+@dataclass(frozen=True)
+class Form:
+    """How the rows of a pass are laid out.
 
-    all_rows: have logits computed for all tokens, wanted or not.
+    all_rows: have logits computed for all tokens, wanted or not. is_invariant: compute no matrix
+    product over a single row and no attention over a single query, for these sum in another order
+    than those over several. What is single is given twice, and the spare result dropped.
     """
 
-    def __init__(self, layout: Layout, all_rows: bool) -> None:
-        ends = list(accumulate(tokens for tokens, _ in layout))
-        wanted = [np.arange(end - rows, end) for end, (_, rows) in zip(ends, layout, strict=True)]
-        self.wanted = np.concatenate(wanted)
-        """The places in the pass whose logits are wanted, one span's behind the other's."""
-        self._spans = list(zip([0, *ends[:-1]], ends, strict=True))
+    all_rows: bool = False
+    is_invariant: bool = False
+
+
+class Feed:
+    """The inputs of passes of one layout and form: allocated once, filled for each pass.
+
+    A spare row has the id and position of the one that it repeats, and is written to the place in
+    the KV cache after it, which the next pass over the sequence writes over.
+    """
+
+    def __init__(self, layout: Layout, form: Form) -> None:
+        tokens = [tokens for tokens, _ in layout]
+        least = 2 if form.is_invariant else 1
+        attended = [max(own, least) for own in tokens]
+        fed = attended if sum(tokens) < least else tokens
+        ends = list(accumulate(fed))
+        begins = [0, *ends[:-1]]
+        wanted = _places_of_last(begins, tokens, [rows for _, rows in layout])
+        rows = np.arange(ends[-1]) if form.all_rows else _at_least(least, wanted)
+        self.taken = wanted if form.all_rows else np.arange(len(wanted))
+        """Which of the logits that come of a pass are wanted, one span's behind the other's."""
+        self._spans = list(zip(begins, ends, attended, strict=True))
+        attention_rows = [
+            np.arange(begin, begin + most).clip(max=end - 1) for begin, end, most in self._spans
+        ]
+        attention_ends = list(accumulate(attended))
+        kept = _places_of_first([0, *attention_ends[:-1]], fed)
         self._arrays: dict[str, NDArray[np.integer]] = {
             "input_ids": np.zeros(ends[-1], np.int64),
             "position_ids": np.zeros(ends[-1], np.int64),
             "past_lens": np.zeros(len(layout), np.int32),
-            "subsequence_begins": np.array([0, *ends], np.int32),
+            "subsequence_begins": np.array([0, *attention_ends], np.int32),
             "block_indices_begins": np.zeros(len(layout) + 1, np.int32),
             "max_context_len": np.array(0, np.int32),
-            ROWS: np.arange(ends[-1]) if all_rows else self.wanted,
+            ROWS: rows,
+            ATTENTION_ROWS: np.concatenate(attention_rows).astype(np.int32),
+            KEPT_ROWS: kept.astype(np.int32),
         }
         self.tensors = {
             name: ov.Tensor(array, shared_memory=True) for name, array in self._arrays.items()
@@ -46,17 +74,36 @@ class Feed:
     def fill(self, spans: Sequence[Span], past: Sequence[int], blocks: list[list[int]]) -> None:
         """Set the inputs for spans after `past` cached tokens each, in the blocks of each."""
         longest = 0
-        for span, length, (begin, end) in zip(spans, past, self._spans, strict=True):
-            total = length + end - begin
+        for span, length, (begin, end, attended) in zip(spans, past, self._spans, strict=True):
+            # A single token is repeated where the span has two rows.
             self._arrays["input_ids"][begin:end] = span.tokens
-            self._arrays["position_ids"][begin:end] = np.arange(length, total)
-            longest = max(longest, total)
+            self._arrays["position_ids"][begin:end] = np.arange(length, length + len(span.tokens))
+            longest = max(longest, length + attended)
         self._arrays["past_lens"][:] = past
         self._arrays["max_context_len"][...] = longest
         if self._blocks != blocks:
             self._blocks = [own.copy() for own in blocks]
             self._arrays["block_indices_begins"][1:] = np.cumsum([len(own) for own in blocks])
             self.tensors["block_indices"] = ov.Tensor(np.concatenate(blocks).astype(np.int32))
+
+
+def _places_of_first(begins: Sequence[int], counts: Sequence[int]) -> NDArray[np.int64]:
+    """So many places from each beginning on."""
+    return np.concatenate([np.arange(b, b + n) for b, n in zip(begins, counts, strict=True)])
+
+
+def _places_of_last(
+    begins: Sequence[int], tokens: Sequence[int], counts: Sequence[int]
+) -> NDArray[np.int64]:
+    """The places of the last tokens of each span, so many of each."""
+    first = [b + n - count for b, n, count in zip(begins, tokens, counts, strict=True)]
+    return _places_of_first(first, counts)
+
+
+def _at_least(least: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows, with the last one repeated until they are enough; the first of all if none is."""
+    rows = rows if len(rows) else np.zeros(1, np.int64)
+    return np.append(rows, np.repeat(rows[-1:], max(least - len(rows), 0)))
 
 
 class PackedModel:
@@ -70,7 +117,7 @@ class PackedModel:
         self._request = compiled.create_infer_request()
         self._size = size
         self._inputs = {port.any_name for port in compiled.inputs}
-        self._feeds: dict[Layout, Feed] = {}
+        self._feeds: dict[tuple[Layout, Form], Feed] = {}
         self._caches: dict[str, ov.Tensor] = {}
         self._bound: dict[str, ov.Tensor] = {}
 
@@ -82,25 +129,32 @@ class PackedModel:
             self._request.set_tensor(name, tensor)
 
     def run(
-        self, spans: Sequence[Span], past: Sequence[int], blocks: list[list[int]]
+        self,
+        spans: Sequence[Span],
+        past: Sequence[int],
+        blocks: list[list[int]],
+        is_invariant: bool = False,
     ) -> list[Logits]:
-        """One pass. Logits [num_rows, vocab] of each span, views that the next one overwrites."""
+        """One pass. Logits [num_rows, vocab] of each span, views that the next one overwrites.
+
+        is_invariant: see `Form`.
+        """
         layout = tuple((len(span.tokens), span.num_rows) for span in spans)
-        feed = self._feed(layout)
+        feed = self._feed(layout, Form(self._size is not None, is_invariant))
         feed.fill(spans, past, blocks)
         rows = self._infer(feed)
-        if len(rows) > len(feed.wanted):
-            rows = rows[feed.wanted]
+        if len(rows) > len(feed.taken):
+            rows = rows[feed.taken]
         ends = list(accumulate(num_rows for _, num_rows in layout))
         return [rows[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
-    def _feed(self, layout: Layout) -> Feed:
-        """Inputs for a pass, those of an earlier one of that layout where there was one."""
-        if layout not in self._feeds:
+    def _feed(self, layout: Layout, form: Form) -> Feed:
+        """Inputs for a pass, those of an earlier one of that kind where there was one."""
+        if (layout, form) not in self._feeds:
             if len(self._feeds) >= MAX_FEEDS:
                 self._feeds.clear()
-            self._feeds[layout] = Feed(layout, all_rows=self._size is not None)
-        return self._feeds[layout]
+            self._feeds[layout, form] = Feed(layout, form)
+        return self._feeds[layout, form]
 
     def _infer(self, feed: Feed) -> Logits:
         """Logits of the rows that are wanted, or of all."""

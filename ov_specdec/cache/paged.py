@@ -1,7 +1,8 @@
 """Session on a paged KV cache: rollback sets a counter and costs nothing."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import openvino as ov
@@ -30,7 +31,9 @@ class PagedModel:
     max_length: tokens of one sequence, the model's context. There are blocks for so many, but for
     what `limit` says. copies: the model compiled for passes over so many tokens and no others.
     OpenVINO prepares a model anew for each number of tokens that differs from the last one; what a
-    copy runs is always prepared.
+    copy runs is always prepared. is_invariant: run passes in the form that gives a token the same
+    logits in any of them: see `Form`. The model then has the inputs of `repeat_attention_rows`.
+    max_pass_tokens: tokens of the largest pass; what has more is run in several. None: any number.
     """
 
     max_sequences = None
@@ -42,11 +45,13 @@ class PagedModel:
         max_length: int,
         vocab_size: int,
         copies: Mapping[int, ov.CompiledModel] | None = None,
+        is_invariant: bool = False,
     ) -> None:
         self.max_length = max_length
         self.vocab_size = vocab_size
+        self.is_invariant = is_invariant
+        self.max_pass_tokens: int | None = None
         copies = copies or {}
-        self.fixed_sizes = frozenset(copies)
         self._model = PackedModel(compiled)
         self._copies = {size: PackedModel(copy, size) for size, copy in copies.items()}
         ports = {port.any_name: port for port in compiled.inputs}
@@ -58,6 +63,17 @@ class PagedModel:
         self._tensors: dict[str, ov.Tensor] = {}
         self._num_blocks = 0  # that the tensors have
         self.fit_caches()
+
+    @property
+    def fixed_sizes(self) -> frozenset[int]:
+        """Sizes of passes that a copy runs. A single token is a pass over two where it has a spare.
+
+        See `Runner`.
+        """
+        sizes = frozenset(self._copies)
+        if not self.is_invariant:
+            return sizes
+        return sizes | {1} if 2 in sizes else sizes - {1}
 
     def limit(self, num_tokens: int) -> None:
         """Have so many tokens at most, in whole blocks, and at least those of the pool as it is."""
@@ -73,7 +89,7 @@ class PagedModel:
     def bytes_per_token(self) -> int:
         """Memory that a token takes, of all layers."""
         num_bytes: int = sum(tensor.byte_size for tensor in self._tensors.values())
-        return num_bytes // (self.pool.size * self.block_size)
+        return num_bytes // (self._num_blocks * self.block_size)
 
     def open(self, namespace: Hashable = None) -> "PagedSession":
         """A new sequence, which has no blocks yet."""
@@ -85,7 +101,7 @@ class PagedModel:
         return list(self._ports)
 
     def run(self, spans: Sequence[Span]) -> list[Logits]:
-        """One pass over the spans of `PagedSession`s of this model, packed.
+        """One pass over the spans of `PagedSession`s of this model, packed; several if it is large.
 
         Logits [num_rows, vocab] of each span, views that the next pass overwrites. After an error
         each sequence holds what it held before.
@@ -98,14 +114,48 @@ class PagedModel:
                 check_rows(span)
                 table.append(len(span.tokens))
             self.fit_caches()
-            size = sum(len(span.tokens) for span in spans)
-            model = self._copies.get(size, self._model)
-            logits = model.run(spans, past, [table.blocks for table in tables])
+            logits = self._run_parts(spans, past, tables)
         except BaseException:
             for table, length in zip(tables, past, strict=True):
                 table.rollback(length)
             raise
         return [rows[:, : self.vocab_size] for rows in logits]
+
+    def _run_parts(
+        self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
+    ) -> list[Logits]:
+        """The logits of spans that the tables have room for, of as many passes as it takes."""
+        num_tokens = sum(len(span.tokens) for span in spans)
+        if self.max_pass_tokens is None or num_tokens <= self.max_pass_tokens:
+            return self._run_pass(spans, past, tables)
+        logits: list[list[Logits]] = [[] for _ in spans]
+        for parts in divide(spans, self.max_pass_tokens):
+            done = self._run_pass(
+                [part.span for part in parts],
+                [past[part.of] + part.begin for part in parts],
+                [tables[part.of] for part in parts],
+            )
+            for part, rows in zip(parts, done, strict=True):
+                logits[part.of].append(rows.copy())
+        return [np.concatenate(own) for own in logits]
+
+    def _run_pass(
+        self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
+    ) -> list[Logits]:
+        """The logits of one pass."""
+        num_tokens = sum(len(span.tokens) for span in spans)
+        blocks = [table.blocks for table in tables]
+        if self.is_invariant:
+            num_tokens = max(num_tokens, 2)
+            # What a spare row writes may lie beyond the blocks of its sequence.
+            blocks = [[*own, self._spare_block] for own in blocks]
+        model = self._copies.get(num_tokens, self._model)
+        return model.run(spans, past, blocks, self.is_invariant)
+
+    @property
+    def _spare_block(self) -> int:
+        """The last of the tensors' blocks, which no sequence has, and which nobody reads."""
+        return self.pool.size
 
     def copy_block(self, source: int, target: int) -> None:
         """Make one block hold what another one does."""
@@ -117,23 +167,52 @@ class PagedModel:
     def blocks_of(self, name: str) -> NDArray[Any]:
         """A cache as it lies in memory, [num_blocks, bytes]; a view."""
         tensor: NDArray[Any] = self._tensors[name].data
-        return tensor.reshape(self.pool.size, -1).view(np.uint8)
+        return tensor.reshape(self._num_blocks, -1).view(np.uint8)
 
     def fit_caches(self) -> None:
         """Enlarge the cache tensors when the pool has grown, keeping what they hold."""
-        if self._num_blocks == self.pool.size:
+        num_blocks = self.pool.size + 1  # with the spare one
+        if self._num_blocks == num_blocks:
             return
         for name, port in self._ports.items():
             old = self._tensors.get(name)
-            shape = [self.pool.size, *(axis.get_length() for axis in list(port.partial_shape)[1:])]
+            shape = [num_blocks, *(axis.get_length() for axis in list(port.partial_shape)[1:])]
             new = ov.Tensor(port.element_type, shape)
             new.data.fill(0)  # stray NaNs in unwritten slots would survive masking
             if old is not None:
                 old.copy_to(ov.Tensor(new, [0] * len(shape), list(old.shape)))
             self._tensors[name] = new
-        self._num_blocks = self.pool.size
+        self._num_blocks = num_blocks
         for model in (self._model, *self._copies.values()):
             model.use_caches(self._tensors)
+
+
+class Part(NamedTuple):
+    """Some of the tokens of a span, from place `begin` on. of: the span's index."""
+
+    of: int
+    begin: int
+    span: Span
+
+
+def divide(spans: Sequence[Span], most: int) -> Iterator[list[Part]]:
+    """Spans in passes over at most so many tokens each, in their order."""
+    parts: list[Part] = []
+    room = most
+    for index, span in enumerate(spans):
+        begin, num_tokens = 0, len(span.tokens)
+        while begin < num_tokens:
+            end = min(begin + room, num_tokens)
+            num_rows = max(end - max(num_tokens - span.num_rows, begin), 0)
+            tokens = span.tokens[begin:end]
+            parts.append(Part(index, begin, replace(span, tokens=tokens, num_rows=num_rows)))
+            room -= end - begin
+            begin = end
+            if room == 0:
+                yield parts
+                parts, room = [], most
+    if parts:
+        yield parts
 
 
 class PagedSession:

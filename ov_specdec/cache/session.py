@@ -12,6 +12,12 @@ from ov_specdec.logits import Logits
 ROWS = "row_indices"
 """Input that names the rows of logits to compute, [num_rows]: places in the pass, from 0."""
 
+ATTENTION_ROWS = "attention_row_indices"
+"""Input that names the place in the pass of each row that attention gets, [num_attention_rows]."""
+
+KEPT_ROWS = "kept_row_indices"
+"""Input that names those of attention's rows that the pass goes on with, [num_tokens]."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -38,6 +44,11 @@ class Runner(Protocol):
     @property
     def bytes_per_token(self) -> int:
         """Memory of the KV cache that a token takes; 0 where the device manages it."""
+        ...
+
+    @property
+    def is_invariant(self) -> bool:
+        """Whether a token's logits are bitwise the same in any pass, as far as it is known."""
         ...
 
     @property

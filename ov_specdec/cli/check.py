@@ -1,26 +1,58 @@
-"""`ov-specdec check`: whether two models may decode together."""
+"""`ov-specdec check`: whether two models may decode together, and whether passes are invariant."""
 
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
+from ov_specdec.cli.options import COMPILE_OPTIONS, DEVICE_OPTION, parse_properties, with_options
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import TokenizerMismatchError
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.invariance import look_up
 from ov_specdec.loading.locate import locate
+from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import check_pair, open_source, pair_tokenizers
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.stats import BatchInvariance
 
 INCOMPATIBLE = 1
 
 
 @click.command()
 @click.argument("main")
-@click.argument("draft")
+@click.argument("draft", required=False)
+@with_options((DEVICE_OPTION, *COMPILE_OPTIONS))
 @with_errors
-def check(main: str, draft: str) -> None:
+def check(main: str, draft: str | None, **options: Any) -> None:
     """Compare the tokenizers of MAIN and DRAFT; exit code 0 if they are the same, 1 if not.
 
-    Where they are not, it says which pairings are possible (--pairing of other commands).
+    Where they are not, it says which pairings are possible (--pairing of other commands). The last
+    line says whether passes of MAIN are batch-invariant on this machine: then a text is the same,
+    to the bit, with any drafter or none, alone or beside others. What is seen is kept.
     """
+    if draft is not None and not compare_tokenizers(main, draft):
+        sys.exit(INCOMPATIBLE)
+    options["properties"] = parse_properties(options["properties"]) or None
+    click.echo(f"batch invariant: {see_invariance(main, draft, options)}")
+
+
+def see_invariance(main: str, draft: str | None, options: Mapping[str, Any]) -> BatchInvariance:
+    """Whether passes of the main model agree, in the settings that the pair would be run with."""
+    known = look_up(ModelFolder.read(locate(main)), RuntimeConfig(**options))
+    if not known.is_on:
+        return known
+    drafter: dict[str, Any] = {"drafter": "none"} if draft is None else {"draft": draft}
+    with console.status("Loading models") as status:
+        pipeline = SpeculativePipeline(main, **drafter, **options)
+        return pipeline.check_batch_invariant(
+            lambda share: status.update(f"Checking whether passes agree: {share:.0%}")
+        )
+
+
+def compare_tokenizers(main: str, draft: str) -> bool:
+    """Print what is compared; whether the two may decode together."""
     with console.status("Reading models"):
         sources = open_source(locate(main)), open_source(locate(draft))
         report = check_pair(*sources)
@@ -34,4 +66,4 @@ def check(main: str, draft: str) -> None:
             lines = [f"pairings: none, for {error}"]
         for line in lines:
             click.echo(line)
-        sys.exit(INCOMPATIBLE)
+    return report.compatible

@@ -4,12 +4,25 @@ import click
 
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.loading.devices import list_devices
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.invariance import look_up
+from ov_specdec.loading.locate import locate
+from ov_specdec.loading.runtime_config import RuntimeConfig
 
 
 @click.command()
+@click.argument("model", required=False)
 @with_errors
-def devices() -> None:
-    """List OpenVINO's devices: name, capabilities, and the KV cache that --kv auto takes there."""
+def devices(model: str | None) -> None:
+    """List OpenVINO's devices: name, capabilities, and the KV cache that --kv auto takes there.
+
+    With MODEL, also whether its passes are batch-invariant there, as far as it is known.
+    """
+    folder = None if model is None else ModelFolder.read(locate(model))
     for device in list_devices():
         kv = "paged" if device.takes_paged else "stateful"
-        click.echo(f"{device.name}\t{device.full_name}\t{' '.join(device.capabilities)}\tkv {kv}")
+        columns = [device.name, device.full_name, " ".join(device.capabilities), f"kv {kv}"]
+        if folder is not None:
+            known = look_up(folder, RuntimeConfig(device.name))
+            columns.append(f"batch invariant {known}")
+        click.echo("\t".join(columns))

@@ -21,6 +21,7 @@ from ov_specdec.errors import OptionError
 from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.fixed_sizes import FixedSizes, check_sizes
 from ov_specdec.loading.generation_config import GenerationConfigUse
+from ov_specdec.loading.invariance import WantedInvariance
 from ov_specdec.loading.runtime_config import KvBackend
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
@@ -55,7 +56,7 @@ COMPILE_OPTIONS = (
         type=click.Choice(get_args(Precision)),
         default="default",
         show_default=True,
-        help="exact: speculative output equals plain output token for token.",
+        help="What to compute in; exact: f32, with nothing quantized but weights.",
     ),
     click.option(
         "--property",
@@ -95,6 +96,14 @@ PAIRING_OPTION = click.option(
     help="Draft with a model that has another tokenizer: by the tokens that both have, by its "
     "text, or by whichever suits the two. [such a draft is refused]",
 )
+BATCH_INVARIANT_OPTION = click.option(
+    "--batch-invariant",
+    type=click.Choice(["auto", "true", "false"]),
+    default="auto",
+    show_default=True,
+    help="Run passes so that a text is the same, to the bit, with any drafter or none, alone or "
+    "beside others. auto: where this machine can; true: or fail; false: a little faster without.",
+)
 PIPELINE_OPTIONS = (
     *MODEL_OPTIONS,
     click.option(
@@ -130,6 +139,7 @@ PIPELINE_OPTIONS = (
     PROFILE_OPTION,
     *COMPILE_OPTIONS,
     DRAFT_PROPERTY_OPTION,
+    BATCH_INVARIANT_OPTION,
     click.option(
         "--generation-config",
         type=click.Choice(get_args(GenerationConfigUse)),
@@ -228,6 +238,7 @@ def pop_pipeline(options: dict[str, Any]) -> dict[str, Any]:
     """Take the arguments of `SpeculativePipeline` out of a command's options."""
     pipeline = {name: options.pop(name) for name in PIPELINE_NAMES if name in options}
     pipeline["fixed_sizes"] = parse_sizes(pipeline["fixed_sizes"])
+    pipeline["batch_invariant"] = parse_invariance(pipeline["batch_invariant"])
     for name in ("properties", "draft_properties"):
         # None, for a profile is taken up only where no properties are given.
         pipeline[name] = parse_properties(pipeline[name]) or None
@@ -286,6 +297,23 @@ def make_pipeline(
                 lambda share: status.update(f"Measuring what passes cost: {share:.0%}")
             )
         return pipeline
+
+
+def make_lasting_pipeline(
+    arguments: Mapping[str, Any], generation: Mapping[str, Any]
+) -> SpeculativePipeline:
+    """The same for what will run for long: it is checked, too, whether passes are invariant."""
+    pipeline = make_pipeline(arguments, generation)
+    with console.status("") as status:
+        pipeline.check_batch_invariant(
+            lambda share: status.update(f"Checking whether passes agree: {share:.0%}")
+        )
+    return pipeline
+
+
+def parse_invariance(given: str) -> WantedInvariance:
+    """The value of `--batch-invariant`."""
+    return "auto" if given == "auto" else given == "true"
 
 
 def parse_sizes(given: str) -> FixedSizes:

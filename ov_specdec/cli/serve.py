@@ -17,7 +17,7 @@ from ov_specdec.cli.options import (
     BATCH_OPTIONS,
     PIPELINE_OPTIONS,
     SERVED_NAME_OPTION,
-    make_pipeline,
+    make_lasting_pipeline,
     model_name,
     pop_pipeline,
     with_options,
@@ -105,7 +105,7 @@ def serve(host: str, port: int, log_level: str, **options: Any) -> None:
     """Serve the models over HTTP, with OpenAI's interface and a page to try them on."""
     pipeline, cluster = pop_pipeline(options), pop_cluster(options)
     speech = is_speech(pipeline["main"])
-    load: partial[Any] = partial(make_pipeline, pipeline, {})
+    load: partial[Any] = partial(make_lasting_pipeline, pipeline, {})
     if speech:
         load = partial(make_speech_pipeline, speech_arguments(pipeline))
     settings = _make_settings(pipeline, speech, **options)

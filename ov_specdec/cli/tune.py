@@ -1,6 +1,6 @@
 """`ov-specdec tune`: the settings that suit a pair of models on this machine, and what pays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.tuning import Candidate, Gain, Refused, Trial, Tuner, Tuning, break_even
 from ov_specdec.tuning.candidates import PROMPTS, measure_gain
 from ov_specdec.tuning.passes import SIZES
+from ov_specdec.tuning.search import describe_settings
 
 CURVE_SECONDS = 10.0
 """For the cost curve, five times as long as a run takes for it: it is the least of more sweeps."""
@@ -308,11 +309,6 @@ def describe_trial(role: str, trial: Trial | Refused) -> tuple[str, ...]:
     return role, settings, *(f"{1000 * value:.2f}" for value in milliseconds)
 
 
-def describe_settings(properties: Mapping[str, str]) -> str:
-    """Properties in one line."""
-    return " ".join(f"{key}={value}" for key, value in properties.items()) or "defaults"
-
-
 def conclude(tuning: Tuning) -> list[str]:
     """What was chosen, and what to expect of it."""
     profile, tuned, default = tuning.profile, tuning.tuned, tuning.default
@@ -326,4 +322,5 @@ def conclude(tuning: Tuning) -> list[str]:
         f"acceptance    {tuning.acceptance:.0%} of candidates, on sample prompts",
         f"other tokens  {tuning.changed['tuned']:.1%} of greedy choices are not those of exact "
         f"precision (defaults: {tuning.changed['default']:.1%})",
+        f"invariant     {tuning.invariance}",
     ]

@@ -17,6 +17,7 @@ from ov_specdec.cluster.work import ModelInfo, Work
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.options import GenerationOptions
 from ov_specdec.server.stream import Stream
+from ov_specdec.stats import BatchInvariance
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import Tokenizer
 from ov_specdec.text.transcript import Transcript
@@ -45,6 +46,11 @@ class RemoteEngine:
     def max_length(self) -> int:
         """Tokens of prompt and output."""
         return self._info.max_length
+
+    @property
+    def batch_invariant(self) -> BatchInvariance:
+        """What a replica has seen; all are on machines of one kind."""
+        return self._info.batch_invariant
 
     @asynccontextmanager
     async def running(

@@ -29,6 +29,7 @@ class Replica:
         pipeline = SpeculativePipeline(**arguments)
         if pipeline.drafter != "none" and follows_costs(pipeline.complete_options()):
             pipeline.prepare()
+        pipeline.check_batch_invariant()
         name = serve.get_replica_context().replica_tag
         self._engine = LocalEngine(pipeline, settings, name)
 
@@ -50,7 +51,8 @@ class Replica:
 
     async def describe(self) -> ModelInfo:
         """What the ingress needs to know."""
-        return ModelInfo(self._engine.tokenizer, self._engine.max_length)
+        engine = self._engine
+        return ModelInfo(engine.tokenizer, engine.max_length, engine.batch_invariant)
 
     async def collect_metrics(self) -> list[Metric]:
         """What it has counted."""

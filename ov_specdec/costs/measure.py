@@ -11,6 +11,8 @@ from ov_specdec.cache.sequence import CachedSequence, alone, run
 from ov_specdec.cache.session import Runner
 from ov_specdec.costs.curve import ROWS, SIZES, CostCurve, PassCurve
 from ov_specdec.errors import CacheFullError
+from ov_specdec.invariance import text
+from ov_specdec.logits import Logits
 
 SWEEPS = 5
 """Sweeps over all sizes: of five, one at least is hardly ever disturbed."""
@@ -38,17 +40,27 @@ LEAST = 6
 DRAFT_SIZES = (16, 2, 1)
 """Passes of a draft model: reading, one that also feeds the last accepted candidate, and a step."""
 
-FILLER = 0
-"""The id that passes are timed with: what it means changes nothing."""
+Compare = Callable[[int, Logits, str], None]
+"""Told of the rows of logits that passes over `text` have given, from a place on, and how."""
+
+
+def no_comparison(place: int, logits: Logits, way: str) -> None:
+    """Take rows of logits, and do nothing with them."""
 
 
 class PassTimes:
     """The passes of one model that were timed, over a sequence of its own."""
 
-    def __init__(self, model: Runner, new_namespace: Callable[[], Hashable]) -> None:
+    def __init__(
+        self,
+        model: Runner,
+        new_namespace: Callable[[], Hashable],
+        compare: Compare = no_comparison,
+    ) -> None:
         self._new_namespace = new_namespace
+        self._compare = compare
         self._cache = CachedSequence(model, new_namespace())
-        self._tokens = [FILLER]
+        self._tokens = text(0, 1)
         # By cached tokens and size: the first of some passes, and the last.
         self._times: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(dict)
         self._starts: list[float] = []
@@ -64,7 +76,7 @@ class PassTimes:
 
     def read(self, num_cached: int) -> None:
         """Have at least so many tokens cached."""
-        self._tokens += [FILLER] * (num_cached - len(self._tokens))
+        self._tokens += text(len(self._tokens), num_cached)
         alone(self._cache.advance(self._tokens, num_rows=1))
 
     def time(self, size: int, row: int) -> None:
@@ -91,12 +103,14 @@ class PassTimes:
         caches = [CachedSequence(model, self._new_namespace()) for _ in range(SEQUENCES)]
         try:
             for _ in range(2):  # the first comes after a change of size
-                steps = [cache.advance([FILLER]) for cache in caches]
+                steps = [cache.advance(text(0, 1)) for cache in caches]
                 for waiting in steps:
                     next(waiting)
                 start = perf_counter()
                 run(caches, [cache.span(1) for cache in caches])
                 seconds = perf_counter() - start
+                for step in steps:
+                    self._compare(0, alone(step).logits, f"{SEQUENCES} sequences in a pass")
         except CacheFullError:
             return  # memory for one sequence, which is all that will run
         finally:
@@ -133,10 +147,14 @@ class PassTimes:
         self._cache.drop()
 
     def _pass(self, size: int) -> float:
+        place = len(self._tokens) - 1
+        following = text(place + 1, place + size)
         start = perf_counter()
         # One row for the last token and each candidate: these are fed, whatever is cached.
-        alone(self._cache.advance(self._tokens, [FILLER] * (size - 1)))
-        return perf_counter() - start
+        done = alone(self._cache.advance(self._tokens, following))
+        seconds = perf_counter() - start
+        self._compare(place, done.logits, f"a pass over {size} tokens")
+        return seconds
 
 
 Turn = Callable[[int], None]
@@ -151,14 +169,18 @@ def measure(
     known: Collection[int] = (),
     progress: Callable[[float], None] | None = None,
     new_namespace: Callable[[], Hashable] = object,
+    compare: Compare = no_comparison,
 ) -> CostCurve:
     """The cost curve of a main and a draft model, in about `seconds`; at least three sizes.
 
     What is not measured is interpolated. known: sizes that an earlier measurement had time for;
     the others come first. progress: told of the share of the time that has passed, 0 to 1.
     new_namespace: of sequences that share nothing: for encoder-decoder models, their sources.
+    compare: is told of the main model's rows.
     """
-    models = [PassTimes(model, new_namespace) for model in (main, draft) if model is not None]
+    models = [PassTimes(main, new_namespace, compare)]
+    if draft is not None:
+        models.append(PassTimes(draft, new_namespace))
     try:
         complete = _time_rows(models, seconds, sweeps, known, progress)
     finally:

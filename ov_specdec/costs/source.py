@@ -10,7 +10,7 @@ from ov_specdec.checks import require_number
 from ov_specdec.costs.correction import LiveCurve
 from ov_specdec.costs.curve import ROWS, CostCurve
 from ov_specdec.costs.kept import read_curve, write_curve
-from ov_specdec.costs.measure import SWEEPS, measure
+from ov_specdec.costs.measure import SWEEPS, Compare, measure, no_comparison
 from ov_specdec.stats import StepStats
 
 Progress = Callable[[float], None]
@@ -45,7 +45,7 @@ class KeptCosts:
     path: the file that keeps it, None: none does. seconds: for measuring it where the file has
     none, or one of fewer than `SWEEPS`: of a large model, the time allows a part of one, and what
     is measured in later processes makes it better. Passes are timed when the curve is first looked
-    at, or by `prepare`. new_namespace: see `measure`.
+    at, or by `prepare`. new_namespace, compare: see `measure`.
     """
 
     def __init__(
@@ -56,8 +56,10 @@ class KeptCosts:
         seconds: float,
         *,
         new_namespace: Callable[[], Hashable] = object,
+        compare: Compare = no_comparison,
     ) -> None:
         self._models = main, draft
+        self._compare = compare
         self._new_namespace = new_namespace
         self._path = path
         self._seconds = seconds
@@ -114,6 +116,7 @@ class KeptCosts:
             known=known,
             progress=progress,
             new_namespace=self._new_namespace,
+            compare=self._compare,
         )
         if kept is not None:
             curve = kept.least(curve)

@@ -23,7 +23,14 @@ from ov_specdec.loading.devices import (
 )
 from ov_specdec.loading.encoder import load_encoders
 from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.loading.graph import fix_size, hides_by_mask, select_rows, sequence_axes, to_paged
+from ov_specdec.loading.graph import (
+    fix_size,
+    hides_by_mask,
+    repeat_attention_rows,
+    select_rows,
+    sequence_axes,
+    to_paged,
+)
 from ov_specdec.loading.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, read_ir
 
@@ -47,12 +54,17 @@ class LoadedModel:
 
     def fingerprint(self) -> str:
         """What the content of a KV cache depends on, beside the tokens."""
-        config = self.config
-        properties = {**config.properties_for(find_device(openvino_core(), config.device))}
-        properties.pop("CACHE_DIR", None)  # where, not how
-        machine = describe_machine(config.device)
-        parts = [self.folder.digest(), machine, self.kv, *sorted(map(str, properties.items()))]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return fingerprint(self.folder, self.config, self.kv)
+
+
+def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: Backend) -> str:
+    """What the passes of a model depend on, and so the content of its KV cache."""
+    properties = {**config.properties_for(find_device(openvino_core(), config.device))}
+    properties.pop("CACHE_DIR", None)  # where, not how
+    form = ["batch invariant"] if config.batch_invariant else []
+    machine = describe_machine(config.device)
+    parts = [folder.digest(), machine, kv, *form, *sorted(map(str, properties.items()))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -130,7 +142,9 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
             "whose KV cache is paged: leave it out, or add kv='stateful'"
         )
     select_rows(model, axis=0 if backend == "paged" else 1)
-    sizes = config.fixed_sizes if backend == "paged" else ()
+    if backend == "paged" and config.batch_invariant:
+        repeat_attention_rows(model)
+    sizes = config.static_sizes if backend == "paged" else ()
     copies = {size: copy for size in sizes if (copy := _copy_of_size(model, size)) is not None}
     return _Prepared(source, config, device, backend, reason, model, copies, axes, max_hidden)
 
@@ -205,10 +219,14 @@ def _open(
         )
         return _loaded(decoder, prepared)
     if prepared.kv == "paged":
-        copies = _usable_copies(compiled)
-        return _loaded(
-            PagedModel(model, max_length=max_length, vocab_size=vocab_size, copies=copies), prepared
+        paged = PagedModel(
+            model,
+            max_length=max_length,
+            vocab_size=vocab_size,
+            copies=_usable_copies(compiled),
+            is_invariant=prepared.config.batch_invariant,
         )
+        return _loaded(paged, prepared)
     stateful = StatefulModel(
         model,
         prepared.axes,

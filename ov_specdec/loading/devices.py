@@ -110,6 +110,15 @@ def computes_in(device: str, precision: str) -> bool:
     return needed is None or needed in find_device(openvino_core(), device).capabilities
 
 
+def causal_keys(device: Device) -> dict[str, str]:
+    """Properties that keep the keys of a token as they are whatever follows it.
+
+    Where a u8 cache is quantized by channel, as OpenVINO does unless told otherwise, all tokens of
+    a block share a scale, so that a draft token changes the keys of those before it.
+    """
+    return {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.takes_paged else {}
+
+
 def precision_properties(device: Device, precision: Precision) -> dict[str, str]:
     """OpenVINO properties for a precision; `DeviceError` if the device does not compute in it."""
     needed = CAPABILITIES.get(precision)

@@ -3,8 +3,11 @@
 import openvino as ov
 from openvino import opset13 as ops
 
-from ov_specdec.cache.session import ROWS
+from ov_specdec.cache.session import ATTENTION_ROWS, KEPT_ROWS, ROWS
 from ov_specdec.errors import ModelError, openvino_message
+
+QUERY, KEY, VALUE = 0, 1, 2
+"""Places of the rows that OpenVINO's paged attention gets among its inputs."""
 
 ALIBI_SLOPES = 11
 """Place of the slopes among the inputs of OpenVINO's paged attention; empty without ALiBi."""
@@ -82,8 +85,36 @@ def hides_by_mask(model: ov.Model) -> bool:
 
 def _has_alibi(model: ov.Model) -> bool:
     """Whether the attention of a paged model has slopes for ALiBi."""
-    attentions = (node for node in model.get_ops() if "PagedAttention" in node.get_type_name())
+    attentions = _paged_attentions(model)
     return any(node.get_input_partial_shape(ALIBI_SLOPES)[0] != 0 for node in attentions)
+
+
+def _paged_attentions(model: ov.Model) -> list[ov.Node]:
+    return [node for node in model.get_ops() if "PagedAttention" in node.get_type_name()]
+
+
+def repeat_attention_rows(model: ov.Model) -> None:
+    """Have a paged model choose, by new inputs, which rows its attention gets and gives.
+
+    A sequence with one token in a pass takes another attention kernel than one with several, which
+    sums in another order. With its row given twice, and the spare result dropped, it takes the same
+    one, while matrix products keep one row. The model is changed in place.
+    """
+    inputs = {}
+    for name in (ATTENTION_ROWS, KEPT_ROWS):
+        inputs[name] = ops.parameter([-1], ov.Type.i32, name=name)
+        inputs[name].output(0).set_names({name})
+    axis = ops.constant(0, ov.Type.i32)
+    for attention in _paged_attentions(model):
+        for place in (QUERY, KEY, VALUE):
+            rows = ops.gather(attention.input_value(place), inputs[ATTENTION_ROWS], axis)
+            attention.input(place).replace_source_output(rows.output(0))
+        readers = list(attention.output(0).get_target_inputs())
+        kept = ops.gather(attention.output(0), inputs[KEPT_ROWS], axis)
+        for reader in readers:
+            reader.replace_source_output(kept.output(0))
+    model.add_parameters(list(inputs.values()))
+    model.validate_nodes_and_infer_types()
 
 
 def select_rows(model: ov.Model, axis: int) -> bool:
@@ -113,7 +144,7 @@ def fix_size(model: ov.Model, num_tokens: int) -> ov.Model:
     It computes the logits of all of them. Raises `ModelError` where OpenVINO cannot do it.
     """
     copy = model.clone()
-    per_token = {"input_ids", "position_ids", ROWS}
+    per_token = {"input_ids", "position_ids", ROWS, KEPT_ROWS}
     try:
         copy.reshape({p: [num_tokens] for p in copy.inputs if p.any_name in per_token})
     except RuntimeError as error:

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from ov_specdec.cache.source import Source
-from ov_specdec.costs import KeptCosts
+from ov_specdec.costs import Compare, KeptCosts, no_comparison
 from ov_specdec.files import user_cache
 from ov_specdec.loading.compile import LoadedModel
 from ov_specdec.loading.folder import FEATURE_SETTINGS, ModelFolder
@@ -20,8 +20,10 @@ SAMPLE_TOKENS = 100
 The longer a source, the longer each pass, whatever its size."""
 
 
-def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
-    """The costs of a main model, and of its draft if there is one."""
+def kept_costs(
+    models: Sequence[LoadedModel], load_seconds: float, compare: Compare = no_comparison
+) -> KeptCosts:
+    """The costs of a main model, and of its draft if there is one. compare: see `measure`."""
     runners = [model.runner for model in models]
     sizes = [str(sorted(runner.fixed_sizes)) for runner in runners]
     parts = [*sizes, *(model.fingerprint() for model in models)]
@@ -33,6 +35,7 @@ def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
         None if cache is None else cache / "costs" / f"{digest.hexdigest()[:16]}.json",
         max(MEASURING_SHARE * load_seconds, MEASURING_SECONDS),
         new_namespace=partial(_sample_source, models[0].folder),
+        compare=compare,
     )
 
 

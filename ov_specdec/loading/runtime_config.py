@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from ov_specdec.checks import require_choice, require_int, require_text, require_texts
 from ov_specdec.errors import OptionError
 from ov_specdec.files import expand_home
-from ov_specdec.loading.devices import Device, Precision, precision_properties
+from ov_specdec.loading.devices import Device, Precision, causal_keys, precision_properties
 
 Backend = Literal["paged", "stateful"]
 KvBackend = Literal["auto", "paged", "stateful"]
@@ -23,7 +23,8 @@ class RuntimeConfig:
     the compiled model for the next time; None: nowhere. encoder_device: where the encoder of an
     encoder-decoder model runs; None: where its decoder does. fixed_sizes: tokens of passes that a
     paged model is compiled once more for. needs_copies: a stateful KV cache, which has none, is an
-    error.
+    error. batch_invariant: give a paged model the inputs of `repeat_attention_rows`, and run its
+    passes in that form.
     """
 
     device: str = "CPU"
@@ -36,6 +37,7 @@ class RuntimeConfig:
     encoder_device: str | None = None
     fixed_sizes: tuple[int, ...] = ()
     needs_copies: bool = False
+    batch_invariant: bool = False
 
     def __post_init__(self) -> None:
         require_text("device", self.device)
@@ -60,9 +62,15 @@ class RuntimeConfig:
             if expand_home(self.cache_dir).is_file():
                 raise OptionError(f"cache_dir='{self.cache_dir}' is a file: give a folder")
 
+    @property
+    def static_sizes(self) -> tuple[int, ...]:
+        """The sizes of the copies: of a single token, an invariant pass makes two."""
+        least = 2 if self.batch_invariant else 1
+        return tuple(dict.fromkeys(max(size, least) for size in self.fixed_sizes))
+
     def properties_for(self, device: Device) -> dict[str, str]:
         """OpenVINO properties; those given by name win over the others."""
-        properties = precision_properties(device, self.precision)
+        properties = {**causal_keys(device), **precision_properties(device, self.precision)}
         if self.num_threads is not None:
             properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)
         if self.cache_dir is not None:
@@ -77,4 +85,5 @@ class RuntimeConfig:
             self,
             device=self.device if device is None else device,
             properties={**(self.properties or {}), **(properties or {})},
+            batch_invariant=False,
         )

@@ -16,6 +16,7 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.metrics import Metrics, Timer
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
+from ov_specdec.stats import BatchInvariance
 from ov_specdec.text.prompt import Prompt
 from ov_specdec.text.tokenizer import Tokenizer
 
@@ -33,6 +34,11 @@ class Engine(Protocol):
     @property
     def max_length(self) -> int:
         """Tokens of prompt and output."""
+        ...
+
+    @property
+    def batch_invariant(self) -> BatchInvariance:
+        """Whether the main model's logits are bitwise the same in any pass."""
         ...
 
     def running(
@@ -71,6 +77,7 @@ class LocalEngine:
         self.background = pipeline.background(_report)
         self.metrics = Metrics(settings.model_name, replica)
         self.metrics.watch(self.background)
+        self.metrics.batch_invariant.set_function(lambda: pipeline.batch_invariant.is_proven)
         self._step_timeout = settings.step_timeout
 
     @property
@@ -82,6 +89,11 @@ class LocalEngine:
     def max_length(self) -> int:
         """Tokens of prompt and output."""
         return self.pipeline.main.runner.max_length
+
+    @property
+    def batch_invariant(self) -> BatchInvariance:
+        """See `Engine`."""
+        return self.pipeline.batch_invariant
 
     @asynccontextmanager
     async def running(

@@ -36,6 +36,9 @@ class Metrics:
         self.running = self._gauge("num_requests_running", "Requests that share passes.")
         self.waiting = self._gauge("num_requests_waiting", "Requests that wait for room.")
         self.kv_usage = self._gauge("kv_cache_usage_perc", "KV cache in use, 0 to 1.")
+        self.batch_invariant = self._gauge(
+            "batch_invariant", "1 where passes were seen to be batch-invariant, else 0."
+        )
         self.prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts.")
         self.generation_tokens = self._counter("generation_tokens", "Tokens of outputs.")
         self.prefix_queries = self._counter("prefix_cache_queries", "Tokens looked for in caches.")

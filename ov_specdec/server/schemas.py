@@ -175,6 +175,14 @@ class Response(BaseModel):
     usage: Object | None
 
 
+class BatchInvariant(BaseModel):
+    """Whether a text depends on nothing but model and request, and why that is said."""
+
+    is_on: bool
+    is_checked: bool
+    reason: str
+
+
 class Model(BaseModel):
     """A model that is served. chat_template: whether it takes messages."""
 
@@ -184,6 +192,7 @@ class Model(BaseModel):
     owned_by: str
     max_model_len: int
     chat_template: bool
+    batch_invariant: BatchInvariant
 
 
 class Models(BaseModel):

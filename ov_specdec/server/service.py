@@ -17,6 +17,7 @@ from ov_specdec.server.metrics import Metrics, export
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Transcriptions
+from ov_specdec.stats import NOT_INVARIANT
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.token_bytes import as_text
 from ov_specdec.text.transcript import Transcript
@@ -167,6 +168,7 @@ class Service:
             "owned_by": "ov-specdec",
             "max_model_len": (speech or self.engine).max_length,
             "chat_template": not speech and self.engine.tokenizer.chat_template is not None,
+            "batch_invariant": (NOT_INVARIANT if speech else self.engine.batch_invariant).as_dict(),
         }
 
     def stop(self) -> None:

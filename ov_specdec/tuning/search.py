@@ -20,6 +20,11 @@ GAIN = 0.97
 """A value is taken if it brings the score below this part of the best so far: not for noise."""
 
 
+def describe_settings(properties: Properties) -> str:
+    """Properties in one line."""
+    return " ".join(f"{key}={value}" for key, value in properties.items()) or "defaults"
+
+
 @dataclass(frozen=True)
 class Trial:
     """Settings, and what passes cost with them."""

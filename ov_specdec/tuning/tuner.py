@@ -20,6 +20,7 @@ from ov_specdec.loading.devices import (
     describe_machine,
     usable_cores,
 )
+from ov_specdec.loading.invariance import configure
 from ov_specdec.loading.profile import Profile, fingerprint
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
@@ -39,6 +40,7 @@ from ov_specdec.tuning.search import (
     Trial,
     search,
 )
+from ov_specdec.tuning.weigh import weigh
 
 Role = Literal["main", "draft"]
 
@@ -80,7 +82,7 @@ class Tuning:
     default, tuned: what to expect of OpenVINO's defaults and of the profile. changed: the share of
     tokens for which greedy decoding in each of them chooses another token than in `exact`.
     acceptance: of a candidate of sample prompts, if those before were accepted. reasons: for the
-    settings of each model.
+    settings of each model. invariance: whether the main model's passes are batch-invariant.
     """
 
     profile: Profile
@@ -89,6 +91,7 @@ class Tuning:
     changed: dict[str, float]
     acceptance: float
     reasons: dict[Role, str]
+    invariance: str
 
 
 def expect(main: PassCosts, draft_step: float, acceptance: float) -> Expectation:
@@ -123,13 +126,13 @@ class Tuner:
         self._device = device
         self._note = note
         self._end = perf_counter() + seconds
-        self._seconds = seconds
         sources = open_source(main), open_source(draft)
         if sources[0].folder.is_encoder_decoder:
             raise OptionError(
                 f"no profile is made for encoder-decoder models such as '{main}': leave out DRAFT, "
                 f"and compare drafters with --other-draft {draft}"
             )
+        self._folder = sources[0].folder
         _, self._pairing = pair_models(sources, pairing)
         roles: tuple[Role, Role] = ("main", "draft")
         self._tokens = {
@@ -155,12 +158,19 @@ class Tuner:
         step = drafts.best.costs.at(1)
         left = self._end - perf_counter()
         mains = self._search("main", lambda c: 1 / expect(c, step, acceptance).speed, left)
+        best_main, invariance = weigh(
+            self._folder,
+            RuntimeConfig(self._device),
+            mains.best,
+            lambda properties: self._measure("main", properties),
+            lambda costs: expect(costs, step, acceptance).speed,
+        )
         default = expect(mains.default.costs, drafts.default.costs.at(1), acceptance)
-        tuned = expect(mains.best.costs, step, acceptance)
+        tuned = expect(best_main.costs, step, acceptance)
         changed = {"default": self._compare({}, texts)}
         changed["tuned"] = (
-            self._compare(mains.best.properties, texts)
-            if mains.best.properties
+            self._compare(best_main.properties, texts)
+            if best_main.properties
             else changed["default"]
         )
         report = {
@@ -170,13 +180,14 @@ class Tuner:
             "tuned": asdict(tuned),
             "acceptance": acceptance,
             "other_token_than_exact": changed,
-            "main_pass_seconds": dict(mains.best.costs.seconds),
+            "batch_invariant": invariance,
+            "main_pass_seconds": dict(best_main.costs.seconds),
             "draft_pass_seconds": dict(drafts.best.costs.seconds),
         }
-        best = dict(mains.best.properties), dict(drafts.best.properties)
+        best = dict(best_main.properties), dict(drafts.best.properties)
         profile = Profile(self.pair, *best, report)
         reasons: dict[Role, str] = {"main": mains.reason(), "draft": drafts.reason()}
-        return Tuning(profile, default, tuned, changed, acceptance, reasons)
+        return Tuning(profile, default, tuned, changed, acceptance, reasons, invariance)
 
     def _search(self, role: Role, score: Callable[[PassCosts], float], seconds: float) -> Found:
         """Search one model's settings, for as long as another trial fits into the time."""
@@ -185,7 +196,7 @@ class Tuner:
         def measure(properties: Properties) -> PassCosts:
             nonlocal longest
             start = perf_counter()
-            costs = measure_passes(self._load(role, properties).runner, self._tokens[role])
+            costs = self._measure(role, properties)
             longest = max(longest, perf_counter() - start)
             return costs
 
@@ -198,10 +209,20 @@ class Tuner:
             lambda trial: self._note(role, trial),
         )
 
+    def _measure(self, role: Role, properties: Properties) -> PassCosts:
+        return measure_passes(self._load(role, properties).runner, self._tokens[role])
+
     def _load(self, role: Role, properties: Properties) -> LoadedModel:
-        config = RuntimeConfig(self._device, properties=properties)
+        config = self._config(role, properties)
         source = open_source(self._paths[role])
         return load_model(source, config, vocab_size=source.vocab_size)
+
+    def _config(self, role: Role, properties: Properties) -> RuntimeConfig:
+        """Trials of a main model run passes in the form that later runs will have."""
+        config = RuntimeConfig(self._device, properties=properties)
+        if role == "draft":
+            return config
+        return configure("auto", self._folder, config, ())[0]
 
     def _write_exactly(self) -> list[list[int]]:
         """Prompts with what plain greedy decoding in `exact` precision makes of them."""

@@ -1,0 +1,306 @@
+"""Whether a token's logits are bitwise the same in any pass, seen on the machine that runs them.
+
+Which passes agree depends on processor, threads, properties and model: see docs/exactness.md. The
+term is that of He et al., "Defeating Nondeterminism in LLM Inference" (Thinking Machines, 2025).
+"""
+
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Protocol, TypeGuard
+
+import numpy as np
+
+from ov_specdec.cache.session import Runner, Session, Span
+from ov_specdec.errors import CacheFullError
+from ov_specdec.files import UNREADABLE, replacing
+from ov_specdec.logits import Logits
+from ov_specdec.stats import BatchInvariance
+
+VERSION = 1
+
+SMALL_PASS = 64
+"""Tokens of passes that must agree, or nothing is claimed. AVX2 multiplies 90 rows or more in
+another order than fewer; passes that are cut to this size agree there too."""
+
+LARGE_PASS = 512
+"""Tokens that a prompt is read in at once."""
+
+PLACE = 190
+"""Where ways to come to the same token meet: two before a border of blocks of 16 and 32 tokens."""
+
+SIZES = (2, 1, 3, 9, 17, 33, SMALL_PASS)
+"""Passes of verification from there on. Those of the cost curve are compared besides."""
+
+NUM_IDS = 47
+"""Ids that the text is made of: so many are in any vocabulary."""
+
+CHECKED = "checked on this machine"
+NOT_CHECKED = "not checked on this machine yet: ov-specdec check MODEL does"
+
+Progress = Callable[[float], None]
+
+
+class InvariantRunner(Runner, Protocol):
+    """A runner whose passes may have the form that gives a token the same logits in any of them.
+
+    max_pass_tokens: tokens of the largest pass; what has more is run in several. None: any number.
+    """
+
+    is_invariant: bool
+    max_pass_tokens: int | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check has seen.
+
+    difference: the first way in which logits differed; "" where they never did. max_pass_tokens:
+    the largest passes that agree; None: all.
+    """
+
+    difference: str = ""
+    max_pass_tokens: int | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether passes of so many tokens agree."""
+        return not self.difference
+
+
+class ComparedRows:
+    """Rows of logits of the tokens of one text, kept as digests of their bytes.
+
+    The first row of each place is what all later ones of that place must equal.
+    """
+
+    def __init__(self) -> None:
+        self.difference = ""
+        """The first way in which a row differed from an earlier one."""
+        self._digests: dict[int, bytes] = {}
+
+    def compare(self, place: int, logits: Logits, way: str) -> None:
+        """Take rows [num_rows, vocab] of the places from `place` on. way: how they came about."""
+        for at, row in enumerate(logits, place):
+            digest = blake2b(np.ascontiguousarray(row).data, digest_size=16).digest()
+            if self._digests.setdefault(at, digest) != digest and not self.difference:
+                self.difference = way
+
+
+def text(begin: int, end: int) -> list[int]:
+    """The ids in these places of the text that is compared."""
+    return [(place * place + place // 7) % NUM_IDS for place in range(begin, end)]
+
+
+class Invariance:
+    """Whether the passes of a main model give a token the same logits, and how that is known.
+
+    path: the file that keeps what a check has seen; None: none does. reason: why the runner's
+    passes have another form, where they have.
+    """
+
+    def __init__(self, runner: Runner, path: Path | None, reason: str) -> None:
+        self._path = path
+        self._rows = ComparedRows()
+        self._runner = runner if is_invariant(runner) else None
+        self.status = BatchInvariance(False, reason)
+        if self._runner is not None:
+            self._conclude(self._runner, read_verdict(path))
+
+    def compare(self, place: int, logits: Logits, way: str) -> None:
+        """Take rows of logits of `text` that other passes have given, such as timed ones."""
+        if self._runner is not None:
+            self._rows.compare(place, logits, way)
+            if self._rows.difference:
+                self._keep(self._runner, Verdict(self._rows.difference))
+
+    def check(self, progress: Progress | None = None) -> BatchInvariance:
+        """Run passes that tell, unless it is known already. progress: see `check`.
+
+        The models must not be in use.
+        """
+        if self._runner is not None and not self.status.is_checked:
+            try:
+                self._keep(self._runner, check(self._runner, self._rows, progress))
+            except CacheFullError as error:
+                self.status = BatchInvariance(True, f"not checked, for {error}")
+        return self.status
+
+    def _keep(self, runner: InvariantRunner, verdict: Verdict) -> None:
+        if self._path is not None:
+            write_verdict(self._path, verdict)
+        self._conclude(runner, verdict)
+
+    def _conclude(self, runner: InvariantRunner, verdict: Verdict | None) -> None:
+        """Run passes by what is known of them."""
+        self.status = describe(verdict)
+        if verdict is not None:
+            runner.max_pass_tokens = verdict.max_pass_tokens
+        if not self.status.is_on:
+            runner.is_invariant, self._runner = False, None
+
+
+def is_invariant(runner: Runner) -> TypeGuard[InvariantRunner]:
+    """Whether the passes of a runner have the form that is to be checked."""
+    return runner.is_invariant
+
+
+def describe(verdict: Verdict | None) -> BatchInvariance:
+    """What a verdict amounts to; None where there is none yet."""
+    if verdict is None:
+        return BatchInvariance(True, NOT_CHECKED)
+    if verdict.passed:
+        return BatchInvariance(True, CHECKED, is_checked=True)
+    reason = f"{verdict.difference} gave other logits on this machine: try batch_invariant=True"
+    return BatchInvariance(False, reason, is_checked=True)
+
+
+def check(runner: InvariantRunner, rows: ComparedRows, progress: Progress | None = None) -> Verdict:
+    """Run passes that come to the same tokens in different ways, and compare their logits.
+
+    At most 40 passes. rows: with what other passes over the text have given. progress: told of the
+    share that is done, from 0 to 1. Raises `CacheFullError` where the memory has no room.
+    """
+    checker = _Checker(runner, rows)
+    ways = (*checker.small_ways(), *checker.large_ways())
+    try:
+        for done, (most, way) in enumerate(ways):
+            if progress is not None:
+                progress(done / len(ways))
+            runner.max_pass_tokens = most
+            way()
+            if rows.difference:
+                break
+    finally:
+        checker.end()
+        runner.max_pass_tokens = None
+    if not rows.difference:
+        return Verdict()
+    if most == SMALL_PASS:
+        return Verdict(rows.difference)
+    rows.difference = ""  # what is left agrees
+    return Verdict(max_pass_tokens=SMALL_PASS)
+
+
+Way = Callable[[], None]
+
+
+class _Checker:
+    """A sequence that holds the text up to a place, others, and passes over them."""
+
+    def __init__(self, runner: InvariantRunner, rows: ComparedRows) -> None:
+        self._runner = runner
+        self._rows = rows
+        self._most = min(runner.max_length, LARGE_PASS + 2)
+        self._place = min(PLACE, self._most // 3)
+        self._open: list[Session] = []
+
+    def small_ways(self) -> Iterator[tuple[int | None, Way]]:
+        """Passes over few tokens, by the most that one may have."""
+        ways = (self._sizes, self._singly, self._after_rejection, self._beside)
+        yield from ((SMALL_PASS, way) for way in ways)
+        yield SMALL_PASS, partial(self._prompt, 48, self._place + 2)
+        yield SMALL_PASS, partial(self._prompt, SMALL_PASS, self._most)
+
+    def large_ways(self) -> Iterator[tuple[int | None, Way]]:
+        """Prompts that are read at once, against what small passes have given."""
+        for size in (LARGE_PASS, LARGE_PASS // 2):
+            if size < self._most:
+                yield None, partial(self._prompt, size, self._most)
+
+    def end(self) -> None:
+        """Give the memory back."""
+        for session in self._open:
+            session.drop()
+
+    @cached_property
+    def _at_place(self) -> Session:
+        """A sequence that holds the text up to the place."""
+        return self._read(self._place, SMALL_PASS)
+
+    def _sizes(self) -> None:
+        for size in SIZES:
+            if self._place + size <= self._most:
+                self._compare(self._at_place, size, f"a pass over {size} tokens")
+                self._at_place.rollback(self._place)
+
+    def _singly(self) -> None:
+        for _ in range(4):
+            self._compare(self._at_place, 1, "tokens one by one")
+        self._at_place.rollback(self._place)
+
+    def _after_rejection(self) -> None:
+        rejected = text(self._place + 7, self._place + 27)
+        self._runner.run([Span(self._at_place, rejected, 1)])
+        self._at_place.rollback(self._place)
+        self._compare(self._at_place, 2, "a pass after 20 rejected tokens")
+        self._at_place.rollback(self._place)
+
+    def _beside(self) -> None:
+        others = [self._new() for _ in range(3)]
+        lengths = (self._place // 20, self._place // 10, self._place // 5)
+        spans = zip(others, lengths, strict=True)
+        self._runner.run([Span(other, text(5, 5 + length), 1) for other, length in spans])
+        for own, each in ((1, 1), (2, 1), (1, 5), (2, 5)):
+            beside = [Span(other, text(3, 3 + each), 1) for other in others]
+            way = f"a pass over {own} tokens beside {len(others)} sequences of {each}"
+            self._compare(self._at_place, own, way, beside)
+            self._at_place.rollback(self._place)
+
+    def _prompt(self, size: int, end: int) -> None:
+        """Read the text in chunks of a size, and compare the last two tokens."""
+        session = self._read(end - 2, size)
+        self._compare(session, 2, f"a prompt in passes over {size} tokens")
+        session.drop()
+
+    def _new(self) -> Session:
+        # A namespace of its own: it shares nothing.
+        self._open.append(self._runner.open(object()))
+        return self._open[-1]
+
+    def _read(self, end: int, size: int) -> Session:
+        session = self._new()
+        for begin in range(0, end, size):
+            tokens = text(begin, min(begin + size, end))
+            self._runner.run([Span(session, tokens, 1)])
+        return session
+
+    def _compare(self, session: Session, size: int, way: str, beside: Sequence[Span] = ()) -> None:
+        """Feed a sequence the next tokens of the text, and compare their rows."""
+        begin = session.length
+        span = Span(session, text(begin, begin + size), size)
+        logits = self._runner.run([span, *beside])[0]
+        self._rows.compare(begin, logits, way)
+
+
+def read_verdict(path: Path | None) -> Verdict | None:
+    """The verdict in a file; None where there is none that can be used."""
+    if path is None:
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.pop("version") != VERSION:
+            return None
+        most = content["max_pass_tokens"]
+        return Verdict(str(content["difference"]), None if most is None else int(most))
+    except (OSError, *UNREADABLE):
+        return None
+
+
+def write_verdict(path: Path, verdict: Verdict) -> None:
+    """Keep a verdict; a folder that cannot be written to is a reason to warn, not to stop."""
+    try:
+        with replacing(path) as part:
+            content = {"version": VERSION, **asdict(verdict)}
+            part.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    except OSError as error:
+        warnings.warn(
+            f"what was checked cannot be kept in '{path}' ({error.strerror}), and is checked in "
+            "each process: let XDG_CACHE_HOME name a folder that can be written to",
+            RuntimeWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,129 @@
+"""In which configuration the passes of a main model are batch-invariant."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from ov_specdec.cache.memory import limit_memory
+from ov_specdec.errors import DeviceError, OptionError, openvino_message
+from ov_specdec.files import user_cache
+from ov_specdec.invariance import Invariance, describe, read_verdict
+from ov_specdec.loading.compile import LoadedModel, fingerprint, load_model
+from ov_specdec.loading.devices import Precision, find_device, openvino_core
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.loading.source import open_source
+from ov_specdec.stats import BatchInvariance
+
+WantedInvariance = bool | Literal["auto"]
+
+SLOWER: tuple[Precision, ...] = ("f32", "exact")
+"""What True tries where the default precision does not pass: the faster one first."""
+
+CHECKED_SEQUENCES = 4
+"""Sequences as long as the context that a check has room for. It has five, four of them short."""
+
+SWITCHED_OFF = "batch_invariant=False"
+
+
+def check_wanted(given: object) -> WantedInvariance:
+    """What was given for batch_invariant; else raises `OptionError`."""
+    if isinstance(given, bool) or given == "auto":
+        return given
+    raise OptionError(f"batch_invariant={given!r} must be 'auto', True or False")
+
+
+def configure(
+    wanted: WantedInvariance,
+    folder: ModelFolder,
+    config: RuntimeConfig,
+    others: Sequence[Precision],
+) -> tuple[RuntimeConfig, str]:
+    """How to compile a main model so that its passes are invariant; or why they will not be.
+
+    others: precisions that may be taken in place of the one in the configuration, where it is
+    wanted. Models are then loaded and checked, unless it is known. Raises `OptionError` where it is
+    wanted and cannot be, `DeviceError` where no configuration passes.
+    """
+    if wanted is False:
+        return config, SWITCHED_OFF
+    if reason := _obstacle(folder, config):
+        if wanted is True:
+            raise OptionError(f"batch_invariant=True cannot be had with {reason}")
+        return config, reason
+    on = replace(config, batch_invariant=True)
+    if wanted is True:
+        return _first_that_passes(folder, on, others), ""
+    known = describe(read_verdict(verdict_file(folder, on)))
+    return (on, "") if known.is_on else (config, known.reason)
+
+
+def look_up(folder: ModelFolder, config: RuntimeConfig) -> BatchInvariance:
+    """What "auto" amounts to with a model that is not loaded."""
+    config, reason = configure("auto", folder, config, ())
+    if reason:
+        return BatchInvariance(False, reason)
+    return describe(read_verdict(verdict_file(folder, config)))
+
+
+def open_invariance(loaded: LoadedModel, reason: str) -> Invariance:
+    """What is known of a loaded main model. reason: why it was not compiled for invariance."""
+    if loaded.kv == "stateful":
+        reason = reason or f"a stateful KV cache ({loaded.reason})"
+    return Invariance(loaded.runner, verdict_file(loaded.folder, loaded.config), reason)
+
+
+def verdict_file(folder: ModelFolder, config: RuntimeConfig) -> Path | None:
+    """Where the verdict on a configuration is kept; None for a user without a cache folder."""
+    cache = user_cache()
+    # Static shapes are kernels of their own.
+    parts = f"{fingerprint(folder, config, 'paged')} {sorted(config.fixed_sizes)}"
+    digest = hashlib.sha256(parts.encode()).hexdigest()
+    return None if cache is None else cache / "invariance" / f"{digest[:16]}.json"
+
+
+def _obstacle(folder: ModelFolder, config: RuntimeConfig) -> str:
+    """What passes cannot be invariant with; "" where that is to be checked."""
+    device = find_device(openvino_core(), config.device)
+    mode = config.properties_for(device).get("KEY_CACHE_QUANT_MODE")
+    if folder.is_encoder_decoder:
+        return "an encoder-decoder model"
+    if not device.takes_paged:
+        return f"device {config.device}"
+    if config.kv == "stateful":
+        return "a stateful KV cache"
+    return "" if mode == "BY_TOKEN" else f"KEY_CACHE_QUANT_MODE={mode}"
+
+
+def _first_that_passes(
+    folder: ModelFolder, config: RuntimeConfig, others: Sequence[Precision]
+) -> RuntimeConfig:
+    """The first configuration whose passes agree on this machine."""
+    differences = []
+    slower = [replace(config, precision=other, properties=None) for other in others]
+    for candidate in (config, *slower):
+        verdict = read_verdict(verdict_file(folder, candidate))
+        difference = check(folder, candidate) if verdict is None else verdict.difference
+        if not difference:
+            return candidate
+        differences.append(f"{candidate.precision}: {difference}")
+    raise DeviceError(
+        f"batch_invariant=True cannot be had for {folder.path} on this machine, where logits "
+        f"differ ({'; '.join(differences)}): use batch_invariant='auto'"
+    )
+
+
+def check(folder: ModelFolder, config: RuntimeConfig) -> str:
+    """What differs with this configuration; "" where nothing does. The verdict is kept."""
+    source = open_source(folder.path)
+    try:
+        loaded = load_model(source, config, vocab_size=source.vocab_size)
+        limit_memory([loaded.runner], None, CHECKED_SEQUENCES)
+        status = open_invariance(loaded, "").check()
+    except DeviceError as error:
+        return str(error)
+    except RuntimeError as error:  # OpenVINO's, of what compiles and then does not run
+        return openvino_message(error)
+    return "" if status.is_proven else status.reason

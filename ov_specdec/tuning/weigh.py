@@ -1,0 +1,46 @@
+"""Whether the fastest settings of a main model are batch-invariant, and what others would cost."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ov_specdec.loading.devices import PRECISION_PROPERTIES
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.invariance import SLOWER, check, look_up
+from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.tuning.passes import PassCosts
+from ov_specdec.tuning.search import GAIN, Properties, Trial, describe_settings
+
+
+def weigh(
+    folder: ModelFolder,
+    config: RuntimeConfig,
+    fastest: Trial,
+    measure: Callable[[Properties], PassCosts],
+    speed: Callable[[PassCosts], float],
+) -> tuple[Trial, str]:
+    """The fastest settings, or invariant ones that are as fast but for noise; and why, in a line.
+
+    config: of the model, without settings. measure: what passes cost with settings. speed: what
+    that amounts to; more is better.
+    """
+    known = look_up(folder, config)
+    if not known.is_on and not known.is_checked:
+        return fastest, f"no: {known.reason}"
+
+    def difference(properties: Properties) -> str:
+        return check(folder, replace(config, properties=properties, batch_invariant=True))
+
+    why = difference(fastest.properties)
+    if not why:
+        return fastest, "yes"
+    for precision in SLOWER:
+        settings = PRECISION_PROPERTIES[precision]
+        if difference(settings):
+            continue
+        trial = Trial(settings, measure(settings))
+        share = speed(trial.costs) / speed(fastest.costs)
+        note = f"{describe_settings(settings)} is, with {share:.2f} times the speed"
+        if share > GAIN:
+            return trial, f"yes: {note} of the fastest settings, which are not"
+        return fastest, f"no: {why}; {note}: --batch-invariant true"
+    return fastest, f"no: {why}"

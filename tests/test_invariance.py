@@ -1,0 +1,372 @@
+"""Batch invariance: the check on scripted models, and passes of real ones bit by bit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.cache.packed import Feed, Form
+from ov_specdec.cache.paged import divide
+from ov_specdec.cache.session import ATTENTION_ROWS, KEPT_ROWS, ROWS, Span
+from ov_specdec.errors import DeviceError
+from ov_specdec.invariance import (
+    CHECKED,
+    LARGE_PASS,
+    NOT_CHECKED,
+    SMALL_PASS,
+    ComparedRows,
+    Invariance,
+    Verdict,
+    check,
+    read_verdict,
+    write_verdict,
+)
+from ov_specdec.loading import invariance as loading
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.stats import NOT_INVARIANT, BatchInvariance
+from tests.fakes import ScriptedModel, mixing
+
+
+class Uneven:
+    """A scripted model that computes otherwise in some passes. Implements `InvariantRunner`.
+
+    differs: says so of the tokens of a pass's spans. What such a pass gives is a little off, and so
+    is what later reads the keys that it has left.
+    """
+
+    is_invariant = True
+
+    def __init__(self, differs, **settings):
+        self._differs = differs
+        self._model = ScriptedModel(mixing(3), block_size=32, **{"max_length": 2000, **settings})
+        self._off = {}  # by session: the first place whose keys are
+        self.max_pass_tokens = None
+        self.passes = []
+
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+
+    def run(self, spans):
+        sessions = [span.session for span in spans]
+        for session in sessions:
+            if session.length <= self._off.get(session, 0):
+                self._off.pop(session, None)  # it was rolled back
+        for parts in divide(spans, self.max_pass_tokens or 10**6):
+            self.passes.append([len(part.span.tokens) for part in parts])
+            if self._differs(self.passes[-1]):
+                for part in parts:
+                    self._off.setdefault(part.span.session, part.span.session.length)
+        logits = [rows.copy() for rows in self._model.run(spans)]
+        for session, rows in zip(sessions, logits, strict=True):
+            rows += 1e-6 * (session in self._off)
+        return logits
+
+
+class Trace(Uneven):
+    """One in which rejected tokens leave a trace."""
+
+    def __init__(self):
+        super().__init__(lambda sizes: False)
+
+    def run(self, spans):
+        logits = super().run(spans)
+        if self.rollbacks and len(self.passes) > 1 and self.passes[-2] == [20]:
+            logits[0] += 1e-6
+        return logits
+
+
+FAULTS = {
+    "a pass over 1 tokens": lambda sizes: sizes == [1],
+    "a pass over 9 tokens": lambda sizes: sizes == [9],
+    "a pass over 33 tokens": lambda sizes: sum(sizes) == 33,
+    "a pass over 1 tokens beside 3 sequences of 1": lambda sizes: sizes == [1] * 4,
+    "a pass over 2 tokens beside 3 sequences of 5": lambda sizes: sizes == [2, 5, 5, 5],
+    "a prompt in passes over 48 tokens": lambda sizes: sizes == [48],
+}
+
+
+@pytest.mark.parametrize("difference", FAULTS)
+def test_a_way_in_which_logits_differ_is_found_and_named(difference):
+    model = Uneven(FAULTS[difference])
+    assert check(model, ComparedRows()) == Verdict(difference)
+
+
+def test_traces_of_rejected_tokens_are_found():
+    assert check(Trace(), ComparedRows()) == Verdict("a pass after 20 rejected tokens")
+
+
+def test_passes_that_agree_while_they_are_small_are_kept_small():
+    model = Uneven(lambda sizes: sum(sizes) > 80)
+    assert check(model, ComparedRows()) == Verdict(max_pass_tokens=SMALL_PASS)
+    assert max(map(sum, model.passes)) == LARGE_PASS
+
+
+def test_passes_that_always_agree_are_told_so_in_forty_of_them():
+    model, shares = Uneven(lambda sizes: False), []
+    assert check(model, ComparedRows(), shares.append) == Verdict()
+    assert len(model.passes) <= 40
+    assert shares == sorted(shares)
+    assert model.pool.num_used == 0
+
+
+@pytest.mark.parametrize("max_length", [90, 128, 300])
+def test_models_of_short_contexts_are_checked_too(max_length):
+    differs = FAULTS["a pass over 9 tokens"]
+    assert check(Uneven(lambda sizes: False, max_length=max_length), ComparedRows()).passed
+    assert not check(Uneven(differs, max_length=max_length), ComparedRows()).passed
+
+
+def test_what_a_check_has_seen_is_kept_and_decides_how_passes_run(tmp_path):
+    path = tmp_path / "folder" / "verdict.json"
+    known = Invariance(Uneven(FAULTS["a pass over 9 tokens"]), path, "")
+    assert known.status == BatchInvariance(True, NOT_CHECKED)
+    assert not known.check().is_on
+    again = Uneven(lambda sizes: False)
+    status = Invariance(again, path, "").status
+    assert (status.is_on, status.is_checked, again.is_invariant) == (False, True, False)
+    assert "a pass over 9 tokens gave other logits" in status.reason
+    write_verdict(path, Verdict(max_pass_tokens=SMALL_PASS))
+    small = Uneven(lambda sizes: False)
+    assert Invariance(small, path, "").status == BatchInvariance(True, CHECKED, is_checked=True)
+    assert small.max_pass_tokens == SMALL_PASS
+    assert small.passes == []
+
+
+def test_rows_of_timed_passes_end_it_as_soon_as_they_differ():
+    model = Uneven(lambda sizes: False)
+    known = Invariance(model, None, "")
+    known.compare(5, np.ones((2, 4), np.float32), "a pass over 2 tokens")
+    known.compare(6, np.ones((1, 4), np.float32), "another")
+    assert known.status.is_on
+    known.compare(6, np.full((1, 4), 1 + 1e-6, np.float32), "a pass over 8 tokens")
+    assert "a pass over 8 tokens" in known.status.reason
+    assert not model.is_invariant
+
+
+def test_memory_that_has_no_room_for_the_check_is_no_verdict():
+    known = Invariance(Uneven(lambda sizes: False, num_blocks=8), None, "")
+    status = known.check()
+    assert (status.is_on, status.is_checked) == (True, False)
+    assert "blocks of the KV cache" in status.reason
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"version": 0}', '{"version": 1}', "no JSON"])
+def test_a_file_that_holds_no_verdict_is_none(tmp_path, content):
+    (tmp_path / "verdict.json").write_text(content)
+    assert read_verdict(tmp_path / "verdict.json") is None
+
+
+def arrays(layout, **form):
+    feed = Feed(layout, Form(**form))
+    names = (ROWS, ATTENTION_ROWS, KEPT_ROWS, "subsequence_begins")
+    return [feed.tensors[name].data.tolist() for name in names], feed.taken.tolist()
+
+
+def test_a_single_token_alone_is_two_rows():
+    assert arrays(((1, 1),), is_invariant=True) == ([[0, 0], [0, 1], [0, 1], [0, 2]], [0])
+    assert arrays(((1, 1),)) == ([[0], [0], [0], [0, 1]], [0])
+
+
+def test_a_single_token_beside_others_is_two_rows_of_attention():
+    inputs, taken = arrays(((1, 1), (3, 2), (1, 1)), is_invariant=True)
+    assert inputs == [[0, 2, 3, 4], [0, 0, 1, 2, 3, 4, 4], [0, 2, 3, 4, 5], [0, 2, 5, 7]]
+    assert taken == [0, 1, 2, 3]
+
+
+def test_static_shapes_compute_all_rows_and_those_that_are_wanted_are_taken():
+    inputs, taken = arrays(((2, 1), (1, 1), (2, 0)), all_rows=True, is_invariant=True)
+    assert inputs == [[0, 1, 2, 3, 4], [0, 1, 2, 2, 3, 4], [0, 1, 2, 4, 5], [0, 2, 4, 6]]
+    assert taken == [1, 2]
+
+
+def test_large_passes_are_divided_in_their_order():
+    spans = [Span(None, list(range(n)), rows) for n, rows in ((3, 1), (6, 4), (1, 1))]
+    parts = [
+        [(part.of, part.begin, part.span.tokens, part.span.num_rows) for part in parts]
+        for parts in divide(spans, 4)
+    ]
+    assert parts == [
+        [(0, 0, [0, 1, 2], 1), (1, 0, [0], 0)],
+        [(1, 1, [1, 2, 3, 4], 3)],
+        [(1, 5, [5], 1), (2, 0, [0], 1)],
+    ]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_pair):
+    """A tiny main model, in the fastest precision that this machine has for it."""
+    with SpeculativePipeline(
+        tiny_pair[0], drafter="none", batch_invariant=True, fixed_sizes=[2, 5]
+    ) as pipeline:
+        assert pipeline.batch_invariant.is_proven
+        yield pipeline.main.runner
+
+
+def tokens(n, seed=0):
+    return np.random.default_rng(seed).integers(0, 290, n).tolist()
+
+
+TEXT = tokens(180)
+PLACE = 62
+
+
+@pytest.fixture
+def held(model):
+    """A sequence that holds the first tokens of the text."""
+    session = model.open(object())
+    model.run([Span(session, TEXT[:PLACE], 1)])
+    yield session
+    session.drop()
+
+
+def following(session, num_tokens, beside=()):
+    """Logits of the next tokens of the text, [num_tokens, vocab]; they are rolled back."""
+    begin = session.length
+    span = Span(session, TEXT[begin : begin + num_tokens], num_tokens)
+    logits = session.runner.run([span, *beside])[0].copy()
+    session.rollback(begin)
+    return logits
+
+
+def test_a_token_s_logits_do_not_depend_on_the_size_of_the_pass(held):
+    logits = following(held, 64)
+    for size in (1, 2, 3, 5, 8, 17, 33):
+        np.testing.assert_array_equal(following(held, size), logits[:size])
+
+
+def test_nor_on_what_follows_it_in_the_pass_or_was_rejected(model, held):
+    logits = following(held, 3)
+    other = Span(held, [*TEXT[PLACE : PLACE + 2], *tokens(30, seed=2)], 32)
+    np.testing.assert_array_equal(model.run([other])[0][:2], logits[:2])
+    held.rollback(PLACE + 2)
+    np.testing.assert_array_equal(following(held, 1), logits[2:])
+
+
+def test_nor_on_the_passes_that_the_tokens_before_it_came_in(model, held):
+    logits = following(held, 2)
+    for chunks in ([1] * PLACE, [PLACE - 1, 1], [5] * 13, [48, 20], [31, 1, 40]):
+        session = model.open(object())
+        for size in chunks:
+            end = min(session.length + size, PLACE)
+            if end > session.length:
+                model.run([Span(session, TEXT[session.length : end], 1)])
+        np.testing.assert_array_equal(following(session, 2), logits)
+        session.drop()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("others", [[1], [1, 1, 1], [2, 1, 7], [5] * 7, [40, 1]])
+def test_nor_on_the_sequences_beside_it(model, held, size, others):
+    logits = following(held, size)
+    sessions = [model.open(object()) for _ in others]
+    model.run([Span(session, tokens(9 + 20 * i, i), 1) for i, session in enumerate(sessions)])
+    beside = [Span(s, tokens(n, n), 1) for s, n in zip(sessions, others, strict=True)]
+    np.testing.assert_array_equal(following(held, size, beside), logits)
+    for session in sessions:
+        session.drop()
+
+
+def test_nor_on_passes_that_are_divided(model, held):
+    logits = following(held, 40)
+    before, model.max_pass_tokens = model.max_pass_tokens, 7
+    np.testing.assert_array_equal(following(held, 40), logits)
+    model.max_pass_tokens = before
+
+
+def test_a_context_that_is_full_to_the_last_token_has_room_for_spare_rows(tiny_pair, model):
+    """Nor is the spare row's place in the cache that of a block of another sequence."""
+    session, full = model.open(object()), tokens(model.max_length)
+    model.run([Span(session, full[:-1], 1)])
+    other = model.open(object())
+    model.run([Span(other, TEXT[:PLACE], 1)])
+    logits = following(other, 3)
+    model.run([Span(session, full[-1:], 1)])
+    np.testing.assert_array_equal(following(other, 3), logits)
+    session.drop()
+    other.drop()
+
+
+def load(main, **options):
+    return SpeculativePipeline(main, drafter="none", **options)
+
+
+def test_it_is_off_where_it_cannot_be_and_says_why(tiny_pair):
+    by_channel = {"KEY_CACHE_QUANT_MODE": "BY_CHANNEL"}
+    settings = {
+        "a stateful KV cache": {"kv": "stateful"},
+        "KEY_CACHE_QUANT_MODE=BY_CHANNEL": {"properties": by_channel},
+        "batch_invariant=False": {"batch_invariant": False},
+    }
+    for reason, options in settings.items():
+        with load(tiny_pair[0], **options) as pipeline:
+            assert pipeline.batch_invariant == BatchInvariance(False, reason)
+            assert pipeline.check_batch_invariant() == pipeline.batch_invariant
+            stats = pipeline.generate("def", max_new_tokens=2).stats
+            assert stats.as_dict()["batch_invariant"]["reason"] == reason
+        if "batch_invariant" not in options:
+            with pytest.raises(OptionError, match="batch_invariant=True cannot be had with"):
+                load(tiny_pair[0], batch_invariant=True, **options)
+
+
+def test_encoder_decoder_models_say_so_too(encoder_decoder):
+    folder = ModelFolder.read(encoder_decoder("t5").main)
+    assert loading.look_up(folder, RuntimeConfig()) == NOT_INVARIANT
+
+
+@pytest.mark.parametrize("given", ["yes", 1, None, "True"])
+def test_other_values_are_refused(given):
+    with pytest.raises(OptionError, match="batch_invariant="):
+        SpeculativePipeline(batch_invariant=given)
+
+
+def verdicts(monkeypatch, **differences):
+    """Have configurations differ, or not, by their precision."""
+    monkeypatch.setattr(loading, "read_verdict", lambda path: None)
+    checked = []
+
+    def check(folder, config):
+        checked.append(config.precision)
+        return differences.get(config.precision, "")
+
+    monkeypatch.setattr(loading, "check", check)
+    return checked
+
+
+def choose(folder, others=loading.SLOWER, **settings):
+    return loading.configure(True, folder, RuntimeConfig(**settings), others)
+
+
+def test_true_takes_the_first_precision_that_passes(tiny_pair, monkeypatch):
+    folder = ModelFolder.read(tiny_pair[0])
+    checked = verdicts(monkeypatch, default="a pass over 9 tokens")
+    config, reason = choose(folder)
+    assert (config.precision, config.batch_invariant, reason) == ("f32", True, "")
+    assert checked == ["default", "f32"]
+
+
+def test_where_none_passes_it_says_what_differs(tiny_pair, monkeypatch):
+    folder = ModelFolder.read(tiny_pair[0])
+    verdicts(monkeypatch, default="a pass", f32="a prompt", exact="a chunk")
+    with pytest.raises(DeviceError, match=r"default: a pass; f32: a prompt; exact: a chunk"):
+        choose(folder)
+    with pytest.raises(DeviceError, match=r"\(f32: a prompt\)"):
+        choose(folder, others=(), precision="f32")
+
+
+def test_auto_is_off_where_a_check_has_failed(tiny_pair, monkeypatch):
+    failed = Verdict("a pass over 9 tokens")
+    monkeypatch.setattr(loading, "read_verdict", lambda path: failed)
+    with load(tiny_pair[0]) as pipeline:
+        assert not pipeline.main.runner.is_invariant
+        assert "a pass over 9 tokens gave other logits" in pipeline.batch_invariant.reason
+
+
+def test_it_is_part_of_what_caches_and_curves_depend_on(tiny_pair):
+    folder, config = ModelFolder.read(tiny_pair[0]), RuntimeConfig()
+    on = replace(config, batch_invariant=True)
+    files = {loading.verdict_file(folder, c) for c in (config, on, replace(on, fixed_sizes=(4,)))}
+    assert len(files) == 3
+    prints = {loading.fingerprint(folder, c, "paged") for c in (config, on)}
+    assert len(prints) == 2
