@@ -1,0 +1,104 @@
+"""Keys of a paged KV cache, changed so that they lose less when they are quantized by token."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+from openvino import opset13 as ops
+
+KEYS, SINKS = 1, 20
+"""Places among the inputs of OpenVINO's paged attention; the sinks are empty without any."""
+
+POSITIONS = np.arange(0, 4096, 61)
+"""Where keys are averaged; over them, the channels that RoPE rotates fast cancel out."""
+
+PRODUCT, ANGLES = "MatMul", ("Cos", "Sin")
+"""What keys are made of: a product of the hidden state, rotated."""
+
+
+def center_keys(model: ov.Model) -> int:
+    """Take off the keys of a paged model, in place, what biases put there; in how many layers.
+
+    What all keys of a head have in common adds the same to all scores of a query, and softmax
+    takes that off again: the model stays what it is. But where a token's keys range from -300 to
+    300, as with the biases of Qwen2, u8 has steps of 2 for all of its channels.
+
+    Taken off is the mean over positions of the keys that a product of zeros gives: the bias in
+    channels that RoPE hardly rotates, and next to nothing in the others. Layers whose keys have no
+    bias are left alone, and those with attention sinks, whose softmax has a term of its own.
+    """
+    layers = _keys(model)
+    if not any(_adds_constant(node) for keys in layers for node in _behind(keys)):
+        return 0
+    centers = _centers(model.clone())
+    for keys, center in zip(layers, centers, strict=True):
+        if center is not None:
+            centered = ops.subtract(keys.get_source_output(), ops.constant(center))
+            keys.replace_source_output(centered.output(0))
+    model.validate_nodes_and_infer_types()
+    return sum(center is not None for center in centers)
+
+
+def _keys(model: ov.Model) -> list[ov.Input]:
+    """Where paged attentions without sinks take their keys, [tokens, width], in order."""
+    return [
+        node.input(KEYS)
+        for node in model.get_ordered_ops()
+        if "PagedAttention" in node.get_type_name() and node.get_input_partial_shape(SINKS)[0] == 0
+    ]
+
+
+def _behind(keys: ov.Input, ends: Iterable[str] = (PRODUCT, *ANGLES)) -> list[ov.Node]:
+    """The nodes that keys come from, back to those of some types."""
+    found: dict[str, ov.Node] = {}
+    left = [keys.get_source_output().get_node()]
+    while left:
+        node = left.pop()
+        if node.get_name() not in found:
+            found[node.get_name()] = node
+            if node.get_type_name() not in ends:
+                left += [value.get_node() for value in node.input_values()]
+    return list(found.values())
+
+
+def _adds_constant(node: ov.Node) -> bool:
+    """Whether a node may add a bias."""
+    if node.get_type_name() != "Add":
+        return False
+    values = [value.get_node() for value in node.input_values()]
+    values = [v.input_value(0).get_node() if v.get_type_name() == "Convert" else v for v in values]
+    return any(value.get_type_name() == "Constant" for value in values)
+
+
+def _centers(model: ov.Model) -> list[NDArray[np.float32] | None]:
+    """The center [1, width] of each layer, if it has one. The model is used up."""
+    layers = _keys(model)
+    for keys in layers:
+        for node in _behind(keys):
+            if node.get_type_name() == PRODUCT:
+                _replace_by_zeros(node)
+    return [_center(keys) for keys in layers]
+
+
+def _replace_by_zeros(product: ov.Node) -> None:
+    shape = product.get_output_partial_shape(0)
+    sizes = [len(POSITIONS) if axis.is_dynamic else axis.get_length() for axis in shape]
+    zeros = ops.constant(np.zeros(sizes, np.float32))
+    for reader in product.output(0).get_target_inputs():
+        reader.replace_source_output(zeros.output(0))
+
+
+def _center(keys: ov.Input) -> NDArray[np.float32] | None:
+    """The mean of keys that products of zeros give; None where it is zero, or cannot be had."""
+    inputs = [node for node in _behind(keys, ()) if node.get_type_name() == "Parameter"]
+    values = {"position_ids": POSITIONS, "input_ids": np.zeros_like(POSITIONS)}
+    rotated = ov.Tensor(ov.Type.f32, ov.Shape([0]))
+    try:
+        tensors = [ov.Tensor(values[node.output(0).any_name]) for node in inputs]
+        part = ov.Model([keys.get_source_output()], inputs, "keys of zeros")
+        part.evaluate([rotated], tensors)
+    except (KeyError, RuntimeError):  # an architecture that makes its keys in another way
+        return None
+    center: NDArray[np.float32] = rotated.data.mean(axis=0, keepdims=True)
+    return center if center.any() and np.isfinite(center).all() else None

@@ -1,0 +1,187 @@
+"""What each way to keep keys in a paged KV cache costs, against inference in f32 throughout.
+
+    python -m tests.key_quantization MODEL... --text TEXT
+    python -m tests.key_quantization MODEL --biases 30 100 300 --layers ends
+    python -m tests.key_quantization MODEL --caches "u8, keys by token" bf16 --inference bf16
+
+For each model, inference precision and cache: the mean KL divergence of its next-token
+distributions from those in f32, that of its worst tokens (the 99th percentile), its perplexity, and
+the cache's bytes per token. `bf16` is what OpenVINO takes by default where the processor has it;
+`f32` leaves the cache's share alone. Centered keys are those that `center_keys` has changed.
+
+With --biases each model is measured again for each size, with a bias added to its keys as Qwen2 has
+it: a few channels of each head, those that RoPE rotates least, get a constant of that size, half of
+it or a quarter. A constant that does not rotate adds the same to all scores of a query, so that the
+model stays what it was; the perplexity in f32 tells how far. --layers ends gives it to the first
+layer and the last one only, where Qwen2.5-7B has its largest.
+"""
+
+import argparse
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+from openvino import opset13 as ops
+
+from ov_specdec.cache.paged import PagedModel
+from ov_specdec.cache.session import Span
+from ov_specdec.files import read_json
+from ov_specdec.loading.devices import describe_machine, openvino_core
+from ov_specdec.loading.graph import select_rows, to_paged
+from ov_specdec.loading.key_cache import center_keys
+from ov_specdec.loading.source import ModelSource, open_source
+
+Array = NDArray[np.float32]
+
+BY_TOKEN = {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"}
+CENTERED = ", centered"
+CACHES = {
+    "u8, keys by channel": {"KEY_CACHE_QUANT_MODE": "BY_CHANNEL"},
+    "u8, keys by token": BY_TOKEN,
+    f"u8, keys by token{CENTERED}": BY_TOKEN,
+    "u8, keys by token, 32 channels": {**BY_TOKEN, "KEY_CACHE_GROUP_SIZE": "32"},
+    "u8, keys by token, 16 channels": {**BY_TOKEN, "KEY_CACHE_GROUP_SIZE": "16"},
+    "bf16 keys, u8 values": {"KEY_CACHE_PRECISION": "bf16"},
+    "bf16": {"KV_CACHE_PRECISION": "bf16"},
+    "f16": {"KV_CACHE_PRECISION": "f16"},
+    "f32": {"KV_CACHE_PRECISION": "f32"},
+}
+INFERENCE = {
+    "bf16": {"INFERENCE_PRECISION_HINT": "bf16"},
+    "f32": {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"},
+}
+
+SHARES = (1.0, -0.5, 0.25, -0.25)
+"""Of a bias, for the channels that rotate least: two pairs, from the end of either half."""
+
+
+def add_key_biases(model: ov.Model, head_size: int, size: float, layers: str) -> None:
+    """Add a bias to the keys of an exported decoder whose RoPE turns the halves of a head."""
+    products = [
+        node
+        for node in model.get_ordered_ops()
+        if node.get_type_name() == "MatMul" and ".k_proj" in node.get_friendly_name()
+    ]
+    head = np.zeros(head_size, np.float32)
+    half = head_size // 2
+    head[[head_size - 1, half - 1, head_size - 2, half - 2]] = size * np.array(SHARES, np.float32)
+    for product in products if layers == "all" else (products[0], products[-1]):
+        width = product.get_output_partial_shape(0)[-1].get_length()
+        readers = product.output(0).get_target_inputs()
+        bias = np.tile(head, width // head_size).reshape(1, 1, -1)
+        added = ops.add(product, ops.constant(bias))
+        for reader in readers:
+            reader.replace_source_output(added.output(0))
+    model.validate_nodes_and_infer_types()
+
+
+def compile_paged(source: ModelSource, inference: str, cache: str) -> PagedModel:
+    """A model with a paged cache; `RuntimeError` where OpenVINO has no such cache."""
+    to_paged(source.model)
+    if cache.endswith(CENTERED):
+        center_keys(source.model)
+    select_rows(source.model, axis=0)
+    properties = {**INFERENCE[inference], **CACHES[cache]}
+    compiled = openvino_core().compile_model(source.model, "CPU", properties)
+    return PagedModel(
+        compiled, max_length=source.folder.context_length, vocab_size=source.vocab_size
+    )
+
+
+def log_probabilities(model: PagedModel, tokens: list[int], pass_tokens: int) -> Array:
+    """Of each next token, [tokens, vocab]."""
+    session = model.open()
+    rows = []
+    for start in range(0, len(tokens), pass_tokens):
+        some = tokens[start : start + pass_tokens]
+        logits = np.array(model.run([Span(session, some, len(some))])[0], np.float32)
+        logits -= logits.max(axis=1, keepdims=True)
+        logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        rows.append(logits)
+    return np.concatenate(rows)
+
+
+def divergences(reference: Array, measured: Array) -> Array:
+    """KL of each row from the reference."""
+    return np.array(
+        [np.exp(a) @ (a - b) for a, b in zip(reference, measured, strict=True)], np.float32
+    )
+
+
+def perplexity(log_probs: Array, tokens: list[int]) -> float:
+    following = log_probs[np.arange(len(tokens) - 1), tokens[1:]]
+    return float(np.exp(-following.mean()))
+
+
+def biased_source(folder: Path, size: float, layers: str) -> ModelSource:
+    source = open_source(folder)
+    if size:
+        config = read_json(folder / "config.json")
+        heads: int = config["num_attention_heads"]
+        head_size = config.get("head_dim") or config["hidden_size"] // heads
+        add_key_biases(source.model, head_size, size, layers)
+    return source
+
+
+def measure(folder: Path, size: float, arguments: argparse.Namespace) -> Iterator[str]:
+    """Rows of the table for a model with a bias of a size."""
+    text = arguments.text.read_text(encoding="utf-8") if arguments.text else default_text()
+    tokens = open_source(folder).tokenizer.encode(text)[: arguments.tokens]
+
+    def run(inference: str, cache: str) -> tuple[Array, int]:
+        model = compile_paged(biased_source(folder, size, arguments.layers), inference, cache)
+        return log_probabilities(model, tokens, arguments.pass_tokens), model.bytes_per_token
+
+    reference, _ = run("f32", "f32")
+    name = f"{folder.name}, bias {size:g} ({arguments.layers})" if size else folder.name
+    yield f"| {name} | f32 | reference | | | {perplexity(reference, tokens):.2f} | |"
+    for inference in arguments.inference:
+        for cache in arguments.caches:
+            try:
+                measured, num_bytes = run(inference, cache)
+            except RuntimeError as error:
+                if "kvcache type" not in str(error):
+                    raise
+                yield f"| {name} | {inference} | {cache} | does not compile | | | |"
+                continue
+            kl = divergences(reference, measured)
+            yield (
+                f"| {name} | {inference} | {cache} | {kl.mean():.5f} | "
+                f"{np.percentile(kl, 99):.4f} | {perplexity(measured, tokens):.2f} | {num_bytes} |"
+            )
+
+
+def default_text() -> str:
+    """English and Python: the source of the standard library's `argparse`."""
+    return inspect.getsource(argparse)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("--text", type=Path, help="[the source of argparse]")
+    parser.add_argument("--tokens", type=int, default=1400)
+    parser.add_argument("--pass-tokens", type=int, default=1400, help="of a pass [1400]")
+    parser.add_argument("--biases", type=float, nargs="*", default=[])
+    parser.add_argument("--layers", choices=("all", "ends"), default="all")
+    parser.add_argument(
+        "--caches", nargs="+", choices=CACHES, default=list(CACHES), metavar="CACHE"
+    )
+    parser.add_argument("--inference", nargs="+", choices=INFERENCE, default=list(INFERENCE))
+    arguments = parser.parse_args()
+    print(f"{describe_machine('CPU')}; {arguments.tokens} tokens, {arguments.pass_tokens} a pass\n")
+    print("| model | inference | cache | KL | KL, 99th percentile | perplexity | bytes per token |")
+    print("|---|---|---|---:|---:|---:|---:|")
+    for folder in arguments.models:
+        for size in (0.0, *arguments.biases):
+            for row in measure(folder, size, arguments):
+                print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
