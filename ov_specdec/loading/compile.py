@@ -31,6 +31,7 @@ from ov_specdec.loading.graph import (
     sequence_axes,
     to_paged,
 )
+from ov_specdec.loading.key_cache import center_keys
 from ov_specdec.loading.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, read_ir
 
@@ -278,4 +279,5 @@ def _choose_backend(
             raise
         # The attempt may have left the model half changed.
         return "stateful", str(error), read_ir(source.folder)
+    center_keys(source.model)
     return "paged", "as asked for" if kv == "paged" else "rollback is free", source.model
