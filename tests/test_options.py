@@ -4,6 +4,8 @@ from ov_specdec import GenerationOptions, OptionError
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.speculation.draft_length import ConstantLength, HeuristicLength
 from ov_specdec.speculation.schedule import LearnedStats, follows_costs, make_policy
+from ov_specdec.stats import RoundStats
+from tests.fakes import ScriptedModel, counting
 
 
 @pytest.mark.parametrize(
@@ -107,12 +109,14 @@ def test_ignore_eos_leaves_no_token_that_ends_the_text():
     ],
 )
 def test_draft_length_options_choose_the_policy(options, policy):
-    assert make_policy(GenerationOptions(**options), ("model",), LearnedStats()) == policy
+    options = GenerationOptions(**options)
+    assert make_policy(options, ("model",), LearnedStats(), ScriptedModel(counting)) == policy
 
 
 def test_the_default_is_adaptive():
     def schedule(**options):
-        return type(make_policy(GenerationOptions(**options), ("model",), LearnedStats()))
+        options = GenerationOptions(**options)
+        return type(make_policy(options, ("model",), LearnedStats(), ScriptedModel(counting)))
 
     assert schedule() is AdaptiveLength
     assert schedule(seed=1) is AdaptiveLength  # greedy output does not depend on lengths
@@ -137,13 +141,30 @@ def test_tokens_are_drawn_where_an_option_asks_for_it(options, samples):
     assert GenerationOptions(**options).samples is samples
 
 
-def test_lengths_follow_costs_unless_they_are_given_or_a_sampled_text_must_repeat():
+@pytest.mark.parametrize("is_invariant", [False, True])
+def test_lengths_follow_costs_unless_they_are_given_or_a_sampled_text_must_repeat(is_invariant):
+    main = ScriptedModel(counting)
+    main.is_invariant = is_invariant
+
     def follows(**options):
-        return follows_costs(GenerationOptions(**options))
+        return follows_costs(GenerationOptions(**options), main)
 
     assert follows()
     assert follows(seed=1)
     assert follows(temperature=0.5)
-    assert not follows(temperature=0.5, seed=1)
+    assert follows(temperature=0.5, seed=1) is is_invariant
     assert not follows(num_assistant_tokens=4)
     assert not follows(num_assistant_tokens_schedule="heuristic")
+
+
+def test_seeded_drafts_teach_the_next_seeded_ones_where_logits_are_the_same_in_any_pass():
+    main, learned = ScriptedModel(counting), LearnedStats()
+    main.is_invariant = True
+    for options in ({}, {"temperature": 1.0}, {"temperature": 1.0, "seed": 1}):
+        policy = make_policy(GenerationOptions(**options), ("model",), learned, main)
+        num_drafted = 1 + len(options)
+        counts = num_drafted, num_drafted, num_drafted + 1
+        policy.update(RoundStats(*counts, 0.0, 0.0, 0.0, 0.0, source="model"))
+    kinds = learned.greedy, learned.sampled, learned.seeded
+    judged = [common.sources.judged(("model", None)) for common in kinds]
+    assert judged == pytest.approx([1, 2, 3], abs=0.01)

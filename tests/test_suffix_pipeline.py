@@ -62,6 +62,14 @@ def test_a_text_that_is_drawn_with_a_seed_depends_on_nothing_else(pipeline):
     assert "earlier" not in sources(second)
 
 
+def test_where_logits_are_the_same_in_any_pass_a_seeded_draft_looks_back_too(pipeline, monkeypatch):
+    monkeypatch.setattr(type(pipeline.main.runner), "is_invariant", True)
+    options = {**OPTIONS, "temperature": 1.1, "seed": 3}
+    first, second = (pipeline.generate(PROMPT, **options) for _ in range(2))
+    assert first.token_ids == second.token_ids
+    assert "earlier" in sources(second)
+
+
 def test_requests_that_run_together_get_what_they_get_alone(pipeline, plain):
     prompts = [PROMPT, "def area(x", "class A:", PROMPT] * 2
     results = pipeline.generate_batch(prompts, **OPTIONS)

@@ -33,6 +33,7 @@ class EncoderDecoderModel:
 
     max_sequences = 1
     num_free = None
+    is_invariant = False
     bytes_per_token = 0
     fixed_sizes: frozenset[int] = frozenset()
     is_invariant = False

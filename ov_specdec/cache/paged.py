@@ -37,6 +37,7 @@ class PagedModel:
     """
 
     max_sequences = None
+    is_invariant = False
 
     def __init__(
         self,

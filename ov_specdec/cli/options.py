@@ -292,7 +292,9 @@ def make_pipeline(
     """Load the models and measure what their passes cost if need be, with a spinner on stderr."""
     with console.status("Loading models") as status:
         pipeline = SpeculativePipeline(**arguments)
-        if pipeline.drafter != "none" and follows_costs(pipeline.complete_options(**generation)):
+        if pipeline.drafter != "none" and follows_costs(
+            pipeline.complete_options(**generation), pipeline.main.runner
+        ):
             pipeline.prepare(
                 lambda share: status.update(f"Measuring what passes cost: {share:.0%}")
             )

@@ -45,7 +45,7 @@ def make_speech_pipeline(
     chosen = TranscriptionOptions() if options is None else options
     with console.status("Loading models") as status:
         pipeline = SpeechPipeline(**arguments)
-        if pipeline.drafter != "none" and follows_costs(chosen.at(0.0)):
+        if pipeline.drafter != "none" and follows_costs(chosen.at(0.0), pipeline.main.runner):
             pipeline.prepare(
                 lambda share: status.update(f"Measuring what passes cost: {share:.0%}")
             )

@@ -27,7 +27,9 @@ class Replica:
         self._claim = claim(read_places(), num_cpus)
         pin(self._claim.cpus)
         pipeline = SpeculativePipeline(**arguments)
-        if pipeline.drafter != "none" and follows_costs(pipeline.complete_options()):
+        if pipeline.drafter != "none" and follows_costs(
+            pipeline.complete_options(), pipeline.main.runner
+        ):
             pipeline.prepare()
         pipeline.check_batch_invariant()
         name = serve.get_replica_context().replica_tag

@@ -10,7 +10,7 @@ from ov_specdec.sampling.from_options import Samplers
 from ov_specdec.speculation.draft_length import ConstantLength, Policy
 from ov_specdec.speculation.drafters.factory import DrafterFactory
 from ov_specdec.speculation.engine import SequenceState, Speculation
-from ov_specdec.speculation.schedule import LearnedStats, make_policy
+from ov_specdec.speculation.schedule import LearnedStats, follows_itself, make_policy
 
 
 def begin(
@@ -28,10 +28,13 @@ def begin(
 
     namespace, references, source: see `DrafterFactory.make`.
     """
-    drafter = drafters.make(options, samplers.draft, namespace, references, source)
+    looks_back = not follows_itself(options, main)
+    drafter = drafters.make(
+        options, samplers.draft, namespace, references, source, looks_back=looks_back
+    )
     policy: Policy = ConstantLength(0)
     if drafter is not None:
-        policy = make_policy(options, drafter.sources, learned)
+        policy = make_policy(options, drafter.sources, learned, main)
     cache = CachedSequence(main, source or namespace)
     is_raw = options.logprobs_mode == "raw_logprobs"
     scored = () if is_raw else samplers.main.processors

@@ -49,22 +49,22 @@ class DrafterFactory:
         namespace: Hashable,
         references: Iterable[Sequence[int]] = (),
         source: Source | None = None,
+        *,
+        looks_back: bool = True,
     ) -> Drafter | None:
         """The drafter that the options ask for; None for plain decoding.
 
         sampler: how a draft model chooses candidates. namespace: of its KV cache, and of the
         earlier outputs. references: ids of the reference texts. source: what an encoder-decoder
-        model decodes from; of a text, its ids are looked into like a reference text.
+        model decodes from; of a text, its ids are looked into like a reference text. looks_back:
+        whether earlier outputs may be looked into.
         """
         if options.num_assistant_tokens == 0:
             return None
         drafters: list[Drafter] = []
         prompt = source.ids if source else ()
         if self.name in WITH_SUFFIX:
-            # A sampled text that is to come out the same again depends on nothing but itself.
-            earlier = (
-                tuple if options.is_repeatable_draw else partial(self.earlier.indexes, namespace)
-            )
+            earlier = partial(self.earlier.indexes, namespace) if looks_back else tuple
             texts = [prompt, *references] if prompt else references
             drafters.append(SuffixDrafter(texts, earlier))
         if self.name in WITH_LOOKUP:
