@@ -64,8 +64,11 @@ class GenerationOptions:
     top_p: 0 to 1; keep the fewest most likely tokens whose mass reaches it.
     min_p: 0 to 1; drop tokens less likely than this part of the most likely one.
     typical_p: above 0, up to 1; keep the tokens of most typical surprise whose mass reaches it.
-    seed: makes a run repeat on the same machine with the same settings. In precisions other than
-        "exact" that takes cache_prompt=False too.
+    seed: decides each token by its place in the sequence and its logits alone, so that the text is
+        the same whatever is drafted, and whatever runs beside it. Where passes of different sizes
+        round differently, as in precisions other than "exact", that takes the same settings and
+        cache_prompt=False too.
+    choice: tells texts of one prompt and one seed apart: 0, 1 and so on draw other tokens.
 
     Logits processors; they apply to greedy decoding too:
 
@@ -92,11 +95,12 @@ class GenerationOptions:
     num_assistant_tokens: candidates per round; 0 is plain decoding; "auto" leaves it to a schedule.
     num_assistant_tokens_schedule: "adaptive" takes the length that yields most tokens per second,
         and none where speculation does not pay, by what passes were measured to cost (when
-        sampling with a seed: on an imagined machine, so that the text comes out the same again);
+        sampling with a seed from logits that are not the same in any pass: on an imagined machine);
         "heuristic" adds two after a round in which all candidates were accepted, else takes one
         off; "constant" keeps the number. None takes "constant" for a number, "adaptive" for "auto".
     assistant_confidence_threshold: 0 to 1; a draft ends after a candidate that the draft model
-        gives less probability. "adaptive" also ends it where the next candidate would not pay.
+        gives less probability, with a seed after the noise. "adaptive" also ends it where the next
+        candidate would not pay.
     assistant_do_sample: whether a draft model draws its candidates where the main model draws its
         tokens, or takes the most likely ones. The output has the same distribution either way.
     prompt_lookup_num_tokens: most candidates per match of prompt lookup; None: no limit of its
@@ -143,6 +147,7 @@ class GenerationOptions:
     min_p: float | None = None
     typical_p: float | None = None
     seed: int | None = None
+    choice: int = 0
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
@@ -284,6 +289,9 @@ class GenerationOptions:
         for name in ("top_k", "seed"):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), low=0)
+        require_int("choice", self.choice, low=0)
+        if self.choice and self.seed is None:
+            raise OptionError(f"choice={self.choice} has no effect without seed: give both")
 
     def _check_processors(self) -> None:
         require_number("repetition_penalty", self.repetition_penalty, above=0.0)
@@ -402,6 +410,7 @@ class GenerationKwargs(TypedDict, total=False):
     min_p: float | None
     typical_p: float | None
     seed: int | None
+    choice: int
     repetition_penalty: float
     presence_penalty: float
     frequency_penalty: float

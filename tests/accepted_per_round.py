@@ -23,7 +23,7 @@ from ov_specdec.speculation.drafters import ModelDrafter
 from ov_specdec.speculation.verification import verify, verify_block, verify_tokens
 from tests.enumeration import enumerate_outcomes
 from tests.prompts import PROMPTS
-from tests.running import propose
+from tests.running import propose, repeatable
 
 SETTINGS = {
     "temperature 0.3": {"temperature": 0.3},
@@ -60,12 +60,18 @@ def expected_accepted(rule, main_probs, draft) -> float:
 
 
 def rounds(
-    pipeline: SpeculativePipeline, prompt: list[int], options: dict, length: int, size: int
+    pipeline: SpeculativePipeline,
+    prompt: list[int],
+    options: dict,
+    seed: int,
+    length: int,
+    size: int,
 ) -> Iterator[dict[str, float]]:
     """Expectations for every round of one generation of `size` tokens."""
     samplers = make_samplers(
         GenerationOptions(**options), prompt_length=len(prompt), eos_token_ids=frozenset()
     )
+    samplers = repeatable(samplers, seed)
     free = LogitsWarper(temperature=options["temperature"])
     main, draft_cache = (CachedSequence(model.runner) for model in (pipeline.main, pipeline.draft))
     drafts = {
@@ -118,7 +124,7 @@ def main(
             found = []
             for seed, text in enumerate(texts):
                 ids = pipeline._generator.encode(text, GenerationOptions())
-                found += rounds(pipeline, ids, {**options, "seed": seed}, length, size)
+                found += rounds(pipeline, ids, options, seed, length, size)
             token, block, free = (
                 mean(round_[rule] for round_ in found)
                 for rule in ("token by token", "block", "support")

@@ -19,6 +19,7 @@ from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
 from ov_specdec.speculation.engine import SequenceState, Speculation
 from ov_specdec.text.pairing import CommonTokens
 from tests.prompts import PROMPTS
+from tests.running import repeatable
 
 TEMPERATURES = (None, 0.7, 1.0)
 SHARES = (1.0, 0.95, 0.8)
@@ -46,10 +47,11 @@ def accepted_per_round(pipeline, tokenizers, name, temperature, size, number):
     accepted = rounds = common = tokens = 0
     for seed, prompt in enumerate(PROMPTS[:number]):
         ids = pipeline.tokenizer.encode(prompt)
-        given = {} if temperature is None else {"temperature": temperature, "seed": seed}
+        given = {} if temperature is None else {"temperature": temperature}
         samplers = make_samplers(
             GenerationOptions(**given), prompt_length=len(ids), eos_token_ids=frozenset()
         )
+        samplers = repeatable(samplers, seed)
         state = SequenceState(ids.copy(), len(ids) + size)
         main, drafter = CachedSequence(pipeline.main.runner), model.make(samplers.draft)
         speculation = Speculation(main, samplers.main, state, drafter, ConstantLength(LENGTH))

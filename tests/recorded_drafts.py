@@ -21,6 +21,7 @@ from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.costs import CostCurve, LiveCurve, PassCurve
 from ov_specdec.costs.kept import read_curve, write_curve
 from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.sampling.samplers import Chosen
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.speculation.draft_length import ConstantLength
@@ -53,7 +54,7 @@ def record(main, draft, file):
             while len(candidates) < NUM_CANDIDATES:
                 row = alone(cache.advance(text[:place], candidates, num_rows=1)).logits[0]
                 candidates.append(int(row.argmax()))
-                confidences.append(confidence(row, candidates[-1], None))
+                confidences.append(confidence(row, Chosen(candidates[-1])))
             pairs = enumerate(zip(candidates, text[place:], strict=False))
             agree = next((n for n, (one, other) in pairs if one != other), NUM_CANDIDATES)
             places.append((agree, confidences))

@@ -1,11 +1,16 @@
 """Runs drafters and sequences outside a pipeline."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, run
 from ov_specdec.cache.session import Runner
 from ov_specdec.costs import NOMINAL, Costs, FixedCurve
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.from_options import Samplers
+from ov_specdec.sampling.random_source import NumpyRandomSource
+from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.scheduling import Limits, Request, Scheduler, Turns
 from ov_specdec.speculation.draft_length import Ask, ConstantLength, Plan
 from ov_specdec.speculation.drafters import Drafter, Proposal
@@ -17,6 +22,16 @@ def plain(main: Runner, state: SequenceState, sampler=None) -> list[Round]:
     sampler = sampler or GreedySampler()
     speculation = Speculation(CachedSequence(main), sampler, state, None, ConstantLength(0))
     return list(speculation.rounds())
+
+
+def repeatable(samplers: Samplers, seed: int) -> Samplers:
+    """Samplers that draw as without a seed, and the same in each run."""
+    random = NumpyRandomSource(np.random.default_rng(seed))
+    both = (
+        replace(sampler, random=random) if isinstance(sampler, RandomSampler) else sampler
+        for sampler in (samplers.main, samplers.draft)
+    )
+    return Samplers(*both)
 
 
 def propose(drafter: Drafter, tokens: Sequence[int], plan: Callable[[Ask], Plan]) -> Proposal:

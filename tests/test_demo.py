@@ -141,6 +141,13 @@ def test_both_methods_write_the_same_and_only_one_drafts(pipeline):
     assert last.ratio == last.speculative.tokens_per_second / last.plain.tokens_per_second
 
 
+def test_with_a_seed_both_methods_write_the_same_sample(pipeline):
+    *_, last = compare(pipeline, form(temperature=1.0, seed="3").settings, Cancellation())
+    assert last.plain.token_ids == last.speculative.token_ids
+    *_, other = compare(pipeline, form(temperature=1.0, seed="4").settings, Cancellation())
+    assert other.plain.token_ids != last.plain.token_ids
+
+
 @pytest.mark.parametrize(
     ("samples", "explanation"),
     [(True, "each is a sample of its own"), (False, "differ after 5 tokens")],
@@ -222,7 +229,7 @@ def test_both_methods_read_the_same_conversation(chat_service, monkeypatch):
 
     monkeypatch.setattr(SpeculativePipeline, "stream", watch)
     conversation = Conversation()
-    sampled = {"temperature": 1.5, "seed": "3", "system": "Be brief."}
+    sampled = {"temperature": 1.5, "system": "Be brief."}  # without a seed, so that they differ
     for message in ("What is it?", "And now?"):
         assert say(chat_service, conversation, message, **sampled)[-1] == DONE
     first, second = (turn.comparison for turn in conversation.turns)

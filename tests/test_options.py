@@ -49,6 +49,8 @@ from tests.fakes import ScriptedModel, counting
         ({"min_p": 2}, "min_p=2"),
         ({"typical_p": 0}, "typical_p=0 must be a number above 0.0 to 1.0"),
         ({"seed": -1}, "seed=-1"),
+        ({"seed": 1, "choice": -1}, "choice=-1"),
+        ({"choice": 1}, "choice=1 has no effect without seed: give both"),
         ({"do_sample": False, "top_k": 5}, "top_k=5 has no effect with do_sample=False"),
         ({"repetition_penalty": 0}, "repetition_penalty=0 must be a number above 0.0"),
         ({"presence_penalty": 2.1}, "presence_penalty=2.1 must be a number from -2.0 to 2.0"),

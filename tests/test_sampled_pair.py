@@ -11,11 +11,14 @@ from ov_specdec import GenerationOptions
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import open_source
+from ov_specdec.sampling import noise
 from ov_specdec.sampling.from_options import make_samplers
+from ov_specdec.sampling.noise import uniform
 from ov_specdec.speculation import verification
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
 from ov_specdec.speculation.engine import SequenceState, Speculation
+from tests.running import repeatable
 
 NUM_SAMPLES = 1000
 NEW_TOKENS = 4
@@ -105,6 +108,7 @@ class RowsModel:
     """A model and its only sequence, whose logits come from `Rows`; `MissingRowError` without."""
 
     max_length = 2048
+    is_invariant = False
 
     def __init__(self, rows, prompt_length):
         self._rows = rows
@@ -143,25 +147,35 @@ def pair():
     return Rows("main", prompt), Rows("draft", prompt), prompt
 
 
-def sample(pair, options, seed):
-    """One generation of NEW_TOKENS tokens, all but the first of them speculative; its sampler.
+def unseeded(prompt, options, seed):
+    """Samplers that draw as without a seed, and the same again."""
+    return repeatable(seeded(prompt, options, None), seed)
 
-    None if it lacks a row of logits.
+
+def seeded(prompt, options, seed):
+    """Samplers of a seed."""
+    chosen = GenerationOptions(**options, seed=seed)
+    return make_samplers(chosen, prompt_length=len(prompt), eos_token_ids=frozenset())
+
+
+def sample(pair, options, make, seed):
+    """One generation of NEW_TOKENS tokens, all but the first of them speculative.
+
+    make: its samplers. None if it lacks a row of logits.
     """
     main, draft, prompt = pair
-    chosen = GenerationOptions(**options, seed=seed)
-    samplers = make_samplers(chosen, prompt_length=len(prompt), eos_token_ids=frozenset())
+    samplers = make(prompt, options, seed)
     state = SequenceState(list(prompt), len(prompt) + NEW_TOKENS)
     caches = [CachedSequence(RowsModel(rows, len(prompt))) for rows in (main, draft)]
     drafter = ModelDrafter(caches[1], samplers.draft)
     speculation = Speculation(caches[0], samplers.main, state, drafter, ConstantLength(2))
     with suppress(MissingRowError):
         list(speculation.rounds())
-        return state.tokens, samplers.main
+        return state.tokens
     return None
 
 
-def samples(pair, options, seed):
+def samples(pair, options, make, seed):
     """NUM_SAMPLES of them, each with a seed of its own.
 
     Those that lack a row of logits begin again once it is there, with the same seed, so that rows
@@ -174,7 +188,7 @@ def samples(pair, options, seed):
         draft.compute()
         again = []
         for own_seed in seeds:
-            found = sample(pair, options, own_seed)
+            found = sample(pair, options, make, own_seed)
             if found is None:
                 again.append(own_seed)
             else:
@@ -196,17 +210,18 @@ def binned(distribution):
     return bin_of, np.bincount(bins, weights=probs, minlength=NUM_BINS)
 
 
-def p_value(pair, options, seed):
+def p_value(pair, options, seed, make=unseeded):
     """The chi-square test of all speculative tokens against the exact distributions.
 
     Bins are counted over all samples; each count is a sum of draws whose means and covariances are
     known, given the history of each. The last bin follows from the others and is left out.
     """
     main, _, prompt = pair
+    sampler = seeded(prompt, options, None).main
     excess = np.zeros(NUM_BINS)
     covariance = np.zeros((NUM_BINS, NUM_BINS))
     known = {}
-    for tokens, sampler in samples(pair, options, seed):
+    for tokens in samples(pair, options, make, seed):
         for place in range(len(prompt) + 1, len(tokens)):
             history = tuple(tokens[:place])
             if history not in known:
@@ -228,6 +243,16 @@ def p_value(pair, options, seed):
 def test_samples_follow_the_main_models_distribution(pair, name):
     seed = list(OPTION_SETS).index(name)
     assert p_value(pair, OPTION_SETS[name], seed) > 0.001
+
+
+@pytest.mark.parametrize("name", ["temperature 1", "greedy draft", "all together"])
+def test_over_seeds_samples_follow_it_too(pair, name):
+    assert p_value(pair, OPTION_SETS[name], 0, seeded) > 0.001
+
+
+def test_seeds_whose_noise_is_too_small_are_noticed(pair, monkeypatch):
+    monkeypatch.setattr(noise, "uniform", lambda *given: uniform(*given) ** 0.9)
+    assert p_value(pair, OPTION_SETS["temperature 1"], 0, seeded) < 1e-6
 
 
 @pytest.mark.parametrize(

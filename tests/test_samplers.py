@@ -54,5 +54,5 @@ def test_an_empty_draft_is_plain_decoding(kind):
     recorder = Recorder()
     sampler = make(kind, recorder)
     assert verify(sampler, TOKENS, rows(4), Draft([])) == VerificationResult(0, 4)
-    assert sampler.sample(TOKENS, rows(4)[0])[0] == 4
+    assert sampler.sample(TOKENS, rows(4)[0]).token == 4
     assert recorder.histories == [TOKENS, TOKENS]

@@ -13,7 +13,10 @@ from ov_specdec.pipeline import SpeculativePipeline
 
 @dataclass
 class Comparison:
-    """Both runs, so far. samples: whether tokens are drawn. models: what is to be said of them."""
+    """Both runs, so far.
+
+    samples: whether each text is a sample of its own. models: what is to be said of them.
+    """
 
     samples: bool = False
     models: str = ""
@@ -56,7 +59,7 @@ def compare(
     `OptionError` for a prompt or settings that cannot be used.
     """
     options = settings.options()
-    comparison = Comparison(settings.samples, describe(pipeline))
+    comparison = Comparison(settings.samples and settings.seed is None, describe(pipeline))
     runs = (
         (comparison.plain, plain_options(options)),
         (comparison.speculative, options),

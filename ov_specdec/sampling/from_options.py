@@ -9,6 +9,7 @@ import numpy as np
 from ov_specdec.errors import OptionError
 from ov_specdec.logits import Logits
 from ov_specdec.options import GenerationOptions, as_tuple
+from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import (
     BadWords,
     EncoderNoRepeatNgram,
@@ -23,7 +24,7 @@ from ov_specdec.sampling.processors import (
     SuppressTokens,
 )
 from ov_specdec.sampling.random_source import NumpyRandomSource
-from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler
+from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler, SeededSampler
 from ov_specdec.sampling.warpers import LogitsWarper
 
 
@@ -60,8 +61,9 @@ def make_samplers(
     eos_token_ids: Set[int],
     prompt_ids: Sequence[int] = (),
 ) -> Samplers:
-    """The samplers for one generation. One random generator serves all of its decisions.
+    """The samplers for one generation.
 
+    Without a seed one random generator serves all decisions; with one, the same noise does.
     prompt_length: tokens of the sequence that do not count as output. prompt_ids: what was asked,
     which of an encoder-decoder model is not part of the sequence.
     """
@@ -71,9 +73,19 @@ def make_samplers(
     greedy = GreedySampler(processors, eos_token_ids)
     if not options.samples:
         return Samplers(greedy, greedy)
-    random = NumpyRandomSource(np.random.default_rng(options.seed))
-    sampler = RandomSampler(processors, make_warper(options), random, eos_token_ids)
+    sampler = _drawing(options, processors, eos_token_ids)
     return Samplers(sampler, sampler if options.assistant_do_sample else greedy)
+
+
+def _drawing(
+    options: GenerationOptions, processors: tuple[LogitsProcessor, ...], ends: Set[int]
+) -> Sampler:
+    """The sampler that draws, with a seed or without one."""
+    warper = make_warper(options)
+    if options.seed is None:
+        random = NumpyRandomSource(np.random.default_rng())
+        return RandomSampler(processors, warper, random, ends)
+    return SeededSampler(processors, warper, Noise(options.seed, options.choice), ends)
 
 
 def make_warper(options: GenerationOptions) -> LogitsWarper:

@@ -11,9 +11,23 @@ from typing import Protocol
 
 from ov_specdec.logits import Logits, most_likely
 from ov_specdec.sampling.distribution import Distribution, certain
+from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import LogitsProcessor
 from ov_specdec.sampling.random_source import CertainSource, RandomSource
 from ov_specdec.sampling.warpers import LogitsWarper
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A token that was chosen.
+
+    drawn_from: its distribution, where it was left to chance. confidence: how likely another model
+    is to choose it too, from 0 to 1, where the way it was chosen tells.
+    """
+
+    token: int
+    drawn_from: Distribution | None = None
+    confidence: float | None = None
 
 
 class Sampler(Protocol):
@@ -41,8 +55,8 @@ class Sampler(Protocol):
         """
         ...
 
-    def sample(self, tokens: Sequence[int], row: Logits) -> tuple[int, Distribution | None]:
-        """Choose a token to follow `tokens`, with the distribution that it was drawn from, if any.
+    def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
+        """Choose a token to follow `tokens`.
 
         row: logits [vocab]. Raises `LogitsError` for a row that gives no distribution.
         """
@@ -59,11 +73,11 @@ class GreedySampler:
 
     def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
         """All of the probability on the most likely token."""
-        return certain(self.sample(tokens, row)[0])
+        return certain(self.sample(tokens, row).token)
 
-    def sample(self, tokens: Sequence[int], row: Logits) -> tuple[int, None]:
+    def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
         """The most likely token."""
-        return most_likely(process(self.processors, tokens, row)), None
+        return Chosen(most_likely(process(self.processors, tokens, row)))
 
 
 @dataclass(frozen=True)
@@ -79,10 +93,35 @@ class RandomSampler:
         """The row's distribution, after processors and warper."""
         return self.warper(process(self.processors, tokens, row))
 
-    def sample(self, tokens: Sequence[int], row: Logits) -> tuple[int, Distribution]:
+    def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
         """Draw a token from the row's distribution."""
         distribution = self.distribution(tokens, row)
-        return self.random.draw(distribution), distribution
+        return Chosen(self.random.draw(distribution), distribution)
+
+
+@dataclass(frozen=True)
+class SeededSampler:
+    """The token that noise chooses from the warped distribution. Implements `Sampler`.
+
+    The noise is the token's own, so nothing is left to chance: as in greedy decoding, a candidate
+    is accepted where it is this token. Source: Daliri et al., algorithm 1 (arXiv 2408.07978).
+    """
+
+    processors: tuple[LogitsProcessor, ...]
+    warper: LogitsWarper
+    noise: Noise
+    ends: Set[int] = frozenset()
+    random: RandomSource = field(default_factory=CertainSource)
+
+    def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
+        """All of the probability on the token that noise chooses."""
+        return certain(self.sample(tokens, row).token)
+
+    def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
+        """The token that noise chooses, which depends on seed, place and row alone."""
+        warped = self.warper(process(self.processors, tokens, row))
+        token, confidence = self.noise.draw(warped, len(tokens))
+        return Chosen(token, confidence=confidence)
 
 
 def process(processors: Sequence[LogitsProcessor], tokens: Sequence[int], row: Logits) -> Logits:

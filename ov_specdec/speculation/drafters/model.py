@@ -8,8 +8,7 @@ import numpy as np
 from ov_specdec.cache.sequence import CachedSequence, Pass, Passes
 from ov_specdec.errors import DeadEndError
 from ov_specdec.logits import Logits
-from ov_specdec.sampling.distribution import Distribution
-from ov_specdec.sampling.samplers import Sampler
+from ov_specdec.sampling.samplers import Chosen, Sampler
 from ov_specdec.speculation.acceptance import MODEL
 from ov_specdec.speculation.draft_length import ask
 from ov_specdec.speculation.drafters.base import Proposal, Steps
@@ -63,26 +62,28 @@ class ModelDrafter:
             fed = yield from self._cache.advance(tokens, candidates, num_rows=1)
             row, pass_tokens = fed.logits[0], pass_tokens + fed.num_tokens
             try:
-                candidate, drawn_from = self._sampler.sample(history, row)
+                chosen = self._sampler.sample(history, row)
             except DeadEndError:
                 break  # on a path that the main model may never take
-            history.append(candidate)
-            candidates.append(candidate)
-            if drawn_from is not None:
-                probs.append(drawn_from)
+            history.append(chosen.token)
+            candidates.append(chosen.token)
+            if chosen.drawn_from is not None:
+                probs.append(chosen.drawn_from)
             if plan.wants_confidence:
-                confidences.append(confidence(row, candidate, drawn_from))
+                confidences.append(confidence(row, chosen))
                 if plan.ends_after(confidences):
                     break
-            if candidate in self._sampler.ends:
+            if chosen.token in self._sampler.ends:
                 break
         draft = Draft(candidates, probs or None)
         return Proposal(draft, MODEL, plan, tuple(confidences), pass_tokens=pass_tokens)
 
 
-def confidence(row: Logits, candidate: int, drawn_from: Distribution | None) -> float:
-    """The probability that a draft model gives its candidate, as drawn or by its row [vocab]."""
-    if drawn_from is not None:
-        return drawn_from.prob(candidate)
+def confidence(row: Logits, chosen: Chosen) -> float:
+    """The probability that a draft model gives its candidate: as chosen, or by its row [vocab]."""
+    if chosen.confidence is not None:
+        return chosen.confidence
+    if chosen.drawn_from is not None:
+        return chosen.drawn_from.prob(chosen.token)
     weights = np.exp(row - row.max())
-    return float(weights[candidate] / weights.sum())
+    return float(weights[chosen.token] / weights.sum())

@@ -1,0 +1,180 @@
+"""The noise of seeded draws: golden values, the law of the draw, and its randomness."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2_contingency, chisquare, kstest
+
+from ov_specdec.sampling import noise
+from ov_specdec.sampling.distribution import Distribution
+from ov_specdec.sampling.noise import Noise, uniform
+
+# The first numbers of SplitMix64 from 1234567 on, as other implementations publish them, for
+# example https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64.
+SPLITMIX = [
+    *(6457827717110365317, 3203168211198807973, 9817491932198370423),
+    *(4593380528125082431, 16408922859458223821),
+]
+NUM_DRAWS = 4000
+PROBS = np.array([0.4, 0.3, 0.15, 0.1, 0.05])
+GOLDEN = [1, 2, 0, 1, 0, 1, 0, 4, 1, 0, 2, 0, 0, 0, 3, 3, 2, 1, 0, 2]
+PLACES = [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0), (2**64 - 1, 0, 0), (2**64, 0, 0)]
+
+
+def whole(probs=PROBS):
+    return Distribution(None, probs)
+
+
+def drawn(seed, choice, position, probs=PROBS):
+    return Noise(seed, choice).draw(whole(probs), position)[0]
+
+
+def best_by_definition(distribution, seed, choice, position):
+    """The token of the greatest log-probability plus Gumbel noise, and all of those sums."""
+    ids = np.arange(len(distribution.probs)) if distribution.ids is None else distribution.ids
+    numbers = uniform(Noise(seed, choice)._key(position), ids)
+    with np.errstate(divide="ignore"):
+        scores = np.log(distribution.probs) - np.log(-np.log1p(-numbers))
+    return int(ids[scores.argmax()]), scores
+
+
+def test_numbers_are_those_of_splitmix():
+    expected = [((number >> 12) + 0.5) / 2**52 for number in SPLITMIX]
+    assert uniform(1234567, np.arange(5)).tolist() == expected
+    assert uniform(1234567, np.array([4, 1])).tolist() == [expected[4], expected[1]]
+
+
+def test_a_seed_keeps_its_meaning():
+    # These are what the versions before drew. Where they change, all texts with a seed do.
+    even = np.full(1000, 0.001)
+    assert [drawn(*place, even) for place in PLACES] == [364, 784, 106, 731, 693, 124]
+    assert [drawn(7, 0, position) for position in range(20)] == GOLDEN
+
+
+def unmixed(bits):
+    """What SplitMix64 makes these 64 bits of: its steps undone, from the last one on."""
+    for shift, factor in ((31, noise.MIX_2), (27, noise.MIX_1), (30, 1)):
+        start = bits
+        for _ in range(64 // shift):
+            bits = start ^ (bits >> shift)
+        bits = bits * pow(factor, -1, 2**64) % 2**64
+    return bits
+
+
+@pytest.mark.parametrize(
+    ("bits", "expected"), [(0, 2.0**-53), (2**64 - 1, 1 - 2.0**-53), (SPLITMIX[0], None)]
+)
+def test_the_least_and_the_greatest_number_are_between_0_and_1(bits, expected):
+    key = (unmixed(bits) - noise.STEP) % 2**64
+    [number] = uniform(key, np.array([0]))
+    assert number == (((bits >> 12) + 0.5) / 2**52 if expected is None else expected)
+    assert 0.0 < -np.log1p(-number) < np.inf
+
+
+@pytest.mark.parametrize("bit", [0, 31, 32, 62, 63, 64, 200])
+def test_every_bit_of_a_seed_counts(bit):
+    assert Noise(5)._key(3) != Noise(5 ^ 1 << bit)._key(3)
+
+
+def test_seed_choice_and_position_are_not_mixed_up():
+    places = [(a, b, c) for a in (1, 2, 11, 12) for b in (1, 2, 11, 12) for c in (1, 2, 11, 12)]
+    assert len({Noise(seed, choice)._key(position) for seed, choice, position in places}) == 64
+
+
+@given(
+    seed=st.integers(0, 2**64 - 1),
+    choice=st.integers(0, 5),
+    position=st.integers(0, 10**6),
+    size=st.integers(1, 300),
+    spread=st.floats(0.0, 30.0),
+    run=st.sampled_from([1, 7, 64, noise.RUN]),
+    is_sparse=st.booleans(),
+)
+def test_the_draw_is_the_greatest_log_probability_plus_gumbel_noise(
+    seed, choice, position, size, spread, run, is_sparse
+):
+    generator = np.random.default_rng([seed, size])
+    weights = np.exp(generator.normal(0, spread, size)) * (generator.random(size) < 0.8)
+    weights[generator.integers(size)] = 1.0
+    ids = np.sort(generator.choice(10 * size, size, replace=False)) if is_sparse else None
+    distribution = Distribution(ids, weights / weights.sum())
+    expected, scores = best_by_definition(distribution, seed, choice, position)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(noise, "RUN", run)
+        token, confidence = Noise(seed, choice).draw(distribution, position)
+    assert token == expected
+    assert distribution.prob(token) > 0
+    share_of_scores = 1.0 / np.exp(scores - scores.max()).sum()
+    assert 0.0 < confidence <= share_of_scores * (1 + 1e-9)
+
+
+@given(seed=st.integers(0, 1000), others=st.sets(st.integers(0, 199), max_size=60))
+def test_the_draw_does_not_depend_on_which_other_tokens_there_are(seed, others):
+    probs = np.random.default_rng(seed).dirichlet(np.full(200, 0.3))
+    token = drawn(seed, 0, 9, probs)
+    kept = np.array(sorted({token, *others}))
+    fewer = Distribution(kept, probs[kept] / probs[kept].sum())
+    assert Noise(seed).draw(fewer, 9)[0] == token
+
+
+def test_a_token_that_is_far_above_the_others_is_sure():
+    sure, unsure = (
+        [Noise(seed).draw(whole(probs), 0)[1] for seed in range(200)]
+        for probs in (np.array([1 - 1e-9, 1e-9]), np.full(1000, 0.001))
+    )
+    assert Noise(1).draw(Distribution(np.array([3]), np.ones(1)), 0) == (3, 1.0)
+    assert min(sure) > 0.999
+    assert np.mean(unsure) < 0.4
+
+
+WAYS = {
+    "seeds": lambda i: (i, 0, 5),
+    "great seeds": lambda i: (2**64 - 1 - i, 0, 5),
+    "choices": lambda i: (7, i, 5),
+    "positions": lambda i: (7, 0, i),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_draws_follow_the_distribution(way):
+    draws = [drawn(*WAYS[way](i)) for i in range(NUM_DRAWS)]
+    assert chisquare(np.bincount(draws, minlength=5), NUM_DRAWS * PROBS).pvalue > 0.001
+
+
+@pytest.mark.parametrize(
+    "neighbour",
+    [
+        lambda i: ((i, 0, 5), (i, 1, 5)),
+        lambda i: ((i, 0, 5), (i, 0, 6)),
+        lambda i: ((i, 0, 5), (i + 1, 0, 5)),
+        lambda i: ((i, 1, 5), (i + 1, 0, 5)),
+        lambda i: ((7, 0, i), (7, 1, i)),
+    ],
+    ids=["choices", "positions", "seeds", "choice of a seed and the next seed", "two texts"],
+)
+def test_draws_at_neighbouring_places_are_independent(neighbour):
+    counts = np.zeros((5, 5))
+    for i in range(NUM_DRAWS):
+        one, other = neighbour(i)
+        counts[drawn(*one), drawn(*other)] += 1
+    assert chi2_contingency(counts).pvalue > 0.001
+
+
+def test_numbers_are_uniform_and_those_of_neighbouring_ids_independent():
+    numbers = uniform(Noise(7)._key(5), np.arange(200_000))
+    assert kstest(numbers, "uniform").pvalue > 0.001
+    cells = (numbers * 16).astype(int)
+    for lag in (1, 2, 256):
+        counts = np.zeros((16, 16))
+        np.add.at(counts, (cells[:-lag], cells[lag:]), 1)
+        assert chi2_contingency(counts).pvalue > 0.001
+
+
+def test_numbers_of_an_id_at_neighbouring_positions_are_independent():
+    numbers = np.array([uniform(Noise(7)._key(i), np.array([3, 4]))[0] for i in range(20_000)])
+    cells = (numbers * 8).astype(int)
+    counts = np.zeros((8, 8))
+    np.add.at(counts, (cells[:-1], cells[1:]), 1)
+    assert kstest(numbers, "uniform").pvalue > 0.001
+    assert chi2_contingency(counts).pvalue > 0.001
