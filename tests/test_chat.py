@@ -286,13 +286,13 @@ def test_the_statistics_say_what_ended_an_answer():
     assert "| 100% of 4 candidates accepted |" in described("stop", 5, num_drafted=4)
 
 
-def test_each_answer_has_a_seed_of_its_own_until_the_seed_is_set_anew(chat):
+def test_each_answer_is_another_choice_of_the_seed_until_that_is_set_anew(chat):
     assert chat.next_options() == {}
     respond(chat, "/set temperature 1")
     respond(chat, "/set seed 7")
-    assert [chat.next_options()["seed"] for _ in range(3)] == [7, 8, 9]
-    assert chat.settings.given["seed"] == 7
+    assert [chat.next_options()["choice"] for _ in range(3)] == [0, 1, 2]
     respond(chat, "/set top-k 5")
-    assert chat.next_options()["seed"] == 10
+    assert chat.next_options()["choice"] == 3
     respond(chat, "/set --seed 7")
-    assert chat.next_options()["seed"] == 7
+    options = chat.next_options()
+    assert (options["seed"], options["choice"]) == (7, 0)

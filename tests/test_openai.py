@@ -200,15 +200,18 @@ def test_a_prompt_of_another_kind_is_refused(prompt):
     assert refused(completion, prompt=prompt).param == "prompt"
 
 
-def test_choices_come_prompt_by_prompt_and_choice_i_takes_seed_plus_i():
+def test_choices_come_prompt_by_prompt_and_are_choices_of_the_seed():
     ask = completion(prompt=["a", "b"], n=2, seed=7)
-    assert [(prompt, options["seed"]) for prompt, options in ask.generations()] == [
-        ("a", 7),
-        ("a", 8),
-        ("b", 7),
-        ("b", 8),
+    generations = ask.generations()
+    assert [(prompt, options["choice"]) for prompt, options in generations] == [
+        ("a", 0),
+        ("a", 1),
+        ("b", 0),
+        ("b", 1),
     ]
-    assert all("seed" not in options for _, options in completion(n=2).generations())
+    assert all(options["seed"] == 7 for _, options in generations)
+    without = [options for _, options in completion(n=2).generations()]
+    assert all("seed" not in options and "choice" not in options for options in without)
 
 
 def test_echo_with_logprobs_asks_for_those_of_the_prompt():

@@ -13,7 +13,7 @@ class Ask:
     """A request as read: prompts, options of the generations, and what the answer is to hold.
 
     prompts: each a text, token ids or messages. options: keyword arguments of
-    `SpeculativePipeline.generate`, without the seed of each choice. n: choices for each prompt.
+    `SpeculativePipeline.generate`, the same for all choices. n: choices for each prompt.
     stream: answer with events. include_usage: end a stream with the counts of tokens. logprobs:
     most likely tokens to name at each place; None for no log-probabilities. echo: begin with the
     prompt. origins: say of each piece of a stream where its tokens come from. prediction: a text
@@ -41,10 +41,7 @@ class Ask:
         return len(self.prompts) * self.n
 
     def generations(self) -> list[tuple[Prompt, dict[str, Any]]]:
-        """Prompt and options of every choice, in the order of their indices.
-
-        Choice i of a prompt takes the seed + i.
-        """
-        seed = self.options.get("seed")
-        each = [{} if seed is None else {"seed": seed + i} for i in range(self.n)]
+        """Prompt and options of every choice, in the order of their indices."""
+        has_seed = self.options.get("seed") is not None
+        each = [{"choice": i} if has_seed else {} for i in range(self.n)]
         return [(prompt, {**self.options, **own}) for prompt in self.prompts for own in each]

@@ -26,12 +26,12 @@ class Chat:
     def next_options(self) -> dict[str, Any]:
         """The options of the next answer.
 
-        Each has a seed of its own, the one that was set plus the answers since: or all would draw
-        with the same numbers. The same chat comes out the same again.
+        Each is another choice of the seed that was set: or an answer that is asked for again would
+        be the same. The same chat comes out the same again.
         """
         options = dict(self.settings.given)
         if options.get("seed") is not None:
-            options["seed"] += self.num_drawn
+            options["choice"] = self.num_drawn
         self.num_drawn += 1
         return options
 
