@@ -1,7 +1,8 @@
 """What sampling costs beside inference: `python -m tests.sampling_cost`.
 
-Prints the two tables of docs/exactness.md: the share of a round on the embedded pair that goes into
-choosing tokens, and the time of one row at a large vocabulary.
+Prints two tables of docs/benchmarks.md, the share of a round on the embedded pair that goes into
+choosing tokens and the time of one row at a large vocabulary, and one of what a seed adds to that:
+the time of a draw from the rows of a step, and how many times the one without a seed that is.
 """
 
 from functools import partial
@@ -20,6 +21,7 @@ from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
 from ov_specdec.speculation.verification import verify
 from tests.prompts import PROMPTS
+from tests.running import repeatable
 
 SETTINGS = {
     "greedy": {},
@@ -38,6 +40,9 @@ SETTINGS = {
     },
 }
 LARGE_VOCABULARY = 150_000
+SPREADS = (1.0, 3.0, 6.0)
+NUM_ROWS = 16 * 5
+"""Of a step: 16 sequences, each with four candidates."""
 
 
 class TimedSampler:
@@ -64,9 +69,10 @@ def share_of_round(pipeline: SpeculativePipeline, options: dict) -> float:
     clock: list[float] = []
     inference = choosing = 0.0
     for seed, prompt in enumerate(PROMPTS[:8]):
-        chosen = GenerationOptions(**options, seed=seed if "temperature" in options else None)
+        chosen = GenerationOptions(**options)
         ids = pipeline.tokenizer.encode(prompt)
         samplers = make_samplers(chosen, prompt_length=len(ids), eos_token_ids=frozenset())
+        samplers = repeatable(samplers, seed)
         state = engine.SequenceState(ids.copy(), len(ids) + 64)
         main, draft = (CachedSequence(m.runner) for m in (pipeline.main, pipeline.draft))
         drafter = ModelDrafter(draft, TimedSampler(samplers.draft, clock))
@@ -96,17 +102,45 @@ def milliseconds_per_row(options: dict, spread: float) -> float:
     return 1000 * median(times)
 
 
+def seeded_and_unseeded(options: dict, spread: float) -> tuple[float, float]:
+    """Milliseconds of drawing from NUM_ROWS rows of normal logits, with a seed and without one."""
+    shape = NUM_ROWS, LARGE_VOCABULARY
+    rows = np.random.default_rng(0).normal(0, spread, shape).astype(np.float32)
+    samplers = [
+        make_samplers(
+            GenerationOptions(**options, seed=seed), prompt_length=0, eos_token_ids=frozenset()
+        ).main
+        for seed in (1, None)
+    ]
+    totals = np.zeros((5, 2))
+    for total in totals:
+        for position, row in enumerate(rows):
+            history = [0] * position
+            for i, sampler in enumerate(samplers):
+                start = perf_counter()
+                sampler.sample(history, row)
+                total[i] += perf_counter() - start
+    seeded, unseeded = 1000 * np.median(totals, axis=0)
+    return seeded, unseeded
+
+
 def main() -> None:
-    """Print two Markdown tables."""
+    """Print three Markdown tables."""
     pipeline = SpeculativePipeline()
     click.echo("| options | choosing tokens / inference |\n|---|---|")
     for name, options in SETTINGS.items():
         share_of_round(pipeline, options)
         shares = [share_of_round(pipeline, options) for _ in range(3)]
         click.echo(f"| {name} | {median(shares):.1%} ({min(shares):.1%} to {max(shares):.1%}) |")
-    click.echo("\n| options | logits spread 1 | spread 3 | spread 6 |\n|---|---|---|---|")
+    header = "\n| options | logits spread 1 | spread 3 | spread 6 |\n|---|---|---|---|"
+    click.echo(header)
     for name in list(SETTINGS)[1:5]:
-        cells = [f"{milliseconds_per_row(SETTINGS[name], s):.2f} ms" for s in (1.0, 3.0, 6.0)]
+        cells = [f"{milliseconds_per_row(SETTINGS[name], s):.2f} ms" for s in SPREADS]
+        click.echo(f"| {name} | {' | '.join(cells)} |")
+    click.echo(header)
+    for name in list(SETTINGS)[1:5]:
+        times = [seeded_and_unseeded(SETTINGS[name], spread) for spread in SPREADS]
+        cells = [f"{seeded:.0f} ms ({seeded / plain:.2f} x)" for seeded, plain in times]
         click.echo(f"| {name} | {' | '.join(cells)} |")
 
 

@@ -109,6 +109,14 @@ def test_the_draw_is_the_greatest_log_probability_plus_gumbel_noise(
     assert 0.0 < confidence <= share_of_scores * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("run", [1, 2, 5])
+def test_what_is_looked_at_first_does_not_decide(monkeypatch, run):
+    # Of few tokens, each has the greatest noise now and then, and is often nearly reached.
+    monkeypatch.setattr(noise, "RUN", run)
+    for seed in range(2000):
+        assert drawn(seed, 0, 3) == best_by_definition(whole(), seed, 0, 3)[0]
+
+
 @given(seed=st.integers(0, 1000), others=st.sets(st.integers(0, 199), max_size=60))
 def test_the_draw_does_not_depend_on_which_other_tokens_there_are(seed, others):
     probs = np.random.default_rng(seed).dirichlet(np.full(200, 0.3))
