@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from ov_specdec.cache.blocks import BlockPool, BlockTable
+from ov_specdec.cache.longrope import Beyond
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.cache.session import Logits, Span, check_room, check_rows
 
@@ -16,7 +17,8 @@ class ScriptedModel:
 
     Row i of a span is one-hot at the scripted successor of everything up to `tokens[i]`, or what
     the script returns in place of it, computed from what the blocks hold: if tokens were fed in the
-    wrong place, or a block was written to that others share, the rows are wrong.
+    wrong place, or a block was written to that others share, the rows are wrong. So they are on the
+    wrong side of the border.
     """
 
     max_sequences = None
@@ -32,10 +34,12 @@ class ScriptedModel:
         max_length: int = 1000,
         block_size: int = 4,
         num_blocks: int | None = None,
+        border: int | None = None,
     ):
         self._next_token = next_token
         self.vocab_size = vocab_size
         self.max_length = max_length
+        self.border = border
         self.block_size = block_size
         num_blocks = num_blocks or 16 * -(-max_length // block_size)
         self.pool = BlockPool(min(num_blocks, 8), num_blocks)
@@ -90,10 +94,13 @@ class ScriptedModel:
             self.memory[span.session.slot(place)] = token
         held = span.session.cache
         ends = range(len(held) - span.num_rows + 1, len(held) + 1)
-        return np.array([self._row(held[:end]) for end in ends], np.float32)
+        is_beyond = isinstance(span.session.table.namespace, Beyond)
+        return np.array([self._row(held[:end], is_beyond) for end in ends], np.float32)
 
-    def _row(self, tokens: Sequence[int]) -> Logits:
+    def _row(self, tokens: Sequence[int], is_beyond: bool) -> Logits:
         following = self._next_token(tokens)
+        if self.border is not None and is_beyond != (len(tokens) > self.border):
+            return np.arange(self.vocab_size) != following
         if isinstance(following, np.ndarray):
             return following
         return np.arange(self.vocab_size) == following

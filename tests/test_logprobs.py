@@ -36,10 +36,11 @@ def test_more_tokens_may_be_asked_for_than_there_are():
     assert token_logprobs(ROWS, [0], 0)[0].top == ()
 
 
-def speculate(prompt, num_new, **wanted):
-    """Rounds of a scripted pair whose draft is sometimes wrong."""
+def speculate(prompt, num_new, border=None, **wanted):
+    """Rounds of a scripted pair whose draft is sometimes wrong. border: of the main model."""
     script = mixing(1)
-    main, draft = ScriptedModel(script), ScriptedModel(wrong_at(script, {12, 17, 18}))
+    main = ScriptedModel(script, border=border)
+    draft = ScriptedModel(wrong_at(script, {12, 17, 18}))
     state = SequenceState(list(prompt), len(prompt) + num_new)
     drafter = ModelDrafter(CachedSequence(draft), GreedySampler())
     speculation = Speculation(
@@ -90,6 +91,17 @@ def test_log_probabilities_may_be_those_after_the_processors():
 def test_nothing_is_scored_that_is_not_asked_for():
     _, rounds, _ = speculate([1, 2, 3], 10)
     assert not any(round_.logprobs or round_.prompt_logprobs for round_ in rounds)
+
+
+@pytest.mark.parametrize("border", [1, 4, 5, 6, 29, 30])
+def test_a_prompt_is_scored_on_either_side_of_the_border_by_what_is_computed_there(
+    monkeypatch, border
+):
+    monkeypatch.setattr(engine, "SCORED_PER_PASS", 5)
+    plain, rounds, _ = speculate([2] * 30, 8, prompt_logprobs=1)
+    state, other, _ = speculate([2] * 30, 8, border, prompt_logprobs=1)
+    assert other[0].prompt_logprobs == rounds[0].prompt_logprobs
+    assert state.tokens == plain.tokens
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 6, 11, 30])

@@ -35,7 +35,10 @@ class Failing:
 
 
 class Service:
-    """A scheduler over scripted models. wrong: places at which the draft model is wrong."""
+    """A scheduler over scripted models.
+
+    wrong: places at which the draft model is wrong. borders: of the main and the draft model.
+    """
 
     def __init__(
         self,
@@ -45,9 +48,11 @@ class Service:
         chunk=8,
         wrong=(),
         costs=FixedCurve(NOMINAL),  # noqa: B008
+        borders=(None, None),
     ):
-        self.main = ScriptedModel(SCRIPT, num_blocks=num_blocks)
-        self.draft = ScriptedModel(wrong_at(SCRIPT, set(wrong)), num_blocks=num_blocks)
+        self.main = ScriptedModel(SCRIPT, num_blocks=num_blocks, border=borders[0])
+        drafted = wrong_at(SCRIPT, set(wrong))
+        self.draft = ScriptedModel(drafted, num_blocks=num_blocks, border=borders[1])
         limits = Limits(max_batch_size, chunk)
         self.costs = costs
         self.scheduler = Scheduler(self.main, self.draft, limits, costs)
@@ -109,6 +114,8 @@ JOBS = st.tuples(
 )
 POOLS = st.integers(15, 60)
 """Blocks of four tokens: 14 hold the longest of these requests."""
+BORDERS = st.none() | st.integers(1, 50)
+"""Lengths beyond which a sequence is computed anew; most models have none."""
 
 
 @given(
@@ -117,10 +124,13 @@ POOLS = st.integers(15, 60)
     POOLS,
     st.integers(1, 20),
     st.sets(st.integers(0, 60)),
+    st.tuples(BORDERS, BORDERS),
 )
 @settings(max_examples=150)
-def test_every_request_gets_what_it_gets_alone(jobs, batch, num_blocks, chunk, wrong):
-    service = Service(num_blocks=num_blocks, max_batch_size=batch, chunk=chunk, wrong=wrong)
+def test_every_request_gets_what_it_gets_alone(jobs, batch, num_blocks, chunk, wrong, borders):
+    service = Service(
+        num_blocks=num_blocks, max_batch_size=batch, chunk=chunk, wrong=wrong, borders=borders
+    )
     requests = [
         service.request(prompt, num_new, length, drafter=drafter, max_unread=None)
         for prompt, num_new, length, drafter in jobs

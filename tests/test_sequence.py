@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec import SessionError
-from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, alone
+from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, alone, run
 from ov_specdec.cache.session import Span
 from tests.fakes import ScriptedModel, counting, held_by, mixing
 
@@ -229,12 +229,16 @@ EDITS = st.tuples(
 )
 
 
-@given(st.lists(EDITS, max_size=30), st.sampled_from([ScriptedModel, Forgetful]))
-def test_any_history_of_a_cache_gives_the_logits_of_a_fresh_one(edits, kind):
-    model = kind(mixing(1))
+@given(
+    st.lists(EDITS, max_size=30),
+    st.sampled_from([ScriptedModel, Forgetful]),
+    st.none() | st.integers(1, 60),
+)
+def test_any_history_of_a_cache_gives_the_logits_of_a_fresh_one(edits, kind, border):
+    model = kind(mixing(1), border=border)
     cache, text = CachedSequence(model), [1]
     for edit, value in edits:
-        candidates = value[:5] if edit == "candidates" else []
+        candidates = value[: min(5, cache.room(len(text)) - 1)] if edit == "candidates" else []
         if edit == "fail":
             model.fails_in = len(value) % 2
         elif edit == "leave":
@@ -256,3 +260,77 @@ def test_any_history_of_a_cache_gives_the_logits_of_a_fresh_one(edits, kind):
         assert cache.tokens == held_by(cache) == whole
     cache.leave()
     assert model.pool.num_used == 0
+
+
+BORDER = 10
+
+
+def before_the_border(num_tokens):
+    model = ScriptedModel(mixing(1), max_length=30, border=BORDER)
+    cache, text = CachedSequence(model), [*TEXT, *TEXT][:num_tokens]
+    alone(cache.advance(text))
+    return cache, model, text
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "room"), [(1, 10), (9, 2), (10, 1), (11, 20), (29, 2), (30, 1)]
+)
+def test_candidates_that_are_fed_do_not_cross_the_border(num_tokens, room):
+    cache = CachedSequence(ScriptedModel(counting, max_length=30, border=BORDER))
+    assert cache.room(num_tokens) == room
+
+
+def test_a_context_that_memory_made_shorter_than_the_border_ends_where_it_does():
+    model = ScriptedModel(counting, max_length=30, border=BORDER, block_size=1)
+    model.limit(8)
+    assert CachedSequence(model).room(5) == 4
+
+
+def test_a_sequence_that_crosses_the_border_is_read_again_and_then_goes_on():
+    cache, model, text = before_the_border(9)
+    for token in (1, 2, 3):
+        text.append(token)
+        assert alone(cache.advance(text)).logits[0].argmax() == mixing(1)(text)
+        assert held_by(cache) == cache.tokens == text
+    assert model.passes == [9, 1, 11, 1]
+
+
+def test_what_was_cached_on_one_side_of_the_border_is_not_found_on_the_other():
+    cache, model, text = before_the_border(BORDER)
+    cache.leave()
+    longer = CachedSequence(model)
+    assert alone(longer.advance([*text, 1])).num_cached == 0
+    longer.leave()
+    for tokens, num_cached in ((text, 9), ([*text, 1], 10), ([*text, 1, 2], 11), (text[:4], 3)):
+        other = CachedSequence(model)
+        assert alone(other.advance(tokens)).num_cached == num_cached
+        other.leave()
+    assert model.pool.num_used == 0
+
+
+def test_a_prompt_beyond_the_border_is_read_as_one_from_its_first_chunk_on():
+    model = ScriptedModel(mixing(1), border=BORDER)
+    cache, text = CachedSequence(model), [*TEXT, *TEXT]
+    steps = cache.advance(text)
+    next(steps)
+    while cache.num_pending:
+        run([cache], [cache.span(4)])
+    with pytest.raises(StopIteration) as done:
+        next(steps)
+    assert done.value.value.logits[0].argmax() == mixing(1)(text)
+    assert model.passes == [4, 4, 4, 4]
+
+
+def test_a_sequence_that_became_shorter_is_back_on_its_side():
+    cache, _, text = before_the_border(BORDER + 2)
+    for length in (BORDER, BORDER + 1, 3):
+        assert alone(cache.advance(text[:length])).logits[0].argmax() == mixing(1)(text[:length])
+
+
+def test_a_cache_that_was_given_up_beyond_the_border_is_taken_up_there():
+    cache, _, text = before_the_border(BORDER + 2)
+    cache.leave()
+    cache.adopt()
+    done = alone(cache.advance([*text, 7], [8]))
+    assert (done.num_cached, done.num_tokens) == (BORDER + 1, 3)
+    assert held_by(cache) == [*text, 7, 8]

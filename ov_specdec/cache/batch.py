@@ -10,6 +10,7 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.baseline import common_prefix
+from ov_specdec.cache.longrope import LONG
 from ov_specdec.cache.session import ROWS
 from ov_specdec.logits import Logits
 
@@ -59,11 +60,13 @@ class Batch:
     of the states that it goes on from.
 
     axes: the entries' axis in each state, by the state's name. inputs: those that the model has.
+    is_beyond: whether its sequences lie beyond the border of the model.
     """
 
     request: ov.InferRequest
     axes: Mapping[str, int]
     inputs: frozenset[str]
+    is_beyond: bool = False
     rows: list[Row] = field(default_factory=list)
     num_entries: int = 0
 
@@ -113,6 +116,7 @@ class Batch:
             "position_ids": positions,
             "beam_idx": np.array(sources, np.int32),
             ROWS: np.arange(width - num_logits, width),
+            LONG: np.array(self.is_beyond),
         }
         with self._emptied_by_errors():
             self.request.infer(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from ov_specdec.baseline import common_prefix
+from ov_specdec.cache.longrope import Beyond
 from ov_specdec.cache.session import check_rollback
 from ov_specdec.errors import CacheFullError, SessionError
 
@@ -177,6 +178,7 @@ class BlockTable:
     def __init__(self, pool: BlockPool, block_size: int, namespace: Hashable = None) -> None:
         self._pool = pool
         self._block_size = block_size
+        self.is_beyond = isinstance(namespace, Beyond)
         self._root = Root(namespace)
         self.blocks: list[int] = []
         self.length = 0

@@ -32,6 +32,7 @@ class EncoderDecoderModel:
     """
 
     max_sequences = 1
+    border = None
     num_free = None
     is_invariant = False
     bytes_per_token = 0

@@ -8,6 +8,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
+from ov_specdec.cache.longrope import LONG
 from ov_specdec.cache.session import ATTENTION_ROWS, KEPT_ROWS, ROWS, Span
 from ov_specdec.logits import Logits
 
@@ -25,10 +26,12 @@ class Form:
     all_rows: have logits computed for all tokens, wanted or not. is_invariant: compute no matrix
     product over a single row and no attention over a single query, for these sum in another order
     than those over several. What is single is given twice, and the spare result dropped.
+    is_beyond: the sequences lie beyond the border of the model.
     """
 
     all_rows: bool = False
     is_invariant: bool = False
+    is_beyond: bool = False
 
 
 class Feed:
@@ -62,6 +65,7 @@ class Feed:
             "subsequence_begins": np.array([0, *attention_ends], np.int32),
             "block_indices_begins": np.zeros(len(layout) + 1, np.int32),
             "max_context_len": np.array(0, np.int32),
+            LONG: np.array(form.is_beyond),
             ROWS: rows,
             ATTENTION_ROWS: np.concatenate(attention_rows).astype(np.int32),
             KEPT_ROWS: kept.astype(np.int32),
@@ -134,13 +138,14 @@ class PackedModel:
         past: Sequence[int],
         blocks: list[list[int]],
         is_invariant: bool = False,
+        is_beyond: bool = False,
     ) -> list[Logits]:
         """One pass. Logits [num_rows, vocab] of each span, views that the next one overwrites.
 
-        is_invariant: see `Form`.
+        is_invariant, is_beyond: see `Form`.
         """
         layout = tuple((len(span.tokens), span.num_rows) for span in spans)
-        feed = self._feed(layout, Form(self._size is not None, is_invariant))
+        feed = self._feed(layout, Form(self._size is not None, is_invariant, is_beyond))
         feed.fill(spans, past, blocks)
         rows = self._infer(feed)
         if len(rows) > len(feed.taken):

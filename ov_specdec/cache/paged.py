@@ -34,6 +34,7 @@ class PagedModel:
     copy runs is always prepared. is_invariant: run passes in the form that gives a token the same
     logits in any of them: see `Form`. The model then has the inputs of `repeat_attention_rows`.
     max_pass_tokens: tokens of the largest pass; what has more is run in several. None: any number.
+    border: see `Runner`; the model then has the input `LONG`.
     """
 
     max_sequences = None
@@ -47,8 +48,10 @@ class PagedModel:
         vocab_size: int,
         copies: Mapping[int, ov.CompiledModel] | None = None,
         is_invariant: bool = False,
+        border: int | None = None,
     ) -> None:
         self.max_length = max_length
+        self.border = border
         self.vocab_size = vocab_size
         self.is_invariant = is_invariant
         self.max_pass_tokens: int | None = None
@@ -104,6 +107,7 @@ class PagedModel:
     def run(self, spans: Sequence[Span]) -> list[Logits]:
         """One pass over the spans of `PagedSession`s of this model, packed; several if it is large.
 
+        There are two where some sequences lie beyond the border and others do not.
         Logits [num_rows, vocab] of each span, views that the next pass overwrites. After an error
         each sequence holds what it held before.
         """
@@ -126,19 +130,30 @@ class PagedModel:
         self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
     ) -> list[Logits]:
         """The logits of spans that the tables have room for, of as many passes as it takes."""
-        num_tokens = sum(len(span.tokens) for span in spans)
-        if self.max_pass_tokens is None or num_tokens <= self.max_pass_tokens:
+        if self.border is None and self.max_pass_tokens is None:
             return self._run_pass(spans, past, tables)
         logits: list[list[Logits]] = [[] for _ in spans]
-        for parts in divide(spans, self.max_pass_tokens):
+        for parts in self._passes(spans, tables):
             done = self._run_pass(
                 [part.span for part in parts],
                 [past[part.of] + part.begin for part in parts],
                 [tables[part.of] for part in parts],
             )
+            # The next pass overwrites what this one gives.
             for part, rows in zip(parts, done, strict=True):
                 logits[part.of].append(rows.copy())
         return [np.concatenate(own) for own in logits]
+
+    def _passes(
+        self, spans: Sequence[Span], tables: Sequence[BlockTable]
+    ) -> Iterator[list["Part"]]:
+        """Passes over sequences of one side of the border each, none of too many tokens."""
+        parts = [Part(index, 0, span) for index, span in enumerate(spans)]
+        for side in (False, True):
+            yield from divide(
+                [part for part in parts if tables[part.of].is_beyond is side],
+                self.max_pass_tokens,
+            )
 
     def _run_pass(
         self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
@@ -151,7 +166,7 @@ class PagedModel:
             # What a spare row writes may lie beyond the blocks of its sequence.
             blocks = [[*own, self._spare_block] for own in blocks]
         model = self._copies.get(num_tokens, self._model)
-        return model.run(spans, past, blocks, self.is_invariant)
+        return model.run(spans, past, blocks, self.is_invariant, tables[0].is_beyond)
 
     @property
     def _spare_block(self) -> int:
@@ -196,24 +211,25 @@ class Part(NamedTuple):
     span: Span
 
 
-def divide(spans: Sequence[Span], most: int) -> Iterator[list[Part]]:
-    """Spans in passes over at most so many tokens each, in their order."""
-    parts: list[Part] = []
-    room = most
-    for index, span in enumerate(spans):
+def divide(parts: Sequence[Part], most: int | None) -> Iterator[list[Part]]:
+    """Spans in passes over at most so many tokens each, in their order. most: None for any."""
+    taken: list[Part] = []
+    room = most or sum(len(part.span.tokens) for part in parts)
+    most = room
+    for of, _, span in parts:
         begin, num_tokens = 0, len(span.tokens)
         while begin < num_tokens:
             end = min(begin + room, num_tokens)
             num_rows = max(end - max(num_tokens - span.num_rows, begin), 0)
             tokens = span.tokens[begin:end]
-            parts.append(Part(index, begin, replace(span, tokens=tokens, num_rows=num_rows)))
+            taken.append(Part(of, begin, replace(span, tokens=tokens, num_rows=num_rows)))
             room -= end - begin
             begin = end
             if room == 0:
-                yield parts
-                parts, room = [], most
-    if parts:
-        yield parts
+                yield taken
+                taken, room = [], most
+    if taken:
+        yield taken
 
 
 class PagedSession:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from ov_specdec.baseline import common_prefix
+from ov_specdec.cache.longrope import Beyond
 from ov_specdec.cache.session import Runner, Span
 from ov_specdec.errors import SessionError
 from ov_specdec.logits import Logits
@@ -41,12 +42,14 @@ class CachedSequence:
 
     It keeps the ids that the cache holds. Rejected candidates, a draft model that lags behind, what
     an error left over and a cache that was given up for other sequences are one case: what differs
-    from what is wanted is rolled back, the rest is fed. namespace: it shares its beginning with
-    sequences of the same one.
+    from what is wanted is rolled back, the rest is fed. What crosses the border of a model is read
+    again. namespace: it shares its beginning with sequences of the same one.
     """
 
     def __init__(self, runner: Runner, namespace: Hashable = None) -> None:
         self.runner = runner
+        self._namespace = namespace
+        self._is_beyond = False
         self._session = runner.open(namespace)
         self._cached: list[int] = []
         # So many cached tokens were found to be the sequence's own, and are not compared again.
@@ -80,8 +83,14 @@ class CachedSequence:
         return max(self.num_pending - self._num_rows, 0)
 
     def room(self, num_tokens: int) -> int:
-        """How many candidates may follow so many tokens; the last of them need not be fed."""
-        return self.runner.max_length + 1 - num_tokens
+        """How many candidates may follow so many tokens; the last of them need not be fed.
+
+        None of those that are fed lies beyond the border if the tokens do not.
+        """
+        most, border = self.runner.max_length, self.runner.border
+        if border is not None and num_tokens <= border:
+            most = min(most, border)
+        return most + 1 - num_tokens
 
     def advance(
         self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
@@ -92,7 +101,8 @@ class CachedSequence:
         since then is compared with the cache. It may grow: what is cached of it in the end is left
         to sequences that begin likewise. candidates: tokens that may not stay. num_rows: None for a
         row that scores the first candidate, and one after each of them. Tokens whose rows are
-        wanted are fed again where they are cached already.
+        wanted are fed again where they are cached already. All are computed as those of a sequence
+        of that length are: `room` says how many candidates that suits.
         """
         if num_rows is None:
             num_rows = len(candidates) + 1
@@ -102,6 +112,7 @@ class CachedSequence:
         watch = Stopwatch()
         self._sequence, self._candidates, self._num_rows = tokens, candidates, num_rows
         self._logits, self._num_fed = None, 0
+        self._choose_side(total)
         self._forget_others(total - num_rows)
         if not self._cached:
             self.adopt()
@@ -170,9 +181,20 @@ class CachedSequence:
     def restore(self, tokens: Sequence[int], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Hold `tokens` again, whose tensors `read_kv` gave; `SessionError` if they do not fit."""
         self.drop()
+        self._choose_side(len(tokens))
         self._session.write_kv(tensors, len(tokens))
         self._cached, self._sequence = list(tokens), tokens
         self._settled = len(tokens)
+
+    def _choose_side(self, num_tokens: int) -> None:
+        """Begin anew where a sequence of so many tokens lies on the other side of the border."""
+        border = self.runner.border
+        if border is None or (num_tokens > border) is self._is_beyond:
+            return
+        self.leave()
+        self._is_beyond = not self._is_beyond
+        namespace = Beyond(self._namespace) if self._is_beyond else self._namespace
+        self._session = self.runner.open(namespace)
 
     def _wanted(self, start: int, end: int) -> list[int]:
         """The wanted tokens in these places."""

@@ -42,6 +42,11 @@ class Runner(Protocol):
         ...
 
     @property
+    def border(self) -> int | None:
+        """Tokens beyond which a sequence is another one, of the namespace `Beyond`; None: never."""
+        ...
+
+    @property
     def bytes_per_token(self) -> int:
         """Memory of the KV cache that a token takes; 0 where the device manages it."""
         ...

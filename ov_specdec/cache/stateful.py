@@ -8,6 +8,7 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.cache.batch import Batch, Row
+from ov_specdec.cache.longrope import Beyond
 from ov_specdec.cache.session import (
     Session,
     Span,
@@ -39,6 +40,8 @@ class StatefulModel:
     stale in all rows. `max_hidden=0` trims at every rollback, for models that show what is hidden;
     they take one sequence at a time.
 
+    Sequences beyond the border have batches of their own: nothing brings them into one with others.
+
     What a sequence leaves is found until the next pass of those that it shared passes with, or
     until others begin a batch.
     """
@@ -57,8 +60,10 @@ class StatefulModel:
         max_length: int,
         vocab_size: int,
         max_hidden: int = MAX_HIDDEN,
+        border: int | None = None,
     ) -> None:
         self.max_length = max_length
+        self.border = border
         self.axes = axes
         self._compiled = compiled
         self._inputs = frozenset(port.any_name for port in compiled.inputs)
@@ -123,7 +128,8 @@ class StatefulModel:
         batches = {row.batch for row in rows}
         batch = batches.pop() if len(batches) == 1 else None
         if batch is None or not (sessions[0].is_read or set(batch.held) <= set(rows)):
-            batch = Batch(self._compiled.create_infer_request(), self.axes, self._inputs)
+            request = self._compiled.create_infer_request()
+            batch = Batch(request, self.axes, self._inputs, sessions[0].is_beyond)
             if rows:
                 batch.take(rows)
             # What sequences have left in batches that nobody uses any more makes room.
@@ -151,6 +157,7 @@ class StatefulSession:
     def __init__(self, model: StatefulModel, namespace: Hashable = None) -> None:
         self.runner = model
         self.row: Row | None = None
+        self.is_beyond = isinstance(namespace, Beyond)
         self._namespace = namespace
 
     @property
@@ -236,8 +243,17 @@ Group = Mapping[StatefulSession, Span]
 def grouped(spans: Group) -> Sequence[Group]:
     """Sequences that share a pass: all that have been read, and prompts of similar length.
 
-    Prompts come first, so that they leave the batch of the others.
+    Prompts come first, so that they leave the batch of the others. All of a group are on one side
+    of the border.
     """
+    sides = [
+        {session: span for session, span in spans.items() if session.is_beyond is side}
+        for side in (False, True)
+    ]
+    return [group for own in sides if own for group in _grouped_by_length(own)]
+
+
+def _grouped_by_length(spans: Group) -> Sequence[Group]:
     groups: list[dict[StatefulSession, Span]] = []
     reading = [session for session in spans if not session.is_read]
     shortest = 0

@@ -145,8 +145,12 @@ class Speculation:
 
     @property
     def room(self) -> int:
-        """Places for candidates: the main model adds a token of its own, which needs one too."""
-        return self.state.max_length - len(self.state.tokens) - 1
+        """Places for candidates: the main model adds a token of its own, which needs one too.
+
+        All candidates are fed, so that they have to be on the same side of its border.
+        """
+        num_tokens = len(self.state.tokens)
+        return min(self.state.max_length - num_tokens, self.main.room(num_tokens)) - 1
 
     def _planned(self, steps: Steps[T]) -> Passes[T]:
         """The same coroutine with its questions answered."""
@@ -167,14 +171,15 @@ class Speculation:
         """Read the prompt, and say what the main model makes of it; nothing unless it is wanted.
 
         Rows of logits are large, so that few are asked of one pass. Places whose rows are wanted
-        are read again where they are cached.
+        are read again where they are cached. Each token is scored as one that is generated would
+        be: up to the border of the model by a sequence that does not cross it.
         """
         if self.prompt_logprobs is None or self.num_rounds > 0:
             return []
         tokens = self.state.tokens
         scored = [TokenLogprobs(tokens[0], None)]
-        for start in range(1, len(tokens), SCORED_PER_PASS):
-            new = tokens[start : start + SCORED_PER_PASS]
+        while (start := len(scored)) < len(tokens):
+            new = tokens[start : start + min(SCORED_PER_PASS, self.main.room(start))]
             before = tokens[: start + len(new) - 1]
             done = yield from self.main.advance(before, num_rows=len(new))
             scored += token_logprobs(done.logits, new, self.prompt_logprobs)
