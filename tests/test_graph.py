@@ -5,7 +5,8 @@ import openvino as ov
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.loading.graph import ROWS, hides_by_mask, select_rows
+from ov_specdec.cache.longrope import LONG
+from ov_specdec.loading.graph import ROWS, choose_factors, hides_by_mask, select_rows
 from ov_specdec.loading.source import open_source
 
 
@@ -75,3 +76,41 @@ def test_where_positions_are_counted_from_the_mask_entries_can_be_hidden():
 
 def test_where_positions_are_counted_otherwise_entries_cannot_be_hidden():
     assert not hides_by_mask(model_over("input_ids", "attention_mask"))
+
+
+def choosing(*, border=64, compare=ops.greater, add=1, choose=ops.select):
+    """A model whose output is 2 where a position lies beyond the border, else 1."""
+    positions = ops.parameter([-1, -1], np.int64, name="position_ids")
+    last = ops.reduce_max(positions, np.array([0, 1]), False)
+    is_long = compare(ops.add(last, np.int64(add)), ops.constant(np.int64(border)))
+    chosen = choose(is_long, ops.constant(np.float32(2)), ops.constant(np.float32(1)))
+    return ov.Model([ops.result(chosen)], [positions], "made by hand")
+
+
+def test_factors_are_chosen_by_an_input_in_place_of_the_positions():
+    model = choosing()
+    assert choose_factors(model, 64)
+    compiled = ov.Core().compile_model(model, "CPU")
+    for positions in ([[1, 2]], [[1, 90]]):
+        for is_long, factor in ((False, 1.0), (True, 2.0)):
+            feed = {"position_ids": np.array(positions), LONG: np.array(is_long)}
+            assert compiled({name: feed[name] for name in inputs_of(model)})[0] == factor
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"border": 63},
+        {"compare": ops.greater_equal},
+        {"choose": lambda is_long, *_: ops.convert(is_long, "f32")},
+        {"border": [64]},
+    ],
+)
+def test_a_graph_that_chooses_nothing_by_that_border_is_left_alone(settings):
+    model = choosing(**settings)
+    assert not choose_factors(model, 64)
+    assert LONG not in inputs_of(model)
+
+
+def inputs_of(model):
+    return {name for port in model.inputs for name in port.names}

@@ -15,10 +15,12 @@ from filelock import FileLock
 
 ARCHITECTURES = (
     *("llama", "qwen2", "qwen3", "gpt2", "gpt_neox"),
-    *("opt", "bloom", "mpt", "phi3", "mistral"),
+    *("opt", "bloom", "mpt", "phi3", "mistral", "longrope"),
 )
 VOCAB_SIZE = 320
 CONTEXT = 256
+BORDER = 64
+"""Tokens up to which "longrope", a Phi-3, takes its short factors."""
 EOS = "<eos>"
 
 REFERENCE_PROMPTS = ([5, 6, 7, 8, 9, 10], [280, 17, 200] * 12)
@@ -72,6 +74,15 @@ def save_checkpoint(
         "qwen3": {**gqa, "head_dim": 16},
         "mistral": {**gqa, "sliding_window": 24},
         "phi3": {**gqa, "sliding_window": None},
+        "longrope": {
+            **{**gqa, "sliding_window": None, "original_max_position_embeddings": BORDER},
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 10000.0,
+                "short_factor": [1.0] * 6,
+                "long_factor": [1.0, 2.5, 4.0, 5.5, 7.0, 8.5],
+            },
+        },
         "gpt_neox": wide,
         "gpt2": {"n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT},
         "opt": {**wide, "ffn_dim": 96, "word_embed_proj_dim": 48},
@@ -79,7 +90,8 @@ def save_checkpoint(
         "mpt": {"d_model": 48, "n_layers": 2, "n_heads": 4, "max_seq_len": CONTEXT},
     }[architecture]
     torch.manual_seed(1)
-    config = AutoConfig.for_model(architecture, **common, **settings)
+    model_type = {"longrope": "phi3"}.get(architecture, architecture)
+    config = AutoConfig.for_model(model_type, **common, **settings)
     model = AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for weight in model.parameters():
@@ -117,15 +129,15 @@ def save_stateless_ir(folder: Path) -> None:
     ov.save_model(ov.Model([ops.convert(ids, "f32")], [ids], "x"), folder / "openvino_model.xml")
 
 
-def reference(checkpoint: Path, prompt: list[int]) -> list[int]:
-    """`REFERENCE_TOKENS` tokens, decoded greedily by transformers on torch without any cache."""
+def reference(checkpoint: Path, prompt: list[int], num_tokens: int = REFERENCE_TOKENS) -> list[int]:
+    """So many tokens, decoded greedily by transformers on torch without any cache."""
     import torch
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(checkpoint).eval()
     tokens = list(prompt)
     with torch.no_grad():
-        for _ in range(REFERENCE_TOKENS):
+        for _ in range(num_tokens):
             logits = model(torch.tensor([tokens]), use_cache=False).logits[0, -1, :290]
             tokens.append(int(logits.argmax()))
     return tokens[len(prompt) :]

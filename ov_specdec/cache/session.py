@@ -62,11 +62,6 @@ class Runner(Protocol):
         ...
 
     @property
-    def is_invariant(self) -> bool:
-        """Whether a token's logits are bitwise the same in any pass."""
-        ...
-
-    @property
     def num_free(self) -> int | None:
         """Tokens that there is room for beside those of the sequences at present; None: any."""
         ...

@@ -24,6 +24,7 @@ from ov_specdec.loading.devices import (
 from ov_specdec.loading.encoder import load_encoders
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import (
+    choose_factors,
     fix_size,
     hides_by_mask,
     repeat_attention_rows,
@@ -63,6 +64,8 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: Backend) -> str:
     properties = {**config.properties_for(find_device(openvino_core(), config.device))}
     properties.pop("CACHE_DIR", None)  # where, not how
     form = ["batch invariant"] if config.batch_invariant else []
+    if folder.border is not None:
+        form.append(f"border {folder.border}")
     machine = describe_machine(config.device)
     parts = [folder.digest(), machine, kv, *form, *sorted(map(str, properties.items()))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -145,9 +148,20 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     select_rows(model, axis=0 if backend == "paged" else 1)
     if backend == "paged" and config.batch_invariant:
         repeat_attention_rows(model)
+    if source.folder.border is not None and not choose_factors(model, source.folder.border):
+        raise _lacks_choice(source.folder)
     sizes = config.static_sizes if backend == "paged" else ()
     copies = {size: copy for size in sizes if (copy := _copy_of_size(model, size)) is not None}
     return _Prepared(source, config, device, backend, reason, model, copies, axes, max_hidden)
+
+
+def _lacks_choice(folder: ModelFolder) -> ModelError:
+    return ModelError(
+        f"{folder.path}/config.json says that texts of more than {folder.border} tokens take other "
+        "factors (LongRoPE), but its graph does not choose any by that: export the model again "
+        "with ov-specdec export, or set max_position_embeddings in config.json to "
+        f"{folder.border} to use it for shorter texts"
+    )
 
 
 def _copy_of_size(model: ov.Model, size: int) -> ov.Model | None:
@@ -206,7 +220,8 @@ def _open(
 
     Raises the `DeviceError` where there is no other.
     """
-    model, max_length = compiled[None], prepared.source.folder.context_length
+    model, folder = compiled[None], prepared.source.folder
+    max_length, border = folder.context_length, folder.border
     if isinstance(model, DeviceError):
         if not prepared.may_fall_back:
             raise model
@@ -226,6 +241,7 @@ def _open(
             vocab_size=vocab_size,
             copies=_usable_copies(compiled),
             is_invariant=prepared.config.batch_invariant,
+            border=border,
         )
         return _loaded(paged, prepared)
     stateful = StatefulModel(
@@ -234,6 +250,7 @@ def _open(
         max_length=max_length,
         vocab_size=vocab_size,
         max_hidden=prepared.max_hidden,
+        border=border,
     )
     return _loaded(stateful, prepared)
 

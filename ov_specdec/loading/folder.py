@@ -37,6 +37,7 @@ class ModelFolder:
     context_length: tokens that the model was made for, prompt and output together; of an
     encoder-decoder model, those of the output, and of a text that is its source.
     sliding_window: tokens that a layer attends to, where that is fewer than the context.
+    border: tokens up to which LongRoPE takes its short factors, where that is fewer.
     eos_token_ids: tokens that end a text. decoder_start_token_id: what the decoder of an
     encoder-decoder model begins with. forced_bos_token_id: what its output begins with. features:
     how a speech model hears, by the names of `FEATURE_SETTINGS`; none for text.
@@ -46,6 +47,7 @@ class ModelFolder:
     context_length: int
     sliding_window: int | None
     eos_token_ids: frozenset[int]
+    border: int | None = None
     decoder_start_token_id: int | None = None
     forced_bos_token_id: int | None = None
     features: Mapping[str, int] = field(default_factory=dict)
@@ -103,7 +105,11 @@ class ModelFolder:
             key = None
         context = DEFAULT_CONTEXT if key is None else _as_length(path, key, config[key])
         folder = cls(
-            path, context, _sliding_window(path, config, context), _as_token_ids(path, eos)
+            path,
+            context,
+            _sliding_window(path, config, context),
+            _as_token_ids(path, eos),
+            _border(path, config, context),
         )
         if not folder.is_encoder_decoder:
             return folder
@@ -182,3 +188,21 @@ def _sliding_window(path: Path, config: dict[str, Any], context: int) -> int | N
         return None
     window = _as_length(path, "sliding_window", config["sliding_window"])
     return window if window < context else None
+
+
+def _border(path: Path, config: Mapping[str, Any], context: int) -> int | None:
+    """The longest text that LongRoPE's short factors are for, if longer ones fit the context.
+
+    LongRoPE is told by its long factors, since its name has changed. Some models have settings for
+    each kind of layer.
+    """
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    if not isinstance(rope, Mapping):
+        return None
+    settings = [each for each in (rope, *rope.values()) if isinstance(each, Mapping)]
+    long = next((each for each in settings if "long_factor" in each), None)
+    if long is None:
+        return None
+    key = "original_max_position_embeddings"
+    border = _as_length(path, key, config.get(key) or long.get(key) or context)
+    return border if border < context else None

@@ -3,6 +3,7 @@
 import openvino as ov
 from openvino import opset13 as ops
 
+from ov_specdec.cache.longrope import LONG
 from ov_specdec.cache.session import ATTENTION_ROWS, KEPT_ROWS, ROWS
 from ov_specdec.errors import ModelError, openvino_message
 
@@ -136,6 +137,36 @@ def select_rows(model: ov.Model, axis: int) -> bool:
     model.add_parameters([rows])
     model.validate_nodes_and_infer_types()
     return True
+
+
+def choose_factors(model: ov.Model, border: int) -> bool:
+    """Have a decoder take its long factors where its new input `LONG` says so, for a whole pass.
+
+    As exported it takes them where any token of the pass lies beyond the border, which is decided
+    once for all rows: `max(position_ids) + 1 > border`. The model, exported or paged, is changed in
+    place. Returns False, and leaves it as it is, where nothing is chosen by the border.
+    """
+    choices = [node for node in model.get_ops() if _chooses_by(node, border)]
+    if not choices:
+        return False
+    is_long = ops.parameter([], ov.Type.boolean, name=LONG)
+    is_long.output(0).set_names({LONG})
+    for choice in choices:
+        for user in choice.output(0).get_target_inputs():
+            user.replace_source_output(is_long.output(0))
+    model.add_parameters([is_long])
+    model.validate_nodes_and_infer_types()
+    return True
+
+
+def _chooses_by(node: ov.Node, border: int) -> bool:
+    """Whether a node says if one number is above the border, and that selects one of two values."""
+    if node.get_type_name() != "Greater" or node.get_output_partial_shape(0) != ov.PartialShape([]):
+        return False
+    other = node.input_value(1).get_node()
+    users = {user.get_node().get_type_name() for user in node.output(0).get_target_inputs()}
+    is_border = other.get_type_name() == "Constant" and int(other.get_data()) == border
+    return is_border and users == {"Select"}
 
 
 def fix_size(model: ov.Model, num_tokens: int) -> ov.Model:
