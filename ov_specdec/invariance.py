@@ -195,7 +195,7 @@ class _Checker:
     def __init__(self, runner: InvariantRunner, rows: ComparedRows) -> None:
         self._runner = runner
         self._rows = rows
-        self._most = min(runner.max_length, LARGE_PASS + 2)
+        self._most = min(runner.border or runner.max_length, LARGE_PASS + 2)
         self._place = min(PLACE, self._most // 3)
         self._open: list[Session] = []
 

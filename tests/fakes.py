@@ -5,7 +5,6 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from ov_specdec.cache.blocks import BlockPool, BlockTable
-from ov_specdec.cache.longrope import Beyond
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.cache.session import Logits, Span, check_room, check_rows
 
@@ -94,7 +93,7 @@ class ScriptedModel:
             self.memory[span.session.slot(place)] = token
         held = span.session.cache
         ends = range(len(held) - span.num_rows + 1, len(held) + 1)
-        is_beyond = isinstance(span.session.table.namespace, Beyond)
+        is_beyond = span.session.table.is_beyond
         return np.array([self._row(held[:end], is_beyond) for end in ends], np.float32)
 
     def _row(self, tokens: Sequence[int], is_beyond: bool) -> Logits:

@@ -7,7 +7,7 @@ import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.cache.packed import Feed, Form
-from ov_specdec.cache.paged import divide
+from ov_specdec.cache.paged import Part, divide
 from ov_specdec.cache.session import ATTENTION_ROWS, KEPT_ROWS, ROWS, Span
 from ov_specdec.errors import DeviceError
 from ov_specdec.invariance import (
@@ -53,7 +53,8 @@ class Uneven:
         for session in sessions:
             if session.length <= self._off.get(session, 0):
                 self._off.pop(session, None)  # it was rolled back
-        for parts in divide(spans, self.max_pass_tokens or 10**6):
+        whole = [Part(of, 0, span) for of, span in enumerate(spans)]
+        for parts in divide(whole, self.max_pass_tokens):
             self.passes.append([len(part.span.tokens) for part in parts])
             if self._differs(self.passes[-1]):
                 for part in parts:
@@ -183,9 +184,11 @@ def test_static_shapes_compute_all_rows_and_those_that_are_wanted_are_taken():
 
 def test_large_passes_are_divided_in_their_order():
     spans = [Span(None, list(range(n)), rows) for n, rows in ((3, 1), (6, 4), (1, 1))]
+    whole = [Part(of, 0, span) for of, span in enumerate(spans)]
+    assert list(divide(whole, None)) == [whole]
     parts = [
         [(part.of, part.begin, part.span.tokens, part.span.num_rows) for part in parts]
-        for parts in divide(spans, 4)
+        for parts in divide(whole, 4)
     ]
     assert parts == [
         [(0, 0, [0, 1, 2], 1), (1, 0, [0], 0)],

@@ -34,7 +34,6 @@ class EncoderDecoderModel:
     max_sequences = 1
     border = None
     num_free = None
-    is_invariant = False
     bytes_per_token = 0
     fixed_sizes: frozenset[int] = frozenset()
     is_invariant = False

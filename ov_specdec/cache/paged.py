@@ -38,7 +38,6 @@ class PagedModel:
     """
 
     max_sequences = None
-    is_invariant = False
 
     def __init__(
         self,

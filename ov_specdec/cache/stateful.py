@@ -47,7 +47,6 @@ class StatefulModel:
     """
 
     num_free = None
-    is_invariant = False
     bytes_per_token = 0
     fixed_sizes: frozenset[int] = frozenset()
     is_invariant = False

@@ -1,0 +1,102 @@
+"""What batch invariance costs: the same texts with it and without, in turns.
+
+`python -m tests.invariance_cost [--main DIR --draft DIR]` prints a table of docs/exactness.md:
+medians, with quartiles, of speed with it over speed without it. Both quantize keys by token.
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter
+
+import click
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.loading.devices import describe_machine
+
+TOGETHER = 8
+NEW_TOKENS = 48
+
+Time = Callable[[SpeculativePipeline, list[list[int]]], float]
+"""Seconds of a token."""
+
+
+def alone(length: int | str) -> Time:
+    """Of a text alone, after its first token. length: of drafts."""
+
+    def seconds(pipeline: SpeculativePipeline, prompts: list[list[int]]) -> float:
+        run = {"max_new_tokens": NEW_TOKENS, "ignore_eos": True, "num_assistant_tokens": length}
+        return pipeline.generate(prompts[0], **run).stats.time_per_output_token
+
+    return seconds
+
+
+def together(pipeline: SpeculativePipeline, prompts: list[list[int]]) -> float:
+    """Of plain texts that share passes, on prompts that are cached."""
+    run = {"ignore_eos": True, "num_assistant_tokens": 0}
+    pipeline.generate_batch(prompts, **run, max_new_tokens=1)
+    start = perf_counter()
+    pipeline.generate_batch(prompts, **run, max_new_tokens=NEW_TOKENS)
+    return (perf_counter() - start) / (NEW_TOKENS * len(prompts))
+
+
+CELLS: dict[str, Time] = {
+    "speculative": alone("auto"),
+    "plain alone": alone(0),
+    f"plain, {TOGETHER} together": together,
+}
+
+
+def ratios(
+    pipelines: list[SpeculativePipeline],
+    seconds: Time,
+    text: list[int],
+    cached: int,
+    rounds: int,
+) -> list[float]:
+    """Speed with it over speed without it, by round: the two take turns at being first."""
+    found = []
+    for round_ in range(rounds + 1):
+        starts = range(31 * round_, 31 * round_ + TOGETHER)
+        prompts = [text[start : start + cached] for start in starts]
+        order = pipelines if round_ % 2 else pipelines[::-1]
+        times = {id(pipeline): seconds(pipeline, prompts) for pipeline in order}
+        with_it, without = (times[id(pipeline)] for pipeline in pipelines)
+        found.append(without / with_it)
+    return found[1:]
+
+
+@click.command()
+@click.option("--main", help="Folder of the main model. [the embedded one]")
+@click.option("--draft", help="Folder of the draft model. [the embedded one, for its main]")
+@click.option("--rounds", default=15, show_default=True, help="After one to warm up.")
+@click.option("--cached", default="200,500,2000", show_default=True, help="Tokens of prompts.")
+@click.option("--fixed-sizes", default="none", show_default=True)
+def run(main: str | None, draft: str | None, rounds: int, cached: str, fixed_sizes: str) -> None:
+    """Print the table."""
+    drafter = {"drafter": "suffix"} if main and not draft else {"draft": draft}
+    pipelines = [
+        SpeculativePipeline(
+            main, **drafter, batch_invariant=is_on, profile="none", fixed_sizes=fixed_sizes
+        )
+        for is_on in ("auto", False)
+    ]
+    for pipeline in pipelines:
+        pipeline.prepare()
+    text = pipelines[0].tokenizer.encode(Path(argparse.__file__).read_text(encoding="utf-8"))
+    click.echo(f"{describe_machine('CPU')}; {pipelines[0].check_batch_invariant()}\n")
+    click.echo(f"| cached | {' | '.join(CELLS)} |\n|---|{'---|' * len(CELLS)}")
+    for number in map(int, cached.split(",")):
+        if number + NEW_TOKENS > pipelines[0].main.runner.max_length:
+            continue
+        cells = []
+        for seconds in CELLS.values():
+            values = ratios(pipelines, seconds, text, number, rounds)
+            low, _, high = quantiles(values, n=4)
+            cells.append(f"{median(values):.2f} ({low:.2f} to {high:.2f})")
+        click.echo(f"| {number} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    run()
