@@ -65,9 +65,8 @@ class GenerationOptions:
     min_p: 0 to 1; drop tokens less likely than this part of the most likely one.
     typical_p: above 0, up to 1; keep the tokens of most typical surprise whose mass reaches it.
     seed: decides each token by its place in the sequence and its logits alone, so that the text is
-        the same whatever is drafted, and whatever runs beside it. Where passes of different sizes
-        round differently, as in precisions other than "exact", that takes the same settings and
-        cache_prompt=False too.
+        the same whatever is drafted, and whatever runs beside it. Where passes are not
+        batch-invariant, that takes the same settings and cache_prompt=False too.
     choice: tells texts of one prompt and one seed apart: 0, 1 and so on draw other tokens.
 
     Logits processors; they apply to greedy decoding too:
@@ -120,9 +119,9 @@ class GenerationOptions:
     Prompt. All but the first two as in transformers' `apply_chat_template`:
 
     cache_prompt: read only what the KV caches do not hold already of the prompt, from generations
-        before; False reads all of it. Passes of different sizes round differently, so
-        in precisions other than "exact" a near-tie may be decided otherwise than on empty caches.
-        With False the suffix drafter does not look into earlier outputs either.
+        before; False reads all of it. Where passes are not batch-invariant, a token may then be
+        another than on empty caches. With False the suffix drafter does not look into earlier
+        outputs either.
     cache_salt: what is cached is shared only with prompts that have the same salt, so that nobody
         can tell from the time that it takes what others have asked; so are the earlier outputs that
         the suffix drafter looks into.

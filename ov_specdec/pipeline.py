@@ -131,6 +131,7 @@ class SpeculativePipeline:
         config = RuntimeConfig(
             *(device, kv, precision, properties, max_hidden_tokens, num_threads, cache_dir),
             encoder_device=encoder_device,
+            shares_passes=limits.max_batch_size > 1,
         )
         configs = [config, config.for_draft(draft_device, draft_properties)]
         tunes = may_tune(profile, *configs)

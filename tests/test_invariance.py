@@ -176,6 +176,12 @@ def test_a_single_token_beside_others_is_two_rows_of_attention():
     assert taken == [0, 1, 2, 3]
 
 
+def test_without_rows_to_repeat_single_tokens_are_two_tokens():
+    inputs, taken = arrays(((1, 1), (3, 2)), is_invariant=True, repeats_tokens=True)
+    assert inputs == [[0, 3, 4], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [0, 2, 5]]
+    assert taken == [0, 1, 2]
+
+
 def test_static_shapes_compute_all_rows_and_those_that_are_wanted_are_taken():
     inputs, taken = arrays(((2, 1), (1, 1), (2, 0)), all_rows=True, is_invariant=True)
     assert inputs == [[0, 1, 2, 3, 4], [0, 1, 2, 2, 3, 4], [0, 1, 2, 4, 5], [0, 2, 4, 6]]
@@ -197,11 +203,16 @@ def test_large_passes_are_divided_in_their_order():
     ]
 
 
-@pytest.fixture(scope="module")
-def model(tiny_pair):
+@pytest.fixture(scope="module", params=[1, 16])
+def model(request, tiny_pair):
     """A tiny main model, in the fastest precision that this machine has for it."""
     with SpeculativePipeline(
-        tiny_pair[0], drafter="none", batch_invariant=True, fixed_sizes=[2, 5]
+        tiny_pair[0],
+        drafter="none",
+        batch_invariant=True,
+        fixed_sizes=[2, 5],
+        max_batch_size=request.param,
+        kv_cache_size=0.001,
     ) as pipeline:
         assert pipeline.batch_invariant.is_proven
         yield pipeline.main.runner
@@ -371,5 +382,6 @@ def test_it_is_part_of_what_caches_and_curves_depend_on(tiny_pair):
     on = replace(config, batch_invariant=True)
     files = {loading.verdict_file(folder, c) for c in (config, on, replace(on, fixed_sizes=(4,)))}
     assert len(files) == 3
-    prints = {loading.fingerprint(folder, c, "paged") for c in (config, on)}
-    assert len(prints) == 2
+    alone = replace(on, shares_passes=False)
+    prints = {loading.fingerprint(folder, c, "paged") for c in (config, on, alone)}
+    assert len(prints) == 3

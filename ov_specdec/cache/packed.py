@@ -26,11 +26,13 @@ class Form:
     all_rows: have logits computed for all tokens, wanted or not. is_invariant: compute no matrix
     product over a single row and no attention over a single query, for these sum in another order
     than those over several. What is single is given twice, and the spare result dropped.
+    repeats_tokens: give such a sequence two tokens in the whole pass, not in its attention alone.
     is_beyond: the sequences lie beyond the border of the model.
     """
 
     all_rows: bool = False
     is_invariant: bool = False
+    repeats_tokens: bool = False
     is_beyond: bool = False
 
 
@@ -45,7 +47,7 @@ class Feed:
         tokens = [tokens for tokens, _ in layout]
         least = 2 if form.is_invariant else 1
         attended = [max(own, least) for own in tokens]
-        fed = attended if sum(tokens) < least else tokens
+        fed = attended if form.repeats_tokens or sum(tokens) < least else tokens
         ends = list(accumulate(fed))
         begins = [0, *ends[:-1]]
         wanted = _places_of_last(begins, tokens, [rows for _, rows in layout])
@@ -121,6 +123,8 @@ class PackedModel:
         self._request = compiled.create_infer_request()
         self._size = size
         self._inputs = {port.any_name for port in compiled.inputs}
+        self.repeats_rows = ATTENTION_ROWS in self._inputs
+        """Whether its attention can have more rows than a pass has tokens."""
         self._feeds: dict[tuple[Layout, Form], Feed] = {}
         self._caches: dict[str, ov.Tensor] = {}
         self._bound: dict[str, ov.Tensor] = {}
@@ -145,7 +149,9 @@ class PackedModel:
         is_invariant, is_beyond: see `Form`.
         """
         layout = tuple((len(span.tokens), span.num_rows) for span in spans)
-        feed = self._feed(layout, Form(self._size is not None, is_invariant, is_beyond))
+        repeats_tokens = is_invariant and not self.repeats_rows
+        form = Form(self._size is not None, is_invariant, repeats_tokens, is_beyond)
+        feed = self._feed(layout, form)
         feed.fill(spans, past, blocks)
         rows = self._infer(feed)
         if len(rows) > len(feed.taken):

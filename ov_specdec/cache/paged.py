@@ -32,7 +32,8 @@ class PagedModel:
     what `limit` says. copies: the model compiled for passes over so many tokens and no others.
     OpenVINO prepares a model anew for each number of tokens that differs from the last one; what a
     copy runs is always prepared. is_invariant: run passes in the form that gives a token the same
-    logits in any of them: see `Form`. The model then has the inputs of `repeat_attention_rows`.
+    logits in any of them: see `Form`. Where several sequences share them, that is cheaper with the
+    inputs of `repeat_attention_rows`.
     max_pass_tokens: tokens of the largest pass; what has more is run in several. None: any number.
     border: see `Runner`; the model then has the input `LONG`.
     """
@@ -158,10 +159,13 @@ class PagedModel:
         self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
     ) -> list[Logits]:
         """The logits of one pass."""
-        num_tokens = sum(len(span.tokens) for span in spans)
+        sizes = [len(span.tokens) for span in spans]
+        num_tokens = sum(sizes)
         blocks = [table.blocks for table in tables]
         if self.is_invariant:
             num_tokens = max(num_tokens, 2)
+            if not self._model.repeats_rows:
+                num_tokens = sum(max(size, 2) for size in sizes)
             # What a spare row writes may lie beyond the blocks of its sequence.
             blocks = [[*own, self._spare_block] for own in blocks]
         model = self._copies.get(num_tokens, self._model)

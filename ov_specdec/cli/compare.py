@@ -43,6 +43,7 @@ def compare(
     results = run(models, prompt, generation, repeat)
     report = {
         "sampled": models.complete_options(**generation).samples,
+        "batch_invariant": str(models.batch_invariant),
         **make_report(results),
     }
     if as_json:
@@ -113,8 +114,8 @@ def describe(report: Mapping[str, Any]) -> list[str]:
     else:
         a, b = (report[method]["token_ids"] for method in METHODS)
         lines.append(
-            f"equal        no, they part after {common_prefix(a, b)} tokens: a near-tie can fall "
-            "either way in this precision; --precision exact prevents it"
+            f"equal        no, they differ after {common_prefix(a, b)} tokens; batch invariant: "
+            f"{report['batch_invariant']}"
         )
     lines.append(f"ratio        {report['ratio']:.2f} (plain time / speculative time)")
     return lines

@@ -289,9 +289,12 @@ def check_generation(options: Mapping[str, Any], drafter: DrafterName) -> None:
 def make_pipeline(
     arguments: Mapping[str, Any], generation: Mapping[str, Any]
 ) -> SpeculativePipeline:
-    """Load the models and measure what their passes cost if need be, with a spinner on stderr."""
+    """Load the models and measure what their passes cost if need be, with a spinner on stderr.
+
+    One request at a time, where nothing else is said.
+    """
     with console.status("Loading models") as status:
-        pipeline = SpeculativePipeline(**arguments)
+        pipeline = SpeculativePipeline(**{"max_batch_size": 1, **arguments})
         if pipeline.drafter != "none" and follows_costs(
             pipeline.complete_options(**generation), pipeline.main.runner
         ):

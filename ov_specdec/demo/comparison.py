@@ -46,7 +46,7 @@ class Comparison:
         return (
             f"The texts differ after {common_prefix(ids, others)} tokens: the two most likely "
             "tokens were nearly tied there, and a pass over several tokens rounds differently from "
-            "a pass over one. Start the demo with --precision exact to make both the same."
+            "a pass over one. Start the demo with --batch-invariant true to make both the same."
         )
 
 

@@ -63,7 +63,7 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: Backend) -> str:
     """What the passes of a model depend on, and so the content of its KV cache."""
     properties = {**config.properties_for(find_device(openvino_core(), config.device))}
     properties.pop("CACHE_DIR", None)  # where, not how
-    form = ["batch invariant"] if config.batch_invariant else []
+    form = [f"batch invariant {config.shares_passes}"] if config.batch_invariant else []
     if folder.border is not None:
         form.append(f"border {folder.border}")
     machine = describe_machine(config.device)
@@ -146,7 +146,7 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
             "whose KV cache is paged: leave it out, or add kv='stateful'"
         )
     select_rows(model, axis=0 if backend == "paged" else 1)
-    if backend == "paged" and config.batch_invariant:
+    if backend == "paged" and config.batch_invariant and config.shares_passes:
         repeat_attention_rows(model)
     if source.folder.border is not None and not choose_factors(model, source.folder.border):
         raise _lacks_choice(source.folder)

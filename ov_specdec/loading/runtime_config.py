@@ -23,8 +23,8 @@ class RuntimeConfig:
     the compiled model for the next time; None: nowhere. encoder_device: where the encoder of an
     encoder-decoder model runs; None: where its decoder does. fixed_sizes: tokens of passes that a
     paged model is compiled once more for. needs_copies: a stateful KV cache, which has none, is an
-    error. batch_invariant: give a paged model the inputs of `repeat_attention_rows`, and run its
-    passes in that form.
+    error. batch_invariant: run the passes of a paged model in the form that gives a token the same
+    logits in any of them. shares_passes: several sequences may share passes.
     """
 
     device: str = "CPU"
@@ -38,6 +38,7 @@ class RuntimeConfig:
     fixed_sizes: tuple[int, ...] = ()
     needs_copies: bool = False
     batch_invariant: bool = False
+    shares_passes: bool = True
 
     def __post_init__(self) -> None:
         require_text("device", self.device)
