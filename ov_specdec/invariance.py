@@ -34,7 +34,7 @@ PLACE = 190
 """Where ways to come to the same token meet: two before a border of blocks of 16 and 32 tokens."""
 
 SIZES = (2, 1, 3, 9, 17, 33, SMALL_PASS)
-"""Passes of verification from there on. Those of the cost curve are compared besides."""
+"""Passes of verification from there on, beside static shapes and the passes that are timed."""
 
 NUM_IDS = 47
 """Ids that the text is made of: so many are in any vocabulary."""
@@ -223,7 +223,7 @@ class _Checker:
         return self._read(self._place, SMALL_PASS)
 
     def _sizes(self) -> None:
-        for size in SIZES:
+        for size in sorted({*SIZES, *self._runner.fixed_sizes}):
             if self._place + size <= self._most:
                 self._compare(self._at_place, size, f"a pass over {size} tokens")
                 self._at_place.rollback(self._place)

@@ -57,7 +57,7 @@ Measure plain against speculative decoding on one prompt, with outputs that are 
 token:
 
 ```sh
-ov-specdec compare "def quicksort(xs):" --precision exact
+ov-specdec compare "def quicksort(xs):"
 ```
 
 With models of your own, which share a tokenizer; see [export](#export) for how to make them:

@@ -41,11 +41,12 @@ def together(pipeline: SpeculativePipeline, prompts: list[list[int]]) -> float:
     return (perf_counter() - start) / (NEW_TOKENS * len(prompts))
 
 
-CELLS: dict[str, Time] = {
-    "speculative": alone("auto"),
-    "plain alone": alone(0),
-    f"plain, {TOGETHER} together": together,
+CELLS: dict[str, tuple[int, Time]] = {
+    "speculative": (1, alone("auto")),
+    "plain alone": (1, alone(0)),
+    f"plain, {TOGETHER} together": (TOGETHER, together),
 }
+"""Sequences that may share passes, and what is timed."""
 
 
 def ratios(
@@ -76,26 +77,30 @@ def ratios(
 def run(main: str | None, draft: str | None, rounds: int, cached: str, fixed_sizes: str) -> None:
     """Print the table."""
     drafter = {"drafter": "suffix"} if main and not draft else {"draft": draft}
-    pipelines = [
-        SpeculativePipeline(
-            main, **drafter, batch_invariant=is_on, profile="none", fixed_sizes=fixed_sizes
-        )
-        for is_on in ("auto", False)
-    ]
-    for pipeline in pipelines:
-        pipeline.prepare()
-    text = pipelines[0].tokenizer.encode(Path(argparse.__file__).read_text(encoding="utf-8"))
-    click.echo(f"{describe_machine('CPU')}; {pipelines[0].check_batch_invariant()}\n")
+    settings = {**drafter, "profile": "none", "fixed_sizes": fixed_sizes}
+    lengths = list(map(int, cached.split(",")))
+    rows: dict[int, list[str]] = {length: [str(length)] for length in lengths}
+    for name, (batch, seconds) in CELLS.items():
+        pipelines = [
+            SpeculativePipeline(main, batch_invariant=on, max_batch_size=batch, **settings)
+            for on in ("auto", False)
+        ]
+        for pipeline in pipelines:
+            pipeline.prepare()
+        text = pipelines[0].tokenizer.encode(Path(argparse.__file__).read_text(encoding="utf-8"))
+        click.echo(f"{name}: {pipelines[0].check_batch_invariant()}", err=True)
+        for length in lengths:
+            if length + NEW_TOKENS <= pipelines[0].main.runner.max_length:
+                values = ratios(pipelines, seconds, text, length, rounds)
+                low, _, high = quantiles(values, n=4)
+                rows[length].append(f"{median(values):.2f} ({low:.2f} to {high:.2f})")
+                click.echo(f"{name}, {length} cached: {rows[length][-1]}", err=True)
+        for pipeline in pipelines:
+            pipeline.close()
+    click.echo(f"{describe_machine('CPU')}\n")
     click.echo(f"| cached | {' | '.join(CELLS)} |\n|---|{'---|' * len(CELLS)}")
-    for number in map(int, cached.split(",")):
-        if number + NEW_TOKENS > pipelines[0].main.runner.max_length:
-            continue
-        cells = []
-        for seconds in CELLS.values():
-            values = ratios(pipelines, seconds, text, number, rounds)
-            low, _, high = quantiles(values, n=4)
-            cells.append(f"{median(values):.2f} ({low:.2f} to {high:.2f})")
-        click.echo(f"| {number} | {' | '.join(cells)} |")
+    for row in rows.values():
+        click.echo(f"| {' | '.join(row)} |")
 
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@ import click
 
 from ov_specdec.cli.address import check_address
 from ov_specdec.cli.options import (
+    BATCH_INVARIANT_OPTION,
     COMPILE_OPTIONS,
     DEVICE_OPTION,
     MODEL_OPTIONS,
     PAIRING_OPTION,
     PROFILE_OPTION,
     fixed_sizes_option,
+    parse_invariance,
     parse_properties,
     parse_sizes,
     with_options,
@@ -30,6 +32,7 @@ from ov_specdec.text.pairing import PairingName
 @click.command()
 @with_errors
 @with_options((*MODEL_OPTIONS, PAIRING_OPTION, DEVICE_OPTION, PROFILE_OPTION, *COMPILE_OPTIONS))
+@with_options((BATCH_INVARIANT_OPTION,))
 @fixed_sizes_option("auto")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
 @click.option(
@@ -51,6 +54,7 @@ def demo(host: str, port: int | None, share: bool, device: str, **options: Any) 
         ) from error
     options["properties"] = parse_properties(options["properties"]) or None
     options["fixed_sizes"] = parse_sizes(options["fixed_sizes"])
+    options["batch_invariant"] = parse_invariance(options["batch_invariant"])
     if is_speech(options["main"]):
         arguments = speech_arguments({"device": device, **options})
         speech = SpeechService(make_speech_pipeline(arguments))

@@ -122,6 +122,7 @@ def summary(result: GenerationResult, models: SpeculativePipeline) -> str:
         f"drafting {stats.draft_seconds:.2f} s, verifying {stats.verify_seconds:.2f} s, "
         f"rollback {stats.rollback_seconds:.2f} s",
         f"draft length {describe_lengths(stats)}",
+        f"batch invariant {stats.batch_invariant}",
         f"KV cache {models.main.kv} ({models.main.reason}), loaded in {models.load_seconds:.2f} s",
     ]
     if models.profile is not None:

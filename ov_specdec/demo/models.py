@@ -100,6 +100,7 @@ class LoadedModels:
 def warm_up(pipeline: SpeculativePipeline) -> None:
     """Measure what passes cost, and have OpenVINO prepare its passes, before somebody looks."""
     pipeline.prepare()
+    pipeline.check_batch_invariant()
     pipeline.generate(WARM_UP_PROMPT, **plain_options(WARM_UP))
     pipeline.generate(WARM_UP_PROMPT, **WARM_UP)
 
