@@ -118,6 +118,10 @@ class Invariance:
             if self._rows.difference:
                 self._keep(self._runner, Verdict(self._rows.difference))
 
+    def close(self) -> None:
+        """Let go of the runner; what is known stays."""
+        self._runner = None
+
     def check(self, progress: Progress | None = None) -> BatchInvariance:
         """Run passes that tell, unless it is known already. progress: see `check`.
 
@@ -216,6 +220,7 @@ class _Checker:
         """Give the memory back."""
         for session in self._open:
             session.drop()
+        self._open.clear()
 
     @cached_property
     def _at_place(self) -> Session:
@@ -223,7 +228,7 @@ class _Checker:
         return self._read(self._place, SMALL_PASS)
 
     def _sizes(self) -> None:
-        for size in sorted({*SIZES, *self._runner.fixed_sizes}):
+        for size in dict.fromkeys((*SIZES, *sorted(self._runner.fixed_sizes))):
             if self._place + size <= self._most:
                 self._compare(self._at_place, size, f"a pass over {size} tokens")
                 self._at_place.rollback(self._place)
@@ -253,9 +258,9 @@ class _Checker:
 
     def _prompt(self, size: int, end: int) -> None:
         """Read the text in chunks of a size, and compare the last two tokens."""
+        self.end()  # a small KV cache has room for one of them
         session = self._read(end - 2, size)
         self._compare(session, 2, f"a prompt in passes over {size} tokens")
-        session.drop()
 
     def _new(self) -> Session:
         # A namespace of its own: it shares nothing.

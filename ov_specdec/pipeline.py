@@ -343,6 +343,7 @@ class SpeculativePipeline:
         """Free the models. Generations that are running end within one pass."""
         if self._generator is not None:
             self._generator.turns.close()
+        self._invariance.close()
         self._generator = self._costs = None
         self._models = []
 

@@ -107,7 +107,9 @@ def test_a_candidate_is_measured_with_copies_of_fixed_sizes(tiny_pair, monkeypat
     monkeypatch.setattr(candidates, "SpeculativePipeline", Watched)
     other = Candidate("model", embedded_folder("draft"), "retokenize")
     measure_gain(tiny_pair[0], other, "CPU", ["x = "], seconds=0.0, fixed_sizes=[2])
-    assert loaded == [(frozenset({2}), "retokenize")]
+    [(sizes, pairing)] = loaded
+    assert sizes - {1} == {2}  # that of two may serve single tokens too
+    assert pairing == "retokenize"
 
 
 def test_the_acceptance_of_a_pairing_is_measured_with_that_pairing(tiny_pair):

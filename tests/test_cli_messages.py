@@ -27,6 +27,7 @@ IN_PYTHON_ONLY = (
     "logits_processor",  # functions cannot be typed
     *("add_generation_prompt", "continue_final_message"),  # the prompt is the last message
     "cache_salt",  # whoever types is the only one
+    "choice",  # a command has one
 )
 
 TRANSLATED = {

@@ -147,7 +147,7 @@ def test_rows_of_timed_passes_end_it_as_soon_as_they_differ():
 
 
 def test_memory_that_has_no_room_for_the_check_is_no_verdict():
-    known = Invariance(Uneven(lambda sizes: False, num_blocks=8), None, "")
+    known = Invariance(Uneven(lambda sizes: False, num_blocks=4), None, "")
     status = known.check()
     assert (status.is_on, status.is_checked) == (True, False)
     assert "blocks of the KV cache" in status.reason

@@ -108,6 +108,7 @@ class RowsModel:
     """A model and its only sequence, whose logits come from `Rows`; `MissingRowError` without."""
 
     max_length = 2048
+    border = None
     is_invariant = False
 
     def __init__(self, rows, prompt_length):

@@ -152,7 +152,9 @@ def test_the_command_line_generates_and_compares(bart, pipeline):
     compared = run("compare", text, *models, *options)
     assert json.loads(compared.stdout)["equal"] is True
     checked = run("check", bart.main, bart.draft)
-    assert checked.stdout.endswith("compatible\n")
+    assert checked.stdout.endswith(
+        "\ncompatible\nbatch invariant: off (an encoder-decoder model)\n"
+    )
 
 
 @pytest.mark.parametrize(
