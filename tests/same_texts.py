@@ -221,7 +221,7 @@ def read_prompts(pipeline: SpeculativePipeline, tasks: Path | None, number: int)
 @click.option("--max-new-tokens", default=128, show_default=True)
 @click.option("--precision", default="default", show_default=True)
 @click.option("--batch-invariant", default="auto", show_default=True)
-@click.option("--only", default="", help="Ways whose names hold this text.")
+@click.option("--only", multiple=True, help="Ways whose names hold this text, or another such.")
 @click.option("--peers/--no-peers", "with_peers", default=True)
 def run(
     main: str | None,
@@ -231,7 +231,7 @@ def run(
     max_new_tokens: int,
     precision: str,
     batch_invariant: str,
-    only: str,
+    only: tuple[str, ...],
     with_peers: bool,
 ) -> None:
     """Print the tables."""
@@ -260,7 +260,7 @@ def run(
     click.echo(f"| way | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
     with tempfile.TemporaryDirectory() as folder:
         for name, produce in ways(arguments, draft, has_draft, room, Path(folder)):
-            if only in name:
+            if not only or any(text in name for text in only):
                 start = time.perf_counter()
                 field = "text" if name.startswith("server") else "token_ids"
                 cells = [

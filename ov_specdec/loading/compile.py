@@ -1,6 +1,7 @@
 """From a model as read to a session: KV backend, properties, compilation."""
 
 import hashlib
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -61,13 +62,16 @@ class LoadedModel:
 
 def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: Backend) -> str:
     """What the passes of a model depend on, and so the content of its KV cache."""
-    properties = {**config.properties_for(find_device(openvino_core(), config.device))}
+    device = find_device(openvino_core(), config.device)
+    properties = {**config.properties_for(device)}
     properties.pop("CACHE_DIR", None)  # where, not how
     form = [f"batch invariant {config.shares_passes}"] if config.batch_invariant else []
     if folder.border is not None:
         form.append(f"border {folder.border}")
-    machine = describe_machine(config.device)
-    parts = [folder.digest(), machine, kv, *form, *sorted(map(str, properties.items()))]
+    # Processors of several generations may have one name, and be told to act as an older one.
+    kernels = " ".join(device.capabilities), os.environ.get("ONEDNN_MAX_CPU_ISA", "")
+    machine = [describe_machine(config.device), *kernels]
+    parts = [folder.digest(), *machine, kv, *form, *sorted(map(str, properties.items()))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
