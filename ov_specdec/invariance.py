@@ -30,6 +30,9 @@ another order than fewer; passes that are cut to this size agree there too."""
 LARGE_PASS = 512
 """Tokens that a prompt is read in at once."""
 
+ODD_PASS = 333
+"""Tokens of a prompt's part that no tile of a matrix product divides."""
+
 PLACE = 190
 """Where ways to come to the same token meet: two before a border of blocks of 16 and 32 tokens."""
 
@@ -40,7 +43,7 @@ NUM_IDS = 47
 """Ids that the text is made of: so many are in any vocabulary."""
 
 CHECKED = "checked on this machine"
-NOT_CHECKED = "not checked on this machine yet: ov-specdec check MODEL does"
+NOT_CHECKED = "not checked yet on this machine with these settings"
 
 Progress = Callable[[float], None]
 
@@ -48,11 +51,17 @@ Progress = Callable[[float], None]
 class InvariantRunner(Runner, Protocol):
     """A runner whose passes may have the form that gives a token the same logits in any of them.
 
-    max_pass_tokens: tokens of the largest pass; what has more is run in several. None: any number.
+    is_proven: whether that was seen. max_pass_tokens: tokens of the largest pass; what has more is
+    run in several. None: any number.
     """
 
     is_invariant: bool
+    is_proven: bool
     max_pass_tokens: int | None
+
+    def forget(self) -> None:
+        """Let no sequence find what others have left in the KV cache."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -99,21 +108,23 @@ def text(begin: int, end: int) -> list[int]:
 class Invariance:
     """Whether the passes of a main model give a token the same logits, and how that is known.
 
-    path: the file that keeps what a check has seen; None: none does. reason: why the runner's
-    passes have another form, where they have.
+    path: the file that keeps what a check has seen; None: none does. off: the status where the
+    runner's passes have another form.
     """
 
-    def __init__(self, runner: Runner, path: Path | None, reason: str) -> None:
+    def __init__(
+        self, runner: Runner, path: Path | None, off: BatchInvariance | None = None
+    ) -> None:
         self._path = path
         self._rows = ComparedRows()
         self._runner = runner if is_invariant(runner) else None
-        self.status = BatchInvariance(False, reason)
+        self.status = off or describe(None)
         if self._runner is not None:
             self._conclude(self._runner, read_verdict(path))
 
     def compare(self, place: int, logits: Logits, way: str) -> None:
         """Take rows of logits of `text` that other passes have given, such as timed ones."""
-        if self._runner is not None:
+        if self._runner is not None and not self.status.is_checked:
             self._rows.compare(place, logits, way)
             if self._rows.difference:
                 self._keep(self._runner, Verdict(self._rows.difference))
@@ -142,8 +153,10 @@ class Invariance:
     def _conclude(self, runner: InvariantRunner, verdict: Verdict | None) -> None:
         """Run passes by what is known of them."""
         self.status = describe(verdict)
-        if verdict is not None:
+        runner.is_proven = self.status.is_proven
+        if verdict is not None and runner.max_pass_tokens != verdict.max_pass_tokens:
             runner.max_pass_tokens = verdict.max_pass_tokens
+            runner.forget()  # what larger passes have left
         if not self.status.is_on:
             runner.is_invariant, self._runner = False, None
 
@@ -212,8 +225,11 @@ class _Checker:
 
     def large_ways(self) -> Iterator[tuple[int | None, Way]]:
         """Prompts that are read at once, against what small passes have given."""
-        for size in (LARGE_PASS, LARGE_PASS // 2):
+        for size in (LARGE_PASS, ODD_PASS):
             if size < self._most:
+                yield None, partial(self._prompt, size, self._most)
+        for size in sorted(self._runner.fixed_sizes):
+            if SMALL_PASS < size <= self._most:
                 yield None, partial(self._prompt, size, self._most)
 
     def end(self) -> None:
@@ -239,7 +255,7 @@ class _Checker:
         self._at_place.rollback(self._place)
 
     def _after_rejection(self) -> None:
-        rejected = text(self._place + 7, self._place + 27)
+        rejected = text(self._place + 7, min(self._place + 27, self._most + 7))
         self._runner.run([Span(self._at_place, rejected, 1)])
         self._at_place.rollback(self._place)
         self._compare(self._at_place, 2, "a pass after 20 rejected tokens")
@@ -247,7 +263,7 @@ class _Checker:
 
     def _beside(self) -> None:
         others = [self._new() for _ in range(3)]
-        lengths = (self._place // 20, self._place // 10, self._place // 5)
+        lengths = (1 + self._place // 20, 1 + self._place // 10, self._place // 5)
         spans = zip(others, lengths, strict=True)
         self._runner.run([Span(other, text(5, 5 + length), 1) for other, length in spans])
         for own, each in ((1, 1), (2, 1), (1, 5), (2, 5)):
@@ -271,7 +287,9 @@ class _Checker:
         session = self._new()
         for begin in range(0, end, size):
             tokens = text(begin, min(begin + size, end))
-            self._runner.run([Span(session, tokens, 1)])
+            logits = self._runner.run([Span(session, tokens, 1)])[0]
+            way = f"a prompt in passes over {size} tokens"
+            self._rows.compare(begin + len(tokens) - 1, logits, way)
         return session
 
     def _compare(self, session: Session, size: int, way: str, beside: Sequence[Span] = ()) -> None:

@@ -154,7 +154,9 @@ class SpeculativePipeline:
             self._defaults = read_sampling_defaults(path, vocab_size=vocab_size)
         configs = _with_copies(configs, sources, fixed_sizes, max_batch_size)
         others = SLOWER if precision == "default" and not properties else ()
-        configs[0], reason = configure(batch_invariant, sources[0].folder, configs[0], others)
+        configs[0], off = configure(batch_invariant, sources[0].folder, configs[0], others)
+        if configs[0].precision != precision:  # in place of what the profile says
+            self.profile = None
         # Main first, then the draft where there is one; empty once the pipeline is closed.
         vocab_sizes = [source.vocab_size for source in sources]
         self._models = load_models(list(zip(sources, configs, vocab_sizes, strict=True)))
@@ -163,7 +165,7 @@ class SpeculativePipeline:
         self.load_seconds = watch.total()
         runners = [model.runner for model in self._models]
         limit_memory(runners, kv_cache_size, max_batch_size)
-        self._invariance = open_invariance(self.main, reason)
+        self._invariance = open_invariance(self.main, off)
         if batch_invariant is True and not self._invariance.check().is_proven:
             raise DeviceError(f"batch_invariant=True: {self.batch_invariant.reason}")
         compare = self._invariance.compare

@@ -185,7 +185,7 @@ def test_what_check_has_seen_is_kept_for_devices(tiny_pair, monkeypatch, tmp_pat
     before, checked, after = (
         run(command, tiny_pair[0]) for command in ("devices", "check", "devices")
     )
-    assert "batch invariant on (not checked on this machine yet" in before.stdout
+    assert "batch invariant on (not checked yet on this machine" in before.stdout
     assert re.fullmatch(r"batch invariant: (on|off) \(.*\)\n", checked.stdout)
     assert checked.returncode == 0
     assert checked.stdout.partition(": ")[2] in after.stdout

@@ -37,6 +37,7 @@ class Uneven:
     """
 
     is_invariant = True
+    is_proven = False
 
     def __init__(self, differs, **settings):
         self._differs = differs
@@ -44,9 +45,13 @@ class Uneven:
         self._off = {}  # by session: the first place whose keys are
         self.max_pass_tokens = None
         self.passes = []
+        self.num_forgotten = 0
 
     def __getattr__(self, name):
         return getattr(self._model, name)
+
+    def forget(self):
+        self.num_forgotten += 1
 
     def run(self, spans):
         sessions = [span.session for span in spans]
@@ -112,7 +117,7 @@ def test_passes_that_always_agree_are_told_so_in_forty_of_them():
     assert model.pool.num_used == 0
 
 
-@pytest.mark.parametrize("max_length", [90, 128, 300])
+@pytest.mark.parametrize("max_length", [32, 50, 90, 128, 300])
 def test_models_of_short_contexts_are_checked_too(max_length):
     differs = FAULTS["a pass over 9 tokens"]
     assert check(Uneven(lambda sizes: False, max_length=max_length), ComparedRows()).passed
@@ -121,23 +126,24 @@ def test_models_of_short_contexts_are_checked_too(max_length):
 
 def test_what_a_check_has_seen_is_kept_and_decides_how_passes_run(tmp_path):
     path = tmp_path / "folder" / "verdict.json"
-    known = Invariance(Uneven(FAULTS["a pass over 9 tokens"]), path, "")
+    known = Invariance(Uneven(FAULTS["a pass over 9 tokens"]), path)
     assert known.status == BatchInvariance(True, NOT_CHECKED)
     assert not known.check().is_on
     again = Uneven(lambda sizes: False)
-    status = Invariance(again, path, "").status
+    status = Invariance(again, path).status
     assert (status.is_on, status.is_checked, again.is_invariant) == (False, True, False)
     assert "a pass over 9 tokens gave other logits" in status.reason
     write_verdict(path, Verdict(max_pass_tokens=SMALL_PASS))
     small = Uneven(lambda sizes: False)
-    assert Invariance(small, path, "").status == BatchInvariance(True, CHECKED, is_checked=True)
-    assert small.max_pass_tokens == SMALL_PASS
+    assert Invariance(small, path).status == BatchInvariance(True, CHECKED, is_checked=True)
+    assert (small.max_pass_tokens, small.num_forgotten) == (SMALL_PASS, 1)
     assert small.passes == []
+    assert small.is_proven
 
 
 def test_rows_of_timed_passes_end_it_as_soon_as_they_differ():
     model = Uneven(lambda sizes: False)
-    known = Invariance(model, None, "")
+    known = Invariance(model, None)
     known.compare(5, np.ones((2, 4), np.float32), "a pass over 2 tokens")
     known.compare(6, np.ones((1, 4), np.float32), "another")
     assert known.status.is_on
@@ -146,8 +152,26 @@ def test_rows_of_timed_passes_end_it_as_soon_as_they_differ():
     assert not model.is_invariant
 
 
+def test_static_shapes_are_checked_whatever_their_size():
+    model = Uneven(lambda sizes: sizes == [129])
+    model._model.fixed_sizes = frozenset({4, 129})
+    assert check(model, ComparedRows()).max_pass_tokens == SMALL_PASS
+    assert [129] in model.passes
+    small = Uneven(lambda sizes: sizes == [4])
+    small._model.fixed_sizes = frozenset({4, 129})
+    assert not check(small, ComparedRows()).passed
+
+
+def test_rows_that_come_after_the_verdict_change_nothing():
+    known = Invariance(Uneven(lambda sizes: False), None)
+    known.compare(5, np.ones((1, 4), np.float32), "a pass over 1 tokens")
+    assert known.check().is_proven
+    known.compare(5, np.zeros((1, 4), np.float32), "a pass over 8 tokens")
+    assert known.status.is_proven
+
+
 def test_memory_that_has_no_room_for_the_check_is_no_verdict():
-    known = Invariance(Uneven(lambda sizes: False, num_blocks=4), None, "")
+    known = Invariance(Uneven(lambda sizes: False, num_blocks=4), None)
     status = known.check()
     assert (status.is_on, status.is_checked) == (True, False)
     assert "blocks of the KV cache" in status.reason
@@ -320,7 +344,7 @@ def test_it_is_off_where_it_cannot_be_and_says_why(tiny_pair):
             stats = pipeline.generate("def", max_new_tokens=2).stats
             assert stats.as_dict()["batch_invariant"]["reason"] == reason
         if "batch_invariant" not in options:
-            with pytest.raises(OptionError, match="batch_invariant=True cannot be had with"):
+            with pytest.raises(OptionError, match="batch_invariant=True is not possible with"):
                 load(tiny_pair[0], batch_invariant=True, **options)
 
 
@@ -355,8 +379,8 @@ def choose(folder, others=loading.SLOWER, **settings):
 def test_true_takes_the_first_precision_that_passes(tiny_pair, monkeypatch):
     folder = ModelFolder.read(tiny_pair[0])
     checked = verdicts(monkeypatch, default="a pass over 9 tokens")
-    config, reason = choose(folder)
-    assert (config.precision, config.batch_invariant, reason) == ("f32", True, "")
+    config, off = choose(folder)
+    assert (config.precision, config.batch_invariant, off) == ("f32", True, None)
     assert checked == ["default", "f32"]
 
 
@@ -372,6 +396,8 @@ def test_where_none_passes_it_says_what_differs(tiny_pair, monkeypatch):
 def test_auto_is_off_where_a_check_has_failed(tiny_pair, monkeypatch):
     failed = Verdict("a pass over 9 tokens")
     monkeypatch.setattr(loading, "read_verdict", lambda path: failed)
+    known = loading.look_up(ModelFolder.read(tiny_pair[0]), RuntimeConfig())
+    assert (known.is_on, known.is_checked) == (False, True)
     with load(tiny_pair[0]) as pipeline:
         assert not pipeline.main.runner.is_invariant
         assert "a pass over 9 tokens gave other logits" in pipeline.batch_invariant.reason

@@ -109,7 +109,7 @@ class RowsModel:
 
     max_length = 2048
     border = None
-    is_invariant = False
+    is_invariant = is_proven = False
 
     def __init__(self, rows, prompt_length):
         self._rows = rows

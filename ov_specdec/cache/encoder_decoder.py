@@ -36,7 +36,7 @@ class EncoderDecoderModel:
     num_free = None
     bytes_per_token = 0
     fixed_sizes: frozenset[int] = frozenset()
-    is_invariant = False
+    is_invariant = is_proven = False
 
     def __init__(
         self,

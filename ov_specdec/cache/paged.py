@@ -54,6 +54,7 @@ class PagedModel:
         self.border = border
         self.vocab_size = vocab_size
         self.is_invariant = is_invariant
+        self.is_proven = False
         self.max_pass_tokens: int | None = None
         copies = copies or {}
         self._model = PackedModel(compiled)
@@ -175,6 +176,10 @@ class PagedModel:
     def _spare_block(self) -> int:
         """The last of the tensors' blocks, which no sequence has, and which nobody reads."""
         return self.pool.size
+
+    def forget(self) -> None:
+        """Let no sequence find what others have left."""
+        self.pool.forget(range(self.pool.size))
 
     def copy_block(self, source: int, target: int) -> None:
         """Make one block hold what another one does."""

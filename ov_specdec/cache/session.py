@@ -53,7 +53,12 @@ class Runner(Protocol):
 
     @property
     def is_invariant(self) -> bool:
-        """Whether a token's logits are bitwise the same in any pass, as far as it is known."""
+        """Whether passes have the form in which a token's logits are the same in any of them."""
+        ...
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether these were seen to be bitwise the same, on this machine."""
         ...
 
     @property

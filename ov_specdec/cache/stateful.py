@@ -49,7 +49,7 @@ class StatefulModel:
     num_free = None
     bytes_per_token = 0
     fixed_sizes: frozenset[int] = frozenset()
-    is_invariant = False
+    is_invariant = is_proven = False
 
     def __init__(
         self,

@@ -10,12 +10,10 @@ from ov_specdec.cli.options import COMPILE_OPTIONS, DEVICE_OPTION, parse_propert
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.loading.invariance import look_up
 from ov_specdec.loading.locate import locate
-from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import check_pair, open_source, pair_tokenizers
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.stats import BatchInvariance
+from ov_specdec.stats import NOT_INVARIANT, BatchInvariance
 
 INCOMPATIBLE = 1
 BATCH_SIZES = (1, 2)
@@ -42,16 +40,15 @@ def check(main: str, draft: str | None, **options: Any) -> None:
 
 def see_invariance(main: str, draft: str | None, options: Mapping[str, Any]) -> BatchInvariance:
     """Whether passes of the main model agree, in the settings that the pair would be run with."""
-    known = look_up(ModelFolder.read(locate(main)), RuntimeConfig(**options))
-    if not known.is_on:
-        return known
+    if ModelFolder.read(locate(main)).is_encoder_decoder:
+        return NOT_INVARIANT
     drafter: dict[str, Any] = {"drafter": "none"} if draft is None else {"draft": draft}
     with console.status("Loading models") as status:
         for size in BATCH_SIZES:
-            pipeline = SpeculativePipeline(main, max_batch_size=size, **drafter, **options)
-            known = pipeline.check_batch_invariant(
-                lambda share: status.update(f"Checking whether passes agree: {share:.0%}")
-            )
+            with SpeculativePipeline(main, max_batch_size=size, **drafter, **options) as pipeline:
+                known = pipeline.check_batch_invariant(
+                    lambda share: status.update(f"Checking whether passes agree: {share:.0%}")
+                )
             if not known.is_proven:
                 break
         return known

@@ -57,7 +57,9 @@ class LoadedModel:
 
     def fingerprint(self) -> str:
         """What the content of a KV cache depends on, beside the tokens."""
-        return fingerprint(self.folder, self.config, self.kv)
+        found = fingerprint(self.folder, self.config, self.kv)
+        most = self.runner.max_pass_tokens if isinstance(self.runner, PagedModel) else None
+        return found if most is None else f"{found} in passes of {most}"
 
 
 def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: Backend) -> str:
@@ -69,8 +71,8 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: Backend) -> str:
     if folder.border is not None:
         form.append(f"border {folder.border}")
     # Processors of several generations may have one name, and be told to act as an older one.
-    kernels = " ".join(device.capabilities), os.environ.get("ONEDNN_MAX_CPU_ISA", "")
-    machine = [describe_machine(config.device), *kernels]
+    acts_as = [os.environ.get(name, "") for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")]
+    machine = [describe_machine(config.device), *device.capabilities, *acts_as]
     parts = [folder.digest(), *machine, kv, *form, *sorted(map(str, properties.items()))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

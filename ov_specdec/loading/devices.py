@@ -15,7 +15,7 @@ Precision = Literal["default", "exact", "f32", "bf16", "f16"]
 
 PRECISION_PROPERTIES: Mapping[Precision, dict[str, str]] = {
     "default": {},
-    # One token at a time and several at once must agree: nothing may be quantized on the way.
+    # f32 numerics: nothing but weights may be quantized on the way.
     "exact": {
         "INFERENCE_PRECISION_HINT": "f32",
         "KV_CACHE_PRECISION": "f32",

@@ -40,7 +40,7 @@ def configure(
     folder: ModelFolder,
     config: RuntimeConfig,
     others: Sequence[Precision],
-) -> tuple[RuntimeConfig, str]:
+) -> tuple[RuntimeConfig, BatchInvariance | None]:
     """How to compile a main model so that its passes are invariant; or why they will not be.
 
     others: precisions that may be taken in place of the one in the configuration, where it is
@@ -48,31 +48,29 @@ def configure(
     wanted and cannot be, `DeviceError` where no configuration passes.
     """
     if wanted is False:
-        return config, SWITCHED_OFF
+        return config, BatchInvariance(False, SWITCHED_OFF)
     if reason := _obstacle(folder, config):
         if wanted is True:
-            raise OptionError(f"batch_invariant=True cannot be had with {reason}")
-        return config, reason
+            raise OptionError(f"batch_invariant=True is not possible with {reason}: use 'auto'")
+        return config, BatchInvariance(False, reason)
     on = replace(config, batch_invariant=True)
     if wanted is True:
-        return _first_that_passes(folder, on, others), ""
+        return _first_that_passes(folder, on, others), None
     known = describe(read_verdict(verdict_file(folder, on)))
-    return (on, "") if known.is_on else (config, known.reason)
+    return (on, None) if known.is_on else (config, known)
 
 
 def look_up(folder: ModelFolder, config: RuntimeConfig) -> BatchInvariance:
     """What "auto" amounts to with a model that is not loaded."""
-    config, reason = configure("auto", folder, config, ())
-    if reason:
-        return BatchInvariance(False, reason)
-    return describe(read_verdict(verdict_file(folder, config)))
+    config, off = configure("auto", folder, config, ())
+    return off or describe(read_verdict(verdict_file(folder, config)))
 
 
-def open_invariance(loaded: LoadedModel, reason: str) -> Invariance:
-    """What is known of a loaded main model. reason: why it was not compiled for invariance."""
-    if loaded.kv == "stateful":
-        reason = reason or f"a stateful KV cache ({loaded.reason})"
-    return Invariance(loaded.runner, verdict_file(loaded.folder, loaded.config), reason)
+def open_invariance(loaded: LoadedModel, off: BatchInvariance | None = None) -> Invariance:
+    """What is known of a loaded main model. off: why it was not compiled for invariance."""
+    if off is None and loaded.kv == "stateful":
+        off = BatchInvariance(False, f"a stateful KV cache ({loaded.reason})")
+    return Invariance(loaded.runner, verdict_file(loaded.folder, loaded.config), off)
 
 
 def verdict_file(folder: ModelFolder, config: RuntimeConfig) -> Path | None:
@@ -110,7 +108,7 @@ def _first_that_passes(
             return candidate
         differences.append(f"{candidate.precision}: {difference}")
     raise DeviceError(
-        f"batch_invariant=True cannot be had for {folder.path} on this machine, where logits "
+        f"batch_invariant=True is not possible for {folder.path} on this machine, where logits "
         f"differ ({'; '.join(differences)}): use batch_invariant='auto'"
     )
 
@@ -121,7 +119,7 @@ def check(folder: ModelFolder, config: RuntimeConfig) -> str:
     try:
         loaded = load_model(source, config, vocab_size=source.vocab_size)
         limit_memory([loaded.runner], None, CHECKED_SEQUENCES)
-        status = open_invariance(loaded, "").check()
+        status = open_invariance(loaded).check()
     except DeviceError as error:
         return str(error)
     except RuntimeError as error:  # OpenVINO's, of what compiles and then does not run

@@ -93,7 +93,7 @@ def _replace_by_zeros(product: ov.Node) -> None:
 
 
 def _center(keys: ov.Input) -> NDArray[np.float32] | None:
-    """The mean of keys that products of zeros give; None where it is zero, or cannot be had."""
+    """The mean of keys that products of zeros give; None where it is zero, or unknown."""
     inputs = [node for node in _behind(keys, ()) if node.get_type_name() == "Parameter"]
     values = {"position_ids": POSITIONS, "input_ids": np.zeros_like(POSITIONS)}
     rotated = ov.Tensor(ov.Type.f32, ov.Shape([0]))

@@ -31,7 +31,7 @@ def follows_itself(options: GenerationOptions, main: Runner) -> bool:
     A seed decides a token by its logits. Where those depend on the pass, a text that is to come out
     the same again needs the same passes.
     """
-    return options.is_repeatable_draw and not main.is_invariant
+    return options.is_repeatable_draw and not main.is_proven
 
 
 def follows_costs(options: GenerationOptions, main: Runner) -> bool:
