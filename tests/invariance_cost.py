@@ -74,13 +74,17 @@ def ratios(
 @click.option("--rounds", default=15, show_default=True, help="After one to warm up.")
 @click.option("--cached", default="200,500,2000", show_default=True, help="Tokens of prompts.")
 @click.option("--fixed-sizes", default="none", show_default=True)
-def run(main: str | None, draft: str | None, rounds: int, cached: str, fixed_sizes: str) -> None:
+@click.option("--only", default="", help="Cells whose names hold this text.")
+def run(
+    main: str | None, draft: str | None, rounds: int, cached: str, fixed_sizes: str, only: str
+) -> None:
     """Print the table."""
     drafter = {"drafter": "suffix"} if main and not draft else {"draft": draft}
     settings = {**drafter, "profile": "none", "fixed_sizes": fixed_sizes}
     lengths = list(map(int, cached.split(",")))
     rows: dict[int, list[str]] = {length: [str(length)] for length in lengths}
-    for name, (batch, seconds) in CELLS.items():
+    cells = {name: cell for name, cell in CELLS.items() if only in name}
+    for name, (batch, seconds) in cells.items():
         pipelines = [
             SpeculativePipeline(main, batch_invariant=on, max_batch_size=batch, **settings)
             for on in ("auto", False)
@@ -98,7 +102,7 @@ def run(main: str | None, draft: str | None, rounds: int, cached: str, fixed_siz
         for pipeline in pipelines:
             pipeline.close()
     click.echo(f"{describe_machine('CPU')}\n")
-    click.echo(f"| cached | {' | '.join(CELLS)} |\n|---|{'---|' * len(CELLS)}")
+    click.echo(f"| cached | {' | '.join(cells)} |\n|---|{'---|' * len(cells)}")
     for row in rows.values():
         click.echo(f"| {' | '.join(row)} |")
 
