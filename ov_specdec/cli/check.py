@@ -6,7 +6,13 @@ from typing import Any
 
 import click
 
-from ov_specdec.cli.options import COMPILE_OPTIONS, DEVICE_OPTION, parse_properties, with_options
+from ov_specdec.cli.options import (
+    COMPILE_OPTIONS,
+    DEVICE_OPTION,
+    parse_properties,
+    see_invariance,
+    with_options,
+)
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.loading.folder import ModelFolder
@@ -35,23 +41,22 @@ def check(main: str, draft: str | None, **options: Any) -> None:
     if draft is not None and not compare_tokenizers(main, draft):
         sys.exit(INCOMPATIBLE)
     options["properties"] = parse_properties(options["properties"]) or None
-    click.echo(f"batch invariant: {see_invariance(main, draft, options)}")
+    click.echo(f"batch invariant: {check_passes(main, draft, options)}")
 
 
-def see_invariance(main: str, draft: str | None, options: Mapping[str, Any]) -> BatchInvariance:
+def check_passes(main: str, draft: str | None, options: Mapping[str, Any]) -> BatchInvariance:
     """Whether passes of the main model agree, in the settings that the pair would be run with."""
     if ModelFolder.read(locate(main)).is_encoder_decoder:
         return NOT_INVARIANT
     drafter: dict[str, Any] = {"drafter": "none"} if draft is None else {"draft": draft}
-    with console.status("Loading models") as status:
-        for size in BATCH_SIZES:
-            with SpeculativePipeline(main, max_batch_size=size, **drafter, **options) as pipeline:
-                known = pipeline.check_batch_invariant(
-                    lambda share: status.update(f"Checking whether passes agree: {share:.0%}")
-                )
-            if not known.is_proven:
-                break
-        return known
+    for size in BATCH_SIZES:
+        with console.status("Loading models"):
+            pipeline = SpeculativePipeline(main, max_batch_size=size, **drafter, **options)
+        with pipeline:
+            known = see_invariance(pipeline)
+        if not known.is_proven:
+            break
+    return known
 
 
 def compare_tokenizers(main: str, draft: str) -> bool:

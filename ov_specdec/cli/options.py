@@ -28,6 +28,7 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.scheduling import Limits
 from ov_specdec.speculation.drafters.factory import DrafterFactory, DrafterName
 from ov_specdec.speculation.schedule import follows_costs
+from ov_specdec.stats import BatchInvariance
 from ov_specdec.text.messages import Message
 from ov_specdec.text.pairing import PairingName
 
@@ -309,11 +310,16 @@ def make_lasting_pipeline(
 ) -> SpeculativePipeline:
     """The same for what will run for long: it is checked, too, whether passes are invariant."""
     pipeline = make_pipeline(arguments, generation)
-    with console.status("") as status:
-        pipeline.check_batch_invariant(
+    see_invariance(pipeline)
+    return pipeline
+
+
+def see_invariance(pipeline: SpeculativePipeline) -> BatchInvariance:
+    """Check whether passes of the main model agree, with a spinner on stderr."""
+    with console.status("Checking whether passes agree") as status:
+        return pipeline.check_batch_invariant(
             lambda share: status.update(f"Checking whether passes agree: {share:.0%}")
         )
-    return pipeline
 
 
 def parse_invariance(given: str) -> WantedInvariance:
