@@ -11,7 +11,9 @@ from ov_specdec.checks import (
     require_text,
     require_texts,
 )
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import DeviceError, OptionError
+from ov_specdec.loading.devices import find_device, openvino_core
+from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
 from ov_specdec.scheduling import Limits
@@ -19,6 +21,33 @@ from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
 from ov_specdec.speculation.drafters.pairing import Pairing
 from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, UsedPairing
+
+
+def check_devices(configs: Sequence[RuntimeConfig], fixed_sizes: FixedSizes = "none") -> None:
+    """Refuse, before models are read, what their devices do not run with.
+
+    configs: the main model's first. Raises `DeviceError` and `OptionError`.
+    """
+    main = configs[0]
+    names = {config.device for config in configs} | {main.encoder_device or main.device}
+    devices = {name: find_device(openvino_core(), name) for name in names}
+    for config in configs:
+        config.properties_for(devices[config.device])
+    device = devices[main.device]
+    if main.kv == "paged" and not device.takes_paged:
+        raise DeviceError(
+            f"a paged KV cache has not been run on {device.name}: leave kv='paged' out"
+        )
+    if not device.is_cpu and not isinstance(fixed_sizes, str):
+        raise OptionError(
+            f"fixed_sizes={list(fixed_sizes)} cannot be used on {device.name}, which does not run "
+            "a paged KV cache with static shapes: leave it out"
+        )
+    if main.num_threads is not None and not any(own.is_cpu for own in devices.values()):
+        raise OptionError(
+            f"num_threads={main.num_threads} has no effect on {device.name}: leave it out, or run "
+            "a model on CPU"
+        )
 
 
 def may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> bool:

@@ -165,6 +165,7 @@ class TextGenerator:
         self.drafters.check(options)
         text = IncrementalDetokenizer(self.tokenizer.decode, tokens, options.stops)
         output = Output(state, text, len(ids))
+        output.stats.max_sequences = self.main.max_sequences
         if self.invariance is not None:
             output.stats.batch_invariant = self.invariance.status
         request = Request(

@@ -6,10 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from ov_specdec.arguments import check_drafter, check_limits, may_tune, pair_models
+from ov_specdec.arguments import (
+    check_devices,
+    check_drafter,
+    check_limits,
+    may_tune,
+    pair_models,
+)
 from ov_specdec.background import Background
 from ov_specdec.batch import Batch
-from ov_specdec.cache.memory import limit_memory
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.store import draft_file, read_sequence, write_sequence
 from ov_specdec.checks import require_choice, shorten
@@ -34,8 +39,9 @@ from ov_specdec.loading.invariance import (
 )
 from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.locate import embedded_folder, locate
+from ov_specdec.loading.memory_limit import limit_memory
 from ov_specdec.loading.profile import find_profile
-from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
+from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig, takes_fixed_sizes
 from ov_specdec.loading.source import ModelSource, open_source
 from ov_specdec.options import GenerationKwargs, GenerationOptions
 from ov_specdec.scheduling import Scheduler, Turns
@@ -134,6 +140,7 @@ class SpeculativePipeline:
             shares_passes=limits.max_batch_size > 1,
         )
         configs = [config, config.for_draft(draft_device, draft_properties)]
+        check_devices(configs if drafter in WITH_DRAFT else configs[:1], fixed_sizes)
         tunes = may_tune(profile, *configs)
 
         sources = _open_sources(main, draft, drafter)
@@ -163,8 +170,7 @@ class SpeculativePipeline:
         self.drafter: DrafterName = drafter
         self.tokenizer = sources[0].tokenizer
         self.load_seconds = watch.total()
-        runners = [model.runner for model in self._models]
-        limit_memory(runners, kv_cache_size, max_batch_size)
+        limit_memory(self._models, kv_cache_size, max_batch_size)
         self._invariance = open_invariance(self.main, off)
         if batch_invariant is True and not self._invariance.check().is_proven:
             raise DeviceError(f"batch_invariant=True: {self.batch_invariant.reason}")
@@ -401,6 +407,7 @@ def _with_copies(
     num_bytes = [source.folder.num_bytes for source in sources]
     copies = sizes_of_models(fixed_sizes, num_bytes, max_batch_size)
     main, *drafts = (
-        replace(config, fixed_sizes=sizes) for config, sizes in zip(configs, copies, strict=False)
+        replace(config, fixed_sizes=sizes if takes_fixed_sizes(config) else ())
+        for config, sizes in zip(configs, copies, strict=False)
     )
     return [replace(main, needs_copies=not isinstance(fixed_sizes, str)), *drafts]

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ov_specdec.arguments import check_drafter
+from ov_specdec.arguments import check_devices, check_drafter
 from ov_specdec.cache.encoder_decoder import EncoderDecoderModel
 from ov_specdec.costs import CostCurve, KeptCosts, Progress
 from ov_specdec.errors import CLOSED, ModelError, SessionError
@@ -77,6 +77,7 @@ class SpeechPipeline:
             encoder_device=encoder_device,
         )
         draft_config = config.for_draft(draft_device, draft_properties)
+        check_devices([config] if draft is None else [config, draft_config])
         sources = [open_source(locate(name)) for name in (main, draft) if name is not None]
         settings = WhisperSettings.read(sources[0].folder.path)
         self.guard_report: GuardReport | None = None

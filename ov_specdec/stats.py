@@ -108,11 +108,14 @@ class GenerationStats:
     """The record of one generation. Its first round is the prefill: it reads the prompt.
 
     batch_invariant: whether its text depends on nothing but prompt, options and model.
+    max_sequences: that the main model's KV cache holds at a time, while others wait; None: what the
+    memory allows.
     """
 
     prompt_tokens: int
     rounds: list[RoundStats] = field(default_factory=list)
     batch_invariant: BatchInvariance = NOT_INVARIANT
+    max_sequences: int | None = None
 
     @property
     def cached_tokens(self) -> int:
@@ -202,7 +205,7 @@ class GenerationStats:
         names = (
             "drafted accepted acceptance_rate main_passes tokens_per_main_pass "
             "time_to_first_token time_per_output_token tokens_per_second "
-            "seconds draft_seconds verify_seconds rollback_seconds draft_lengths"
+            "seconds draft_seconds verify_seconds rollback_seconds draft_lengths max_sequences"
         )
         figures = {name: getattr(self, name) for name in names.split()}
         return {**figures, "batch_invariant": self.batch_invariant.as_dict()}

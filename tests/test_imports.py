@@ -29,11 +29,12 @@ LAYERS = (
     {"pipeline"},
     {"speech_pipeline"},
     {"expansion", "tuning", "bench", "demo", "server", "batch_file"},
-    {"cluster"},
+    {"cluster", "device_check"},
     {"cli"},
 )
 MAY_IMPORT_OPENVINO = (
     "cache/batch.py",
+    "cache/block_memory.py",
     "cache/encoder.py",
     "cache/encoder_decoder.py",
     "cache/stateful.py",

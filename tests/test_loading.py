@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from huggingface_hub.utils import filter_repo_objects
 from openvino import opset13 as ops
 
-from ov_specdec import DeviceError, ModelError, SpeculativePipeline
+from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
+from ov_specdec.arguments import check_devices
 from ov_specdec.loading import compile as loading_module
 from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.devices import (
@@ -19,11 +21,12 @@ from ov_specdec.loading.devices import (
     find_device,
     list_devices,
     precision_properties,
+    require_readable_states,
 )
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import sequence_axes
 from ov_specdec.loading.locate import HUB_FILES, locate
-from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.loading.runtime_config import RuntimeConfig, takes_fixed_sizes
 from ov_specdec.loading.source import open_source, read_ir
 from tests.tiny import save_stateless_ir
 
@@ -72,7 +75,7 @@ def test_the_folder_for_compiled_models_may_be_below_the_home_folder(monkeypatch
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     properties = RuntimeConfig(cache_dir="~/compiled").properties_for(Device("CPU", "CPU", ()))
-    assert properties["CACHE_DIR"] == str(tmp_path / "compiled")
+    assert Path(properties["CACHE_DIR"]).parent == tmp_path / "compiled"
 
 
 def test_a_machine_is_described_by_the_cores_that_may_be_used(monkeypatch):
@@ -189,39 +192,128 @@ def test_a_paged_cache_that_was_asked_for_is_not_replaced(tiny_pair, no_paged):
 
 
 class FakeCore:
-    """A machine with a GPU, which no test machine has."""
+    """A machine with two GPUs and an NPU, which no test machine has."""
 
-    available_devices: tuple[str, ...] = ("CPU", "GPU.0", "GPU.1")
+    available_devices: tuple[str, ...] = ("CPU", "GPU.0", "GPU.1", "NPU")
 
     def get_property(self, device, name):
         return {"FULL_DEVICE_NAME": f"Fake {device}", "OPTIMIZATION_CAPABILITIES": ["FP16"]}[name]
 
 
-def test_other_devices_take_the_stateful_cache(tiny_pair):
-    gpu = find_device(FakeCore(), "GPU")
+GPU = Device("GPU", "Fake GPU", ("FP32", "FP16"))
+
+
+@pytest.fixture
+def with_gpus(monkeypatch):
+    """The package on that machine; nothing can be compiled there."""
+    for module in ("arguments", "loading.compile", "loading.runtime_config"):
+        monkeypatch.setattr(f"ov_specdec.{module}.openvino_core", FakeCore)
+
+
+def test_devices_that_were_never_run_take_the_stateful_cache(tiny_pair):
+    npu = find_device(FakeCore(), "NPU")
     source = open_source(tiny_pair[0])
-    kv, why, _ = loading_module._choose_backend(source, gpu, "auto")
-    assert (kv, why) == ("stateful", "a paged KV cache runs on CPU only, not on GPU")
-    with pytest.raises(DeviceError, match="runs on CPU only, not on GPU: use kv='stateful'"):
-        loading_module._choose_backend(source, gpu, "paged")
+    kv, why, _ = loading_module._choose_backend(source, npu, "auto")
+    assert (kv, why) == ("stateful", "a paged KV cache has not been run on NPU")
+    assert find_device(FakeCore(), "GPU.1").takes_paged
 
 
-@pytest.mark.parametrize("name", ["CPU", "GPU", "GPU.1", "AUTO", "AUTO:GPU,CPU", "HETERO:GPU,CPU"])
-def test_devices_are_found_by_their_names(name):
-    assert find_device(FakeCore(), name).name == name
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        *(("CPU", "CPU"), ("GPU", "GPU"), ("GPU.1", "GPU.1"), ("NPU", "NPU")),
+        *(("AUTO", "GPU"), ("AUTO:CPU,GPU", "CPU"), ("AUTO:GPU.7,GPU.1", "GPU.1")),
+    ],
+)
+def test_devices_are_found_by_their_names(name, found):
+    assert find_device(FakeCore(), name).name == found
 
 
-@pytest.mark.parametrize("name", ["NPU", "GPU.2", "gpu", ""])
+@pytest.mark.parametrize("name", ["TPU", "GPU.2", "gpu", "", "AUTO:TPU"])
 def test_a_device_that_is_not_there_is_refused(name):
     with pytest.raises(DeviceError, match=rf"device '{name}' .* CPU, GPU.0, GPU.1"):
         find_device(FakeCore(), name)
 
 
+@pytest.mark.parametrize("name", ["HETERO:GPU,CPU", "MULTI:GPU.0,GPU.1", "BATCH:GPU"])
+def test_a_model_is_not_spread_over_devices(name):
+    with pytest.raises(DeviceError, match=f"'{name}' spreads a model .* name one of them"):
+        find_device(FakeCore(), name)
+
+
 def test_a_precision_that_the_device_lacks_is_refused():
-    gpu = Device("GPU", "Fake GPU", ("FP32", "FP16"))
-    assert precision_properties(gpu, "f16") == {"INFERENCE_PRECISION_HINT": "f16"}
+    assert precision_properties(GPU, "f16") == {"INFERENCE_PRECISION_HINT": "f16"}
     with pytest.raises(DeviceError, match=r"'bf16' is not offered by GPU .* FP32, FP16"):
-        precision_properties(gpu, "bf16")
+        precision_properties(GPU, "bf16")
+
+
+@pytest.mark.parametrize(
+    ("options", "computes", "keeps"),
+    [
+        *(({}, "f16", "f16"), ({"precision": "f32"}, "f32", "f32")),
+        ({"precision": "exact"}, "f32", "f32"),
+        ({"properties": {"INFERENCE_PRECISION_HINT": "f32"}}, "f32", "f32"),
+        ({"properties": {"EXECUTION_MODE_HINT": "ACCURACY"}}, "f32", "f32"),
+        ({"properties": {"KV_CACHE_PRECISION": "u8"}}, "f16", "u8"),
+    ],
+)
+def test_a_gpu_is_told_the_precision_of_its_caches(options, computes, keeps):
+    properties = RuntimeConfig("GPU", num_threads=2, **options).properties_for(GPU)
+    assert properties["INFERENCE_PRECISION_HINT"] == computes
+    assert properties["KV_CACHE_PRECISION"] == keeps
+    assert not {"KEY_CACHE_QUANT_MODE", "INFERENCE_NUM_THREADS"} & properties.keys()
+
+
+def test_a_gpu_without_f16_computes_in_f32():
+    properties = RuntimeConfig("GPU").properties_for(Device("GPU", "Old GPU", ("FP32",)))
+    assert properties["INFERENCE_PRECISION_HINT"] == properties["KV_CACHE_PRECISION"] == "f32"
+
+
+def test_compiled_models_of_other_properties_lie_in_other_folders(tmp_path):
+    folders = {
+        RuntimeConfig("GPU", cache_dir=tmp_path, **options).properties_for(device)["CACHE_DIR"]
+        for device in (GPU, Device("CPU", "CPU", ()))
+        for options in ({}, {"precision": "f32"}, {"properties": {"KV_CACHE_PRECISION": "u8"}})
+    }
+    assert len(folders) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"fixed_sizes": [4]}, r"fixed_sizes=\[4\] cannot be used on GPU"),
+        ({"num_threads": 2}, "num_threads=2 has no effect on GPU"),
+        ({"properties": {"KV_CACHE_PRECISION": "f32"}}, "KV_CACHE_PRECISION=f32 does not run on"),
+        ({"precision": "bf16"}, "'bf16' is not offered by GPU"),
+        ({"device": "NPU", "kv": "paged"}, "a paged KV cache has not been run on NPU"),
+        ({"device": "CPU", "draft_device": "TPU"}, "device 'TPU' is not available"),
+    ],
+)
+def test_what_a_device_does_not_run_is_refused_before_models_are_read(
+    with_gpus, monkeypatch, options, complaint
+):
+    monkeypatch.setattr("ov_specdec.pipeline.open_source", None)
+    with pytest.raises((OptionError, DeviceError), match=complaint):
+        SpeculativePipeline(**{"device": "GPU", **options})
+
+
+def test_threads_may_be_given_for_a_draft_on_cpu(with_gpus):
+    config = RuntimeConfig("GPU", num_threads=2)
+    check_devices([config, config.for_draft("CPU", None)])
+    with pytest.raises(OptionError, match="num_threads=2 has no effect on GPU"):
+        check_devices([config])
+
+
+def test_static_shapes_are_for_the_models_on_cpu(with_gpus):
+    assert not takes_fixed_sizes(RuntimeConfig("GPU"))
+    assert takes_fixed_sizes(RuntimeConfig("CPU"))
+
+
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+def test_states_that_could_not_be_read_are_refused(kind):
+    with pytest.raises(OptionError, match=f"KV_CACHE_PRECISION={kind} cannot be used"):
+        require_readable_states(GPU, {"KV_CACHE_PRECISION": kind})
+    require_readable_states(Device("CPU", "CPU", ()), {"KV_CACHE_PRECISION": kind})
 
 
 def test_this_machine_has_a_cpu():

@@ -1,6 +1,6 @@
 """Passes over several sequences, packed one behind the other: their inputs, and what runs them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -8,6 +8,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
+from ov_specdec.cache.block_memory import CacheTensor
 from ov_specdec.cache.longrope import LONG
 from ov_specdec.cache.session import ATTENTION_ROWS, KEPT_ROWS, ROWS, Span
 from ov_specdec.logits import Logits
@@ -126,10 +127,10 @@ class PackedModel:
         self.repeats_rows = ATTENTION_ROWS in self._inputs
         """Whether its attention can have more rows than a pass has tokens."""
         self._feeds: dict[tuple[Layout, Form], Feed] = {}
-        self._caches: dict[str, ov.Tensor] = {}
+        self._caches: Mapping[str, CacheTensor] = {}
         self._bound: dict[str, ov.Tensor] = {}
 
-    def use_caches(self, tensors: dict[str, ov.Tensor]) -> None:
+    def use_caches(self, tensors: Mapping[str, CacheTensor]) -> None:
         """Read and write the KV cache in these tensors, by the names of the inputs."""
         self._caches = tensors
         self._inputs -= tensors.keys()

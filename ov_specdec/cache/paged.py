@@ -2,12 +2,14 @@
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
+from ov_specdec.cache.block_memory import BlockMemory, Blocks, VisibleMemory, shape_of
 from ov_specdec.cache.blocks import BlockPool, BlockTable
 from ov_specdec.cache.packed import PackedModel
 from ov_specdec.cache.session import Session, Span, check_room, check_rows, check_tensors
@@ -24,9 +26,8 @@ INITIAL_TOKENS = 512
 class PagedModel:
     """A compiled paged model and its block pool; what all of its sequences share.
 
-    Implements `Runner`. The caches lie in host memory, [num_blocks, kv_heads, block_size,
-    head_size] each, in whatever element type and layout the plugin chose when it compiled the
-    model. The pool grows as its blocks are needed.
+    Implements `Runner`. The pool grows as its blocks are needed. memory: where its blocks lie.
+    max_cache_bytes: of one tensor, as the device allows; None: any number.
 
     max_length: tokens of one sequence, the model's context. There are blocks for so many, but for
     what `limit` says. copies: the model compiled for passes over so many tokens and no others.
@@ -47,6 +48,8 @@ class PagedModel:
         max_length: int,
         vocab_size: int,
         copies: Mapping[int, ov.CompiledModel] | None = None,
+        memory: BlockMemory | None = None,
+        max_cache_bytes: int | None = None,
         is_invariant: bool = False,
         border: int | None = None,
     ) -> None:
@@ -65,8 +68,9 @@ class PagedModel:
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
         max_blocks = -(-max_length // self.block_size)
         self.pool = BlockPool(min(-(-INITIAL_TOKENS // self.block_size), max_blocks), max_blocks)
-        self._tensors: dict[str, ov.Tensor] = {}
-        self._num_blocks = 0  # that the tensors have
+        self.memory: BlockMemory = memory or VisibleMemory()
+        self._max_cache_bytes = max_cache_bytes
+        self._num_blocks = 0  # that the memory has
         self.fit_caches()
 
     @property
@@ -82,7 +86,11 @@ class PagedModel:
 
     def limit(self, num_tokens: int) -> None:
         """Have so many tokens at most, in whole blocks, and at least those of the pool as it is."""
-        self.pool.max_blocks = max(num_tokens // self.block_size, self.pool.size)
+        num_blocks = num_tokens // self.block_size
+        if self._max_cache_bytes is not None:
+            largest = max(map(_bytes_per_block, self._ports.values()))
+            num_blocks = min(num_blocks, self._max_cache_bytes // largest - 1)  # the spare one
+        self.pool.max_blocks = max(num_blocks, self.pool.size)
         self.max_length = min(self.max_length, self.pool.max_blocks * self.block_size)
 
     @property
@@ -93,17 +101,11 @@ class PagedModel:
     @property
     def bytes_per_token(self) -> int:
         """Memory that a token takes, of all layers."""
-        num_bytes: int = sum(tensor.byte_size for tensor in self._tensors.values())
-        return num_bytes // (self._num_blocks * self.block_size)
+        return sum(map(_bytes_per_block, self._ports.values())) // self.block_size
 
     def open(self, namespace: Hashable = None) -> "PagedSession":
         """A new sequence, which has no blocks yet."""
         return PagedSession(self, namespace)
-
-    @property
-    def caches(self) -> list[str]:
-        """The names of the inputs that hold the KV cache."""
-        return list(self._ports)
 
     def run(self, spans: Sequence[Span]) -> list[Logits]:
         """One pass over the spans of `PagedSession`s of this model, packed; several if it is large.
@@ -184,31 +186,31 @@ class PagedModel:
     def copy_block(self, source: int, target: int) -> None:
         """Make one block hold what another one does."""
         self.fit_caches()
-        for name in self._ports:
-            blocks = self.blocks_of(name)
-            blocks[target] = blocks[source]
+        self.memory.copy(source, target)
 
-    def blocks_of(self, name: str) -> NDArray[Any]:
-        """A cache as it lies in memory, [num_blocks, bytes]; a view."""
-        tensor: NDArray[Any] = self._tensors[name].data
-        return tensor.reshape(self._num_blocks, -1).view(np.uint8)
+    def read_blocks(self, blocks: Sequence[int]) -> dict[str, Blocks]:
+        """Copies of some blocks of each cache."""
+        return {name: self.memory.read(name, blocks) for name in self._ports}
+
+    def write_blocks(self, blocks: Sequence[int], content: Mapping[str, Blocks]) -> None:
+        """Put content into some blocks of each cache."""
+        for name, own in content.items():
+            self.memory.write(name, blocks, own)
 
     def fit_caches(self) -> None:
-        """Enlarge the cache tensors when the pool has grown, keeping what they hold."""
+        """Enlarge the caches when the pool has grown, keeping what they hold."""
         num_blocks = self.pool.size + 1  # with the spare one
         if self._num_blocks == num_blocks:
             return
-        for name, port in self._ports.items():
-            old = self._tensors.get(name)
-            shape = [num_blocks, *(axis.get_length() for axis in list(port.partial_shape)[1:])]
-            new = ov.Tensor(port.element_type, shape)
-            new.data.fill(0)  # stray NaNs in unwritten slots would survive masking
-            if old is not None:
-                old.copy_to(ov.Tensor(new, [0] * len(shape), list(old.shape)))
-            self._tensors[name] = new
+        self.memory.resize(self._ports, num_blocks)
         self._num_blocks = num_blocks
         for model in (self._model, *self._copies.values()):
-            model.use_caches(self._tensors)
+            model.use_caches(self.memory.tensors)
+
+
+def _bytes_per_block(port: ov.ConstOutput) -> int:
+    size: int = port.element_type.size
+    return prod(shape_of(port, 1)) * size
 
 
 class Part(NamedTuple):
@@ -277,7 +279,7 @@ class PagedSession:
 
     def read_kv(self) -> dict[str, NDArray[Any]]:
         """Copies of the sequence's blocks, [num_blocks, bytes] of each cache."""
-        return {name: self.runner.blocks_of(name)[self._held()] for name in self.runner.caches}
+        return dict(self.runner.read_blocks(self._held()))
 
     def write_kv(self, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
         """Put the blocks of `length` tokens in place of those that the sequence has."""
@@ -290,8 +292,7 @@ class PagedSession:
         except SessionError:
             self.drop()
             raise
-        for name, blocks in tensors.items():
-            self.runner.blocks_of(name)[self._held()] = blocks
+        self.runner.write_blocks(self._held(), tensors)
 
     def _held(self) -> list[int]:
         """The blocks that hold tokens, in order; the last ones may hold none after a rollback."""

@@ -40,6 +40,9 @@ class StatefulModel:
     stale in all rows. `max_hidden=0` trims at every rollback, for models that show what is hidden;
     they take one sequence at a time.
 
+    shares_states: sequences may share an infer request. A GPU does not run those whose states were
+    set before the first pass, or lose rows: there is one sequence at a time too.
+
     Sequences beyond the border have batches of their own: nothing brings them into one with others.
 
     What a sequence leaves is found until the next pass of those that it shared passes with, or
@@ -59,6 +62,7 @@ class StatefulModel:
         max_length: int,
         vocab_size: int,
         max_hidden: int = MAX_HIDDEN,
+        shares_states: bool = True,
         border: int | None = None,
     ) -> None:
         self.max_length = max_length
@@ -67,7 +71,7 @@ class StatefulModel:
         self._compiled = compiled
         self._inputs = frozenset(port.any_name for port in compiled.inputs)
         # Rows are padded with hidden entries, and change their places by `beam_idx`.
-        can_share = max_hidden > 0 and "beam_idx" in self._inputs
+        can_share = shares_states and max_hidden > 0 and "beam_idx" in self._inputs
         self.max_sequences = None if can_share else 1
         self._vocab_size = vocab_size
         self._max_hidden = max_hidden

@@ -1,4 +1,4 @@
-"""`ov-specdec check`: whether two models may decode together, and whether passes are invariant."""
+"""`ov-specdec check`: whether two models may decode together, and what holds on a device."""
 
 import sys
 from collections.abc import Mapping
@@ -14,41 +14,69 @@ from ov_specdec.cli.options import (
     with_options,
 )
 from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.device_check import compare_with_cpu
 from ov_specdec.errors import TokenizerMismatchError
+from ov_specdec.loading.devices import describe_machine, find_device, openvino_core
 from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.loading.locate import locate
+from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.source import check_pair, open_source, pair_tokenizers
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import NOT_INVARIANT, BatchInvariance
 
-INCOMPATIBLE = 1
+FAILED = 1
 BATCH_SIZES = (1, 2)
 """One sequence alone, and several that share passes, have other forms of pass."""
 
 
 @click.command()
-@click.argument("main")
+@click.argument("main", required=False)
 @click.argument("draft", required=False)
 @with_options((DEVICE_OPTION, *COMPILE_OPTIONS))
 @with_errors
-def check(main: str, draft: str | None, **options: Any) -> None:
+def check(main: str | None, draft: str | None, **options: Any) -> None:
     """Compare the tokenizers of MAIN and DRAFT; exit code 0 if they are the same, 1 if not.
 
-    Where they are not, it says which pairings are possible (--pairing of other commands). The last
-    line says whether passes of MAIN are batch-invariant on this machine: then a text is the same,
-    to the bit, with any drafter or none, alone or beside others. What is seen is kept.
+    Where they are not, it says which pairings are possible (--pairing of other commands). Without
+    models, the embedded ones are taken.
+
+    The last line says whether passes of MAIN are batch-invariant on this machine: then a text is
+    the same, to the bit, with any drafter or none, alone or beside others. What is seen is kept.
+
+    With another --device than the CPU, texts that are decoded there are compared with the CPU's
+    instead, and the exit code is 1 where one differs that must not. A report of that is welcome.
     """
-    if draft is not None and not compare_tokenizers(main, draft):
-        sys.exit(INCOMPATIBLE)
+    pair = (embedded_folder("main"), embedded_folder("draft")) if main is None else (main, draft)
+    if pair[1] is not None and not compare_tokenizers(str(pair[0]), str(pair[1])):
+        sys.exit(FAILED)
     options["properties"] = parse_properties(options["properties"]) or None
-    click.echo(f"batch invariant: {check_passes(main, draft, options)}")
+    if find_device(openvino_core(), options["device"]).is_cpu:
+        click.echo(f"batch invariant: {check_passes(main, draft, options)}")
+    elif not compare_texts(main, draft, **options):
+        sys.exit(FAILED)
 
 
-def check_passes(main: str, draft: str | None, options: Mapping[str, Any]) -> BatchInvariance:
+def compare_texts(main: str | None, draft: str | None, device: str, **options: Any) -> bool:
+    """Print how texts on a device and on the CPU agree; whether they do where they must."""
+    click.echo(f"device: {describe_machine(device)}")
+    options.pop("precision")  # each has its turn
+    is_right = True
+    with console.status("Decoding on both devices") as status:
+        for agreement in compare_with_cpu(main, draft, device, options):
+            click.echo(str(agreement))
+            is_right = is_right and not agreement.is_broken
+            status.update(f"Decoding on both devices; last: {agreement.way}")
+    return is_right
+
+
+def check_passes(
+    main: str | None, draft: str | None, options: Mapping[str, Any]
+) -> BatchInvariance:
     """Whether passes of the main model agree, in the settings that the pair would be run with."""
-    if ModelFolder.read(locate(main)).is_encoder_decoder:
+    if main is not None and ModelFolder.read(locate(main)).is_encoder_decoder:
         return NOT_INVARIANT
-    drafter: dict[str, Any] = {"drafter": "none"} if draft is None else {"draft": draft}
+    drafter: dict[str, Any] = {"draft": draft}
+    if main is not None and draft is None:
+        drafter = {"drafter": "none"}
     for size in BATCH_SIZES:
         with console.status("Loading models"):
             pipeline = SpeculativePipeline(main, max_batch_size=size, **drafter, **options)

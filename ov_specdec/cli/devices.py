@@ -16,12 +16,16 @@ from ov_specdec.loading.runtime_config import RuntimeConfig
 def devices(model: str | None) -> None:
     """List OpenVINO's devices: name, capabilities, and the KV cache that --kv auto takes there.
 
+    The last column says whether this package was measured on such a device, only simulated, or
+    never run.
+
     With MODEL, also whether its passes are batch-invariant there, as far as it is known.
     """
     folder = None if model is None else ModelFolder.read(locate(model))
     for device in list_devices():
         kv = "paged" if device.takes_paged else "stateful"
         columns = [device.name, device.full_name, " ".join(device.capabilities), f"kv {kv}"]
+        columns.append(device.seen)
         if folder is not None:
             known = look_up(folder, RuntimeConfig(device.name))
             columns.append(f"batch invariant {known}")

@@ -113,6 +113,7 @@ def summary(result: GenerationResult, models: SpeculativePipeline) -> str:
     """A result's statistics in one line."""
     stats = result.stats
     reused = f", {stats.cached_tokens} of {stats.prompt_tokens} prompt tokens from the KV cache"
+    held = ", one sequence at a time" if stats.max_sequences == 1 else ""
     parts = [
         f"{stats.generated_tokens} tokens in {stats.seconds:.2f} s "
         f"({stats.tokens_per_second:.1f} tokens/s, first after {stats.time_to_first_token:.2f} s)"
@@ -123,7 +124,8 @@ def summary(result: GenerationResult, models: SpeculativePipeline) -> str:
         f"rollback {stats.rollback_seconds:.2f} s",
         f"draft length {describe_lengths(stats)}",
         f"batch invariant {stats.batch_invariant}",
-        f"KV cache {models.main.kv} ({models.main.reason}), loaded in {models.load_seconds:.2f} s",
+        f"KV cache {models.main.kv} ({models.main.reason}){held}, loaded in "
+        f"{models.load_seconds:.2f} s",
     ]
     if models.profile is not None:
         parts.append(f"profile {models.profile}")

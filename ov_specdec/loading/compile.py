@@ -15,12 +15,14 @@ from ov_specdec.cache.paged import PagedModel
 from ov_specdec.cache.session import Runner
 from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulModel
 from ov_specdec.errors import DeviceError, ModelError, OptionError
+from ov_specdec.loading.device_memory import block_memory, largest_tensor
 from ov_specdec.loading.devices import (
     Device,
     compile_for,
     describe_machine,
     find_device,
     openvino_core,
+    require_readable_states,
 )
 from ov_specdec.loading.encoder import load_encoders
 from ov_specdec.loading.folder import ModelFolder
@@ -139,13 +141,17 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     if source.folder.is_encoder_decoder:
         return _prepare_encoder_decoder(source, config, device)
     axes = sequence_axes(source.model)
-    max_hidden = MAX_HIDDEN if config.max_hidden_tokens is None else config.max_hidden_tokens
+    max_hidden = config.max_hidden_tokens
+    if max_hidden is None:
+        # A GPU has once read what the mask hides.
+        max_hidden = MAX_HIDDEN if device.is_cpu else 0
     # In a sliding window, hidden entries would take the places of visible ones.
     if source.folder.sliding_window or not hides_by_mask(source.model):
         max_hidden = 0
     backend, reason, model = _choose_backend(source, device, kv)
     if backend == "stateful":
         _refuse_copies(config, reason)
+        require_readable_states(device, config.properties_for(device))
     elif config.max_hidden_tokens is not None:
         raise OptionError(
             f"max_hidden_tokens={config.max_hidden_tokens} has no effect on {source.folder.path}, "
@@ -207,6 +213,7 @@ def _prepare_encoder_decoder(
         )
     reason = "an encoder-decoder model"
     _refuse_copies(config, reason)
+    require_readable_states(device, config.properties_for(device))
     select_rows(source.model, axis=1)
     return _Prepared(source, config, device, "stateful", reason, source.model, {}, axes, 0)
 
@@ -246,6 +253,8 @@ def _open(
             max_length=max_length,
             vocab_size=vocab_size,
             copies=_usable_copies(compiled),
+            memory=block_memory(prepared.device),
+            max_cache_bytes=largest_tensor(prepared.device),
             is_invariant=prepared.config.batch_invariant,
             border=border,
         )
@@ -256,6 +265,7 @@ def _open(
         max_length=max_length,
         vocab_size=vocab_size,
         max_hidden=prepared.max_hidden,
+        shares_states=prepared.device.is_cpu,
         border=border,
     )
     return _loaded(stateful, prepared)
@@ -291,9 +301,9 @@ def _choose_backend(
     if kv == "stateful":
         return "stateful", "as asked for", source.model
     if not device.takes_paged:
-        reason = f"a paged KV cache runs on CPU only, not on {device.name}"
+        reason = f"a paged KV cache has not been run on {device.name}"
         if kv == "paged":
-            raise DeviceError(f"{reason}: use kv='stateful'")
+            raise DeviceError(f"{reason}: leave kv='paged' out")
         return "stateful", reason, source.model
     try:
         to_paged(source.model)
@@ -302,5 +312,6 @@ def _choose_backend(
             raise
         # The attempt may have left the model half changed.
         return "stateful", str(error), read_ir(source.folder)
-    center_keys(source.model)
+    if device.is_cpu:  # elsewhere keys are not quantized by token
+        center_keys(source.model)
     return "paged", "as asked for" if kv == "paged" else "rollback is free", source.model

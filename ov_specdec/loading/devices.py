@@ -1,7 +1,7 @@
 """What OpenVINO offers on this machine: devices, precisions, and where a paged KV cache runs."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Literal
 
 import openvino as ov
 
-from ov_specdec.errors import DeviceError, openvino_message
+from ov_specdec.errors import DeviceError, OptionError, openvino_message
 
 Precision = Literal["default", "exact", "f32", "bf16", "f16"]
 
@@ -28,21 +28,46 @@ PRECISION_PROPERTIES: Mapping[Precision, dict[str, str]] = {
 CAPABILITIES: Mapping[str, str] = {"bf16": "BF16", "f16": "FP16"}
 """What a device must list to compute in a precision; all of them compute in f32."""
 
-VIRTUAL_DEVICES = ("AUTO", "HETERO", "MULTI", "BATCH")
+COMPRESSED = ("i8", "u8")
+"""Precisions of KV caches that have a scale beside them."""
+
+BEST_FIRST = ("GPU", "CPU")
+"""Which device "AUTO" is, of those that are there: OpenVINO's own order."""
+
+SPREADING = ("HETERO", "MULTI", "BATCH")
+"""Devices of OpenVINO that spread a model, and with it its KV cache, over several."""
+
+SEEN = {"CPU": "measured", "GPU": "simulated"}
+"""How it was seen that this package works on a kind of device."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device as OpenVINO describes it, and whether KV caches are paged on it."""
+    """A device as OpenVINO describes it, and what of this package works on it."""
 
     name: str
     full_name: str
     capabilities: tuple[str, ...]
 
     @property
+    def kind(self) -> str:
+        """Its name without its number: CPU, GPU, NPU."""
+        return self.name.partition(".")[0]
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is the CPU, which has properties of its own, and whose memory is ours."""
+        return self.kind == "CPU"
+
+    @property
     def takes_paged(self) -> bool:
-        """Whether `kv="auto"` may choose a paged KV cache: on CPU, where it has been run."""
-        return self.name == "CPU"
+        """Whether `kv="auto"` may choose a paged KV cache: where that has been run."""
+        return self.kind in SEEN
+
+    @property
+    def seen(self) -> str:
+        """How it was seen that this package works there: measured, simulated, never run."""
+        return SEEN.get(self.kind, "never run")
 
 
 @cache
@@ -62,19 +87,30 @@ def list_devices() -> list[Device]:
 
 
 def find_device(core: ov.Core, name: str) -> Device:
-    """The device called `name`: one that is listed, "GPU" for "GPU.0", or a virtual one.
+    """The device called `name`: one that is listed, "GPU" for "GPU.0", or the best for "AUTO".
 
-    Raises `DeviceError` if there is no such device here.
+    Raises `DeviceError` if there is no such device here, or none that can hold a KV cache.
     """
-    if name.partition(":")[0] in VIRTUAL_DEVICES:
-        return Device(name, name, ())
+    kind, _, wanted = name.partition(":")
+    if kind in SPREADING:
+        raise DeviceError(
+            f"device '{name}' spreads a model over devices, and a KV cache has to be on one: name "
+            "one of them, or AUTO"
+        )
     available = core.available_devices
-    if name not in available and f"{name}.0" not in available:
+    if kind == "AUTO":
+        names = wanted.split(",") if wanted else BEST_FIRST
+        name = next((own for own in names if _is_among(own, available)), name)
+    if not _is_among(name, available):
         raise DeviceError(
             f"device '{name}' is not available: OpenVINO finds {', '.join(available)} here"
         )
     full_name = core.get_property(name, "FULL_DEVICE_NAME")
     return Device(name, full_name, tuple(core.get_property(name, "OPTIMIZATION_CAPABILITIES")))
+
+
+def _is_among(name: str, available: Sequence[str]) -> bool:
+    return name in available or f"{name}.0" in available
 
 
 def compile_for(
@@ -113,18 +149,51 @@ def computes_in(device: str, precision: str) -> bool:
 def causal_keys(device: Device) -> dict[str, str]:
     """Properties that keep the keys of a token as they are whatever follows it.
 
-    Where a u8 cache is quantized by channel, as OpenVINO does unless told otherwise, all tokens of
-    a block share a scale, so that a draft token changes the keys of those before it.
+    Where a u8 cache is quantized by channel, as OpenVINO does on CPU unless told otherwise, all
+    tokens of a block share a scale, so that a draft token changes the keys of those before it.
     """
-    return {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.takes_paged else {}
+    return {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.is_cpu else {}
 
 
 def precision_properties(device: Device, precision: Precision) -> dict[str, str]:
     """OpenVINO properties for a precision; `DeviceError` if the device does not compute in it."""
     needed = CAPABILITIES.get(precision)
-    if needed is not None and device.capabilities and needed not in device.capabilities:
+    if needed is not None and needed not in device.capabilities:
         raise DeviceError(
             f"precision '{precision}' is not offered by {device.name} here, which lists "
             f"{', '.join(device.capabilities)}: use default, f32 or exact"
         )
+    if precision == "default" and not device.is_cpu:
+        has_f16 = CAPABILITIES["f16"] in device.capabilities
+        return dict(PRECISION_PROPERTIES["f16" if has_f16 else "f32"])
     return dict(PRECISION_PROPERTIES[precision])
+
+
+def cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, str]:
+    """The precision of KV caches beside those properties; none where the CPU chooses a good one.
+
+    A GPU chooses one whose states cannot be read, and that differs from pass to pass. It runs with
+    caches of the precision that it computes in. Raises `OptionError` for a pair that it does not
+    run.
+    """
+    if device.is_cpu:
+        return {}
+    computes = properties["INFERENCE_PRECISION_HINT"]
+    chosen = properties.get("KV_CACHE_PRECISION", computes)
+    if chosen not in (computes, *COMPRESSED):
+        raise OptionError(
+            f"KV_CACHE_PRECISION={chosen} does not run on {device.name} with "
+            f"INFERENCE_PRECISION_HINT={computes}: use {computes}, or {' or '.join(COMPRESSED)}, "
+            "which loses precision"
+        )
+    return {"KV_CACHE_PRECISION": chosen}
+
+
+def require_readable_states(device: Device, properties: Mapping[str, str]) -> None:
+    """Refuse, with `OptionError`, a stateful KV cache that cannot be rolled back off the CPU."""
+    chosen = properties.get("KV_CACHE_PRECISION")
+    if not device.is_cpu and chosen in COMPRESSED:
+        raise OptionError(
+            f"KV_CACHE_PRECISION={chosen} cannot be used with a stateful KV cache on "
+            f"{device.name}, whose states could not be read: leave it out"
+        )

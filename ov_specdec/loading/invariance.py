@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from ov_specdec.cache.memory import limit_memory
 from ov_specdec.errors import DeviceError, OptionError, openvino_message
 from ov_specdec.files import user_cache
 from ov_specdec.invariance import Invariance, describe, read_verdict
 from ov_specdec.loading.compile import LoadedModel, fingerprint, load_model
 from ov_specdec.loading.devices import Precision, find_device, openvino_core
 from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.memory_limit import limit_memory
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 from ov_specdec.stats import BatchInvariance
@@ -85,11 +85,11 @@ def verdict_file(folder: ModelFolder, config: RuntimeConfig) -> Path | None:
 def _obstacle(folder: ModelFolder, config: RuntimeConfig) -> str:
     """What passes cannot be invariant with; "" where that is to be checked."""
     device = find_device(openvino_core(), config.device)
-    mode = config.properties_for(device).get("KEY_CACHE_QUANT_MODE")
     if folder.is_encoder_decoder:
         return "an encoder-decoder model"
-    if not device.takes_paged:
-        return f"device {config.device}"
+    if not device.is_cpu:
+        return f"device {device.name}"
+    mode = config.properties_for(device).get("KEY_CACHE_QUANT_MODE")
     if config.kv == "stateful":
         return "a stateful KV cache"
     return "" if mode == "BY_TOKEN" else f"KEY_CACHE_QUANT_MODE={mode}"
@@ -118,7 +118,7 @@ def check(folder: ModelFolder, config: RuntimeConfig) -> str:
     source = open_source(folder.path)
     try:
         loaded = load_model(source, config, vocab_size=source.vocab_size)
-        limit_memory([loaded.runner], None, CHECKED_SEQUENCES)
+        limit_memory([loaded], None, CHECKED_SEQUENCES)
         status = open_invariance(loaded).check()
     except DeviceError as error:
         return str(error)

@@ -1,5 +1,6 @@
 """How a model is to be compiled: what a user may choose."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +9,15 @@ from typing import Literal, get_args
 from ov_specdec.checks import require_choice, require_int, require_text, require_texts
 from ov_specdec.errors import OptionError
 from ov_specdec.files import expand_home
-from ov_specdec.loading.devices import Device, Precision, causal_keys, precision_properties
+from ov_specdec.loading.devices import (
+    Device,
+    Precision,
+    cache_precision,
+    causal_keys,
+    find_device,
+    openvino_core,
+    precision_properties,
+)
 
 Backend = Literal["paged", "stateful"]
 KvBackend = Literal["auto", "paged", "stateful"]
@@ -20,11 +29,12 @@ class RuntimeConfig:
 
     max_hidden_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of
     the model; None takes as many as OpenVINO finds right. cache_dir: folder where OpenVINO keeps
-    the compiled model for the next time; None: nowhere. encoder_device: where the encoder of an
-    encoder-decoder model runs; None: where its decoder does. fixed_sizes: tokens of passes that a
-    paged model is compiled once more for. needs_copies: a stateful KV cache, which has none, is an
-    error. batch_invariant: run the passes of a paged model in the form that gives a token the same
-    logits in any of them. shares_passes: several sequences may share passes.
+    compiled models for the next time, one folder for each device and set of properties; None:
+    nowhere. encoder_device: where the encoder of an encoder-decoder model runs; None: where its
+    decoder does. fixed_sizes: tokens of passes that a paged model is compiled once more for.
+    needs_copies: a stateful KV cache, which has none, is an error. batch_invariant: run the passes
+    of a paged model in the form that gives a token the same logits in any of them. shares_passes:
+    several sequences may share passes.
     """
 
     device: str = "CPU"
@@ -70,13 +80,26 @@ class RuntimeConfig:
         return tuple(dict.fromkeys(max(size, least) for size in self.fixed_sizes))
 
     def properties_for(self, device: Device) -> dict[str, str]:
-        """OpenVINO properties; those given by name win over the others."""
-        properties = {**causal_keys(device), **precision_properties(device, self.precision)}
-        if self.num_threads is not None:
+        """OpenVINO properties; those given by name win over the others.
+
+        Raises `DeviceError` and `OptionError` for what the device does not run with.
+        """
+        given = self.properties or {}
+        precision = self.precision
+        if precision == "default" and given.get("EXECUTION_MODE_HINT") == "ACCURACY":
+            precision = "default" if device.is_cpu else "f32"  # the CPU sees to that itself
+        properties = {**causal_keys(device), **precision_properties(device, precision)}
+        if self.num_threads is not None and device.is_cpu:
             properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)
         if self.cache_dir is not None:
             properties["CACHE_DIR"] = str(expand_home(self.cache_dir))
-        return {**properties, **(self.properties or {})}
+        properties |= given
+        properties |= cache_precision(device, properties)
+        if folder := properties.pop("CACHE_DIR", ""):
+            # A GPU's plugin would find there what was compiled with other properties.
+            digest = hashlib.sha256(repr((device.name, sorted(properties.items()))).encode())
+            properties["CACHE_DIR"] = str(Path(folder) / digest.hexdigest()[:16])
+        return properties
 
     def for_draft(
         self, device: str | None, properties: Mapping[str, str] | None
@@ -88,3 +111,8 @@ class RuntimeConfig:
             properties={**(self.properties or {}), **(properties or {})},
             batch_invariant=False,
         )
+
+
+def takes_fixed_sizes(config: RuntimeConfig) -> bool:
+    """Whether a model may be compiled for static shapes: on CPU, for a GPU fails to run them."""
+    return find_device(openvino_core(), config.device).is_cpu

@@ -1,0 +1,158 @@
+"""Where the blocks of a paged KV cache lie: in memory that the host sees, or in a device's own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+Blocks = NDArray[np.uint8]
+"""The content of blocks, [num_blocks, bytes]."""
+
+CacheTensor: TypeAlias = ov.Tensor | ov.RemoteTensor
+
+
+class BlockMemory(Protocol):
+    """The tensors of a paged KV cache, by the names of the inputs that they are for.
+
+    Each has the blocks along its first axis, in the element type and layout that the plugin chose
+    when it compiled the model.
+    """
+
+    @property
+    def tensors(self) -> Mapping[str, CacheTensor]:
+        """The tensors, [num_blocks, kv_heads, block_size, head_size] on CPU; none at first."""
+        ...
+
+    def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
+        """Have so many blocks, which hold what they held; new ones hold zeros.
+
+        For stray NaNs in what was never written would survive masking.
+        """
+        ...
+
+    def copy(self, source: int, target: int) -> None:
+        """Make one block hold what another one does, in each tensor."""
+        ...
+
+    def read(self, name: str, blocks: Sequence[int]) -> Blocks:
+        """A copy of some blocks of a tensor."""
+        ...
+
+    def write(self, name: str, blocks: Sequence[int], content: Blocks) -> None:
+        """Put content into some blocks of a tensor."""
+        ...
+
+
+Allocate = Callable[[ov.Type, list[int]], ov.Tensor]
+"""Makes a tensor of an element type and shape."""
+
+
+class VisibleMemory:
+    """Tensors that numpy sees: of the host, or of a GPU that shares its memory.
+
+    Implements `BlockMemory`. allocate: of the device; a GPU copies ordinary memory for each pass,
+    and what it writes to the copy is lost.
+    """
+
+    def __init__(self, allocate: Allocate = ov.Tensor) -> None:
+        self.tensors: dict[str, ov.Tensor] = {}
+        self._allocate = allocate
+
+    def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
+        """Allocate larger tensors and copy what the old ones hold."""
+        for name, port in ports.items():
+            new = self._allocate(port.element_type, shape_of(port, num_blocks))
+            content, num_held = content_of(new), 0
+            if name in self.tensors:
+                old = content_of(self.tensors[name])
+                num_held = len(old)
+                content[:num_held] = old
+            content[num_held:] = 0
+            self.tensors[name] = new
+
+    def copy(self, source: int, target: int) -> None:
+        """Make one block hold what another one does."""
+        for tensor in self.tensors.values():
+            content = content_of(tensor)
+            content[target] = content[source]
+
+    def read(self, name: str, blocks: Sequence[int]) -> Blocks:
+        """A copy of some blocks."""
+        return content_of(self.tensors[name])[list(blocks)]
+
+    def write(self, name: str, blocks: Sequence[int], content: Blocks) -> None:
+        """Put content into some blocks."""
+        content_of(self.tensors[name])[list(blocks)] = content
+
+
+class RemoteMemory:
+    """Tensors in the memory of a GPU that has its own. Implements `BlockMemory`.
+
+    What the host wants of a block is copied, by region.
+    """
+
+    def __init__(self, context: ov.RemoteContext) -> None:
+        self.tensors: dict[str, ov.RemoteTensor] = {}
+        self._context = context
+        self._ports: Mapping[str, ov.ConstOutput] = {}
+
+    def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
+        """Allocate larger tensors and copy what the old ones hold, on the device."""
+        self._ports = ports
+        for name, port in ports.items():
+            shape = ov.Shape(shape_of(port, num_blocks))
+            new = self._context.create_tensor(port.element_type, shape, {})
+            old, num_held = self.tensors.get(name), 0
+            if old is not None:
+                num_held = old.get_shape()[0]
+                region(new, 0, num_held).copy_from(old)
+            region(new, num_held, num_blocks).copy_from(self._zeros(name, num_blocks - num_held))
+            self.tensors[name] = new
+
+    def copy(self, source: int, target: int) -> None:
+        """Make one block hold what another one does, on the device."""
+        for tensor in self.tensors.values():
+            region(tensor, target, target + 1).copy_from(region(tensor, source, source + 1))
+
+    def read(self, name: str, blocks: Sequence[int]) -> Blocks:
+        """A copy of some blocks."""
+        content = []
+        for block in blocks:
+            one = self._zeros(name, 1)
+            region(self.tensors[name], block, block + 1).copy_to(one)
+            content.append(content_of(one).copy())
+        return np.concatenate(content)
+
+    def write(self, name: str, blocks: Sequence[int], content: Blocks) -> None:
+        """Put content into some blocks."""
+        for block, own in zip(blocks, content, strict=True):
+            one = self._zeros(name, 1)
+            content_of(one)[0] = own
+            region(self.tensors[name], block, block + 1).copy_from(one)
+
+    def _zeros(self, name: str, num_blocks: int) -> ov.Tensor:
+        """Memory of the host for so many blocks of a tensor."""
+        port = self._ports[name]
+        tensor = ov.Tensor(port.element_type, shape_of(port, num_blocks))
+        content_of(tensor)[:] = 0
+        return tensor
+
+
+def content_of(tensor: ov.Tensor) -> Blocks:
+    """What a tensor holds, by block; a view."""
+    data: NDArray[Any] = tensor.data
+    return data.reshape(len(data), -1).view(np.uint8)
+
+
+def shape_of(port: ov.ConstOutput, num_blocks: int) -> list[int]:
+    """The shape of a cache of so many blocks."""
+    return [num_blocks, *(axis.get_length() for axis in list(port.partial_shape)[1:])]
+
+
+def region(tensor: ov.RemoteTensor, begin: int, end: int) -> ov.RemoteTensor:
+    """Some blocks of a tensor, as a view."""
+    shape = list(tensor.get_shape())
+    first, last = [begin, *(0 for _ in shape[1:])], [end, *shape[1:]]
+    return ov.RemoteTensor(tensor, ov.Coordinate(first), ov.Coordinate(last))

@@ -1,0 +1,46 @@
+"""How much memory the KV caches of a pair may take."""
+
+from collections.abc import Sequence
+
+from ov_specdec.errors import OptionError
+from ov_specdec.loading.compile import LoadedModel
+from ov_specdec.loading.device_memory import free_memory
+from ov_specdec.loading.devices import Device, find_device, openvino_core
+
+GB = 10**9
+
+SHARE_OF_FREE = 0.5
+"""Part of a device's free memory that is taken where nobody says how much."""
+
+
+def limit_memory(
+    models: Sequence[LoadedModel], kv_cache_size: float | None, max_batch_size: int
+) -> None:
+    """Bound the KV caches of models that hold the same sequences, the main model's first.
+
+    kv_cache_size: in GB, for those on one device together; None: what `max_batch_size` sequences
+    need that are as long as the main model's context, at most half of the memory that is free
+    there. It is taken as it is needed. Raises `OptionError` where the device manages that memory
+    itself.
+    """
+    needed = max_batch_size * models[0].runner.max_length
+    by_device: dict[Device, list[LoadedModel]] = {}
+    for model in models:
+        device = find_device(openvino_core(), model.config.device)
+        by_device.setdefault(device, []).append(model)
+    for device, own in by_device.items():
+        bytes_per_token = sum(model.runner.bytes_per_token for model in own)
+        num_tokens = needed
+        if kv_cache_size is None:
+            if bytes_per_token:
+                free = SHARE_OF_FREE * free_memory(device)
+                num_tokens = min(needed, int(free / bytes_per_token))
+        elif any(model.runner.bytes_per_token == 0 for model in own):
+            raise OptionError(
+                f"kv_cache_size={kv_cache_size} has no effect on a stateful KV cache: leave it "
+                "out, or use kv='paged' (encoder-decoder models have no paged one)"
+            )
+        else:
+            num_tokens = int(kv_cache_size * GB / bytes_per_token)
+        for model in own:
+            model.runner.limit(num_tokens)

@@ -1,0 +1,168 @@
+"""What a GPU does with the rest of the package, on both KV caches: minutes on the simulator."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import openvino as ov
+import pytest
+
+import ov_specdec.loading.compile as compiling
+from ov_specdec import SpeculativePipeline, SpeechPipeline
+from ov_specdec.cache.block_memory import RemoteMemory, VisibleMemory
+from ov_specdec.loading.device_memory import block_memory
+from ov_specdec.loading.devices import find_device, openvino_core
+from ov_specdec.loading.locate import embedded_folder
+from tests.gpu.conftest import NUM_TOKENS
+from tests.gpu.texts import alone, ids, together, verifies
+from tests.prompts import PROMPTS
+
+LENGTHS = (1, 4, 8)
+
+
+@pytest.fixture(scope="module", params=["paged", "stateful"])
+def gpu(request, open_on_gpu):
+    """The embedded pair in f32 on each KV cache."""
+    with open_on_gpu(kv=request.param) as pipeline:
+        yield pipeline
+
+
+@pytest.fixture(scope="module")
+def code(texts_of_cpu):
+    """The tokens of a long text."""
+    text = Path(compiling.__file__).read_text(encoding="utf-8")
+    with SpeculativePipeline(embedded_folder("draft"), drafter="none") as pipeline:
+        return pipeline.tokenizer.encode(text)
+
+
+def plain_on_cpu(prompts, num_tokens=NUM_TOKENS):
+    """Ids that follow prompts in plain decoding in f32."""
+    with SpeculativePipeline(drafter="none", precision="exact") as cpu:
+        return ids(cpu.generate_batch(prompts, max_new_tokens=num_tokens))
+
+
+@pytest.mark.parametrize("length", [0, *LENGTHS])
+def test_twenty_texts_alone(gpu, length, texts_of_cpu):
+    results = alone(gpu, length)
+    assert ids(results) == texts_of_cpu
+    assert verifies(results) is (length > 0)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_twenty_texts_submitted_together(gpu, length, texts_of_cpu):
+    results = together(gpu, length)
+    assert ids(results) == texts_of_cpu
+    assert verifies(results)
+    most = max(round_.num_sequences for result in results for round_ in result.stats.rounds)
+    assert (most == 1) is (gpu.main.kv == "stateful")
+    assert {result.stats.max_sequences for result in results} == {1 if most == 1 else None}
+
+
+def test_long_prompts_and_what_they_share(gpu, code):
+    prompts = [code[:150], code[:700], [*code[:690], 5, 6, 7]]
+    results = [
+        gpu.generate(prompt, max_new_tokens=16, num_assistant_tokens=4) for prompt in prompts
+    ]
+    assert ids(results) == plain_on_cpu(prompts, 16)
+    cached = [result.stats.cached_tokens for result in results]
+    assert cached[1] >= 150 and cached[2] >= 690
+
+
+def test_saved_caches_are_loaded(gpu, open_on_gpu, code, tmp_path):
+    prompt = code[:100]
+    gpu.generate(prompt, max_new_tokens=8)
+    gpu.save_cache(tmp_path / "cache.safetensors")
+    with open_on_gpu(kv=gpu.main.kv) as other:
+        other.load_cache(tmp_path / "cache.safetensors")
+        result = other.generate(prompt, max_new_tokens=16, num_assistant_tokens=4)
+    assert [result.token_ids] == plain_on_cpu([prompt], 16)
+    assert result.stats.cached_tokens == 99
+
+
+def test_suspended_texts_go_on(open_on_gpu, code):
+    prompts = [code[50 * place : 50 * place + 150] for place in range(8)]
+    with open_on_gpu(kv_cache_size=0.02) as pipeline:
+        results = pipeline.generate_batch(prompts, max_new_tokens=60, num_assistant_tokens=3)
+        assert pipeline.main.runner.max_length < sum(map(len, prompts))
+    assert ids(results) == plain_on_cpu(prompts, 60)
+
+
+def test_memory_of_the_device_itself_holds_blocks_too(open_on_gpu, texts_of_cpu, monkeypatch):
+    context = openvino_core().get_default_context("GPU")
+    monkeypatch.setattr(compiling, "block_memory", lambda device: RemoteMemory(context))
+    with open_on_gpu() as pipeline:
+        memory = pipeline.main.runner.memory
+        results = together(pipeline, 4)
+        assert ids(results) == texts_of_cpu
+        assert verifies(results)
+        name = next(iter(memory.tensors))
+        content = np.arange(memory.read(name, [0]).size, dtype=np.uint32).astype(np.uint8)[None]
+        memory.write(name, [3], content)
+        memory.copy(3, 5)
+        assert np.array_equal(memory.read(name, [5, 3]), np.repeat(content, 2, axis=0))
+
+
+def test_ordinary_memory_would_lose_what_lies_before(open_on_gpu, texts_of_cpu, monkeypatch):
+    assert isinstance(block_memory(find_device(openvino_core(), "GPU")), VisibleMemory)
+    monkeypatch.setattr(compiling, "block_memory", lambda device: VisibleMemory())
+    with open_on_gpu() as pipeline:
+        assert ids(alone(pipeline, 0, PROMPTS[:2])) != texts_of_cpu[:2]
+
+
+def test_entries_may_be_hidden_where_it_is_asked_for(open_on_gpu, texts_of_cpu):
+    with open_on_gpu(kv="stateful", max_hidden_tokens=16) as pipeline:
+        results = alone(pipeline, 8)
+    assert ids(results) == texts_of_cpu
+    assert verifies(results)
+
+
+@pytest.mark.parametrize("kv", ["auto", "stateful"])
+def test_default_options_run_past_the_first_trim(kv, compiled):
+    """States of a stateful cache that the plugin compresses could not be read for one."""
+    options = {"kv": kv, "profile": "none", "cache_dir": compiled}
+    with SpeculativePipeline(device="GPU", **options) as pipeline:
+        results = together(pipeline, 8, PROMPTS[:2])
+    assert all(len(result.token_ids) == NUM_TOKENS for result in results)
+    assert verifies(results)
+
+
+def test_a_folder_of_compiled_models_tells_kv_precisions_apart(open_on_gpu, texts_of_cpu):
+    draft = embedded_folder("draft")
+    types = []
+    for properties in ({"KV_CACHE_PRECISION": "u8"}, {}):
+        options = {"drafter": "none", "precision": "f32", "properties": properties}
+        with open_on_gpu(draft, **options) as pipeline:
+            pipeline.generate(PROMPTS[0], max_new_tokens=2)
+            types.append({t.element_type for t in pipeline.main.runner.memory.tensors.values()})
+    assert types == [{ov.Type.i8}, {ov.Type.f32}]
+
+
+def test_speech_and_translation_run_there(whisper, encoder_decoder, compiled):
+    rng = np.random.default_rng(1)
+    audio = (rng.normal(0.0, 0.1, 32_000).astype(np.float32), 16_000)
+    models = (whisper.main, whisper.draft)
+    heard = []
+    for device in ("CPU", "GPU"):
+        options = {"device": device, "precision": "exact", "cache_dir": compiled}
+        with SpeechPipeline(*models, **options) as pipeline:
+            heard.append(pipeline.transcribe(audio, num_assistant_tokens=3).text)
+    assert heard[0] == heard[1]
+    pair = encoder_decoder("t5")
+    read = []
+    for device in ("CPU", "GPU"):
+        options = {"device": device, "precision": "exact", "cache_dir": compiled}
+        with SpeculativePipeline(pair.main, drafter="suffix", **options) as pipeline:
+            read.append(pipeline.generate([5, 6, 7], max_new_tokens=12, num_assistant_tokens=3))
+    assert read[0].token_ids == read[1].token_ids
+
+
+def test_the_command_line_decodes_there(compiled, texts_of_cpu):
+    command = [sys.executable, "-m", "ov_specdec", "generate", PROMPTS[0], "--device", "GPU"]
+    options = ["--precision", "exact", "--max-new-tokens", str(NUM_TOKENS)]
+    done = subprocess.run(
+        [*command, *options, "--cache-dir", str(compiled)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    with SpeculativePipeline(embedded_folder("draft"), drafter="none") as pipeline:
+        assert done.stdout.strip("\n") == pipeline.tokenizer.decode(texts_of_cpu[0]).strip("\n")

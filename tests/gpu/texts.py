@@ -1,0 +1,27 @@
+"""Texts of a pipeline for the same prompts, and whether both kinds of draft token were in them."""
+
+from tests.gpu.conftest import NUM_TOKENS
+from tests.prompts import PROMPTS
+
+
+def alone(pipeline, length, prompts=PROMPTS):
+    """Results of one prompt after the other. length: of drafts, constant: times mean nothing."""
+    options = {"max_new_tokens": NUM_TOKENS, "num_assistant_tokens": length}
+    return [pipeline.generate(prompt, **options) for prompt in prompts]
+
+
+def together(pipeline, length, prompts=PROMPTS):
+    """Results of prompts that share passes, where the cache allows it."""
+    options = {"max_new_tokens": NUM_TOKENS, "num_assistant_tokens": length}
+    return pipeline.generate_batch(prompts, **options)
+
+
+def ids(results):
+    """Their tokens."""
+    return [result.token_ids for result in results]
+
+
+def verifies(results):
+    """Whether draft tokens were accepted, and rejected, so that something was rolled back."""
+    accepted = sum(result.stats.accepted for result in results)
+    return 0 < accepted < sum(result.stats.drafted for result in results)
