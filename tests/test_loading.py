@@ -284,6 +284,10 @@ def test_compiled_models_of_other_properties_lie_in_other_folders(tmp_path):
         ({"fixed_sizes": [4]}, r"fixed_sizes=\[4\] cannot be used on GPU"),
         ({"num_threads": 2}, "num_threads=2 has no effect on GPU"),
         ({"properties": {"KV_CACHE_PRECISION": "f32"}}, "KV_CACHE_PRECISION=f32 does not run on"),
+        (
+            {"precision": "f32", "properties": {"KV_CACHE_PRECISION": "u8"}},
+            "KV_CACHE_PRECISION=u8 does not run on GPU .*: use f32$",
+        ),
         ({"precision": "bf16"}, "'bf16' is not offered by GPU"),
         ({"device": "NPU", "kv": "paged"}, "a paged KV cache has not been run on NPU"),
         ({"device": "CPU", "draft_device": "TPU"}, "device 'TPU' is not available"),
@@ -311,7 +315,7 @@ def test_static_shapes_are_for_the_models_on_cpu(with_gpus):
 
 @pytest.mark.parametrize("kind", ["u8", "i8"])
 def test_states_that_could_not_be_read_are_refused(kind):
-    with pytest.raises(OptionError, match=f"KV_CACHE_PRECISION={kind} cannot be used"):
+    with pytest.raises(DeviceError, match=f"KV_CACHE_PRECISION={kind} cannot be used"):
         require_readable_states(GPU, {"KV_CACHE_PRECISION": kind})
     require_readable_states(Device("CPU", "CPU", ()), {"KV_CACHE_PRECISION": kind})
 

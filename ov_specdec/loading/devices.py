@@ -9,7 +9,7 @@ from typing import Literal
 
 import openvino as ov
 
-from ov_specdec.errors import DeviceError, OptionError, openvino_message
+from ov_specdec.errors import DeviceError, openvino_message
 
 Precision = Literal["default", "exact", "f32", "bf16", "f16"]
 
@@ -173,27 +173,27 @@ def cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, 
     """The precision of KV caches beside those properties; none where the CPU chooses a good one.
 
     A GPU chooses one whose states cannot be read, and that differs from pass to pass. It runs with
-    caches of the precision that it computes in. Raises `OptionError` for a pair that it does not
+    caches of the precision that it computes in. Raises `DeviceError` for a pair that it does not
     run.
     """
     if device.is_cpu:
         return {}
     computes = properties["INFERENCE_PRECISION_HINT"]
     chosen = properties.get("KV_CACHE_PRECISION", computes)
-    if chosen not in (computes, *COMPRESSED):
-        raise OptionError(
+    allowed = (computes, *COMPRESSED) if computes == "f16" else (computes,)
+    if chosen not in allowed:
+        raise DeviceError(
             f"KV_CACHE_PRECISION={chosen} does not run on {device.name} with "
-            f"INFERENCE_PRECISION_HINT={computes}: use {computes}, or {' or '.join(COMPRESSED)}, "
-            "which loses precision"
+            f"INFERENCE_PRECISION_HINT={computes}: use {' or '.join(allowed)}"
         )
     return {"KV_CACHE_PRECISION": chosen}
 
 
 def require_readable_states(device: Device, properties: Mapping[str, str]) -> None:
-    """Refuse, with `OptionError`, a stateful KV cache that cannot be rolled back off the CPU."""
+    """Refuse, with `DeviceError`, a stateful KV cache that cannot be rolled back off the CPU."""
     chosen = properties.get("KV_CACHE_PRECISION")
     if not device.is_cpu and chosen in COMPRESSED:
-        raise OptionError(
+        raise DeviceError(
             f"KV_CACHE_PRECISION={chosen} cannot be used with a stateful KV cache on "
             f"{device.name}, whose states could not be read: leave it out"
         )

@@ -82,7 +82,7 @@ class RuntimeConfig:
     def properties_for(self, device: Device) -> dict[str, str]:
         """OpenVINO properties; those given by name win over the others.
 
-        Raises `DeviceError` and `OptionError` for what the device does not run with.
+        Raises `DeviceError` for what the device does not run with.
         """
         given = self.properties or {}
         precision = self.precision
