@@ -1,6 +1,7 @@
 """Checks of what a pipeline is made with: its options, and two models for each other."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -29,21 +30,23 @@ def check_devices(configs: Sequence[RuntimeConfig], fixed_sizes: FixedSizes = "n
     configs: the main model's first. Raises `DeviceError` and `OptionError`.
     """
     main = configs[0]
-    names = {config.device for config in configs} | {main.encoder_device or main.device}
-    devices = {name: find_device(openvino_core(), name) for name in names}
-    for config in configs:
-        config.properties_for(devices[config.device])
-    device = devices[main.device]
-    if main.kv == "paged" and not device.takes_paged:
-        raise DeviceError(
-            f"a paged KV cache has not been run on {device.name}: leave kv='paged' out"
-        )
+    encoders = [replace(c, device=c.encoder_device, kv="auto") for c in configs if c.encoder_device]
+    devices = []
+    for config in (*configs, *encoders):
+        device = find_device(openvino_core(), config.device)
+        devices.append(device)
+        config.properties_for(device)
+        if config.kv == "paged" and not device.takes_paged:
+            raise DeviceError(
+                f"a paged KV cache has not been run on {device.name}: leave kv='paged' out"
+            )
+    device = devices[0]
     if not device.is_cpu and not isinstance(fixed_sizes, str):
         raise OptionError(
             f"fixed_sizes={list(fixed_sizes)} cannot be used on {device.name}, which does not run "
             "a paged KV cache with static shapes: leave it out"
         )
-    if main.num_threads is not None and not any(own.is_cpu for own in devices.values()):
+    if main.num_threads is not None and not any(own.is_cpu for own in devices):
         raise OptionError(
             f"num_threads={main.num_threads} has no effect on {device.name}: leave it out, or run "
             "a model on CPU"

@@ -97,6 +97,13 @@ class TextGenerator:
     text_to_text: TextToText | None = None
     invariance: Invariance | None = None
 
+    @property
+    def _max_sequences(self) -> int | None:
+        """Sequences that the KV caches of both models hold at a time; None: any number."""
+        draft = self.drafters.draft
+        runners = [self.main] if draft is None else [self.main, draft.runner]
+        return min((m.max_sequences for m in runners if m.max_sequences is not None), default=None)
+
     def stream(self, prompt: Prompt, options: GenerationOptions) -> GenerationStream:
         """Check prompt and options; the chunks then come as the stream is read."""
         generation = self._begin(prompt, options, MAX_UNREAD)
@@ -165,7 +172,7 @@ class TextGenerator:
         self.drafters.check(options)
         text = IncrementalDetokenizer(self.tokenizer.decode, tokens, options.stops)
         output = Output(state, text, len(ids))
-        output.stats.max_sequences = self.main.max_sequences
+        output.stats.max_sequences = self._max_sequences
         if self.invariance is not None:
             output.stats.batch_invariant = self.invariance.status
         request = Request(

@@ -89,10 +89,10 @@ class SpeculativePipeline:
 
     Generations that run at once, from several threads or by `generate_batch`, share passes.
     max_batch_size: most of them at a time; others wait. kv_cache_size: memory for the KV caches of
-    both models, in GB, which is taken as it is needed; None: enough for so many of the greatest
-    length, or half of the memory that is free. When it is used up, the newest one is suspended; its
-    output is the same. max_prefill_tokens_per_step: tokens of prompts that a pass reads while
-    others are being answered.
+    both models, in GB, on each of their devices, which is taken as it is needed; None: enough for
+    so many of the greatest length, or half of the memory that is free. When it is used up, the
+    newest one is suspended; its output is the same. max_prefill_tokens_per_step: tokens of prompts
+    that a pass reads while others are being answered.
 
     Encoder-decoder models work in the same way: the prompt is what their encoders read. A draft has
     an encoder of its own, or shares the main's: where it has the same weights, or none. Their

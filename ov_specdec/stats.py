@@ -108,8 +108,7 @@ class GenerationStats:
     """The record of one generation. Its first round is the prefill: it reads the prompt.
 
     batch_invariant: whether its text depends on nothing but prompt, options and model.
-    max_sequences: that the main model's KV cache holds at a time, while others wait; None: what the
-    memory allows.
+    max_sequences: that the KV caches hold at a time, while others wait; None: what memory allows.
     """
 
     prompt_tokens: int

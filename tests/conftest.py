@@ -10,7 +10,6 @@ import pytest
 from tests import tiny_encoder_decoder, tiny_whisper
 from tests.chats import PLAIN
 from tests.cores import keep_to_one_core
-from tests.gpu.presence import HAS_GPU
 from tests.tiny import ARCHITECTURES, Shelf, TinyPair, make_pair, make_wide_draft
 from tests.tiny_encoder_decoder import TinyEncoderDecoder, make_encoder_decoder
 from tests.tiny_whisper import TinyWhisper, make_whisper
@@ -26,11 +25,6 @@ def pytest_configure(config):
     worker = getattr(config, "workerinput", None)  # of `pytest -n`
     if worker is not None:
         keep_to_one_core(int(worker["workerid"].removeprefix("gw")))
-
-
-def pytest_report_header():
-    found = "runs" if HAS_GPU else "is left out: no GPU; tests/gpu/simulator.sh makes one"
-    return f"tests/gpu {found}"
 
 
 @pytest.fixture(scope="session")

@@ -199,7 +199,7 @@ def test_check_says_why_a_model_cannot_be_invariant(encoder_decoder):
 def test_devices_lists_the_cpu():
     done = run("devices")
     assert done.returncode == 0
-    assert re.search(r"^CPU\t.*FP32.*\tkv paged$", done.stdout, re.MULTILINE)
+    assert re.search(r"^CPU\t.*FP32.*\tkv paged\tmeasured$", done.stdout, re.MULTILINE)
 
 
 def test_help_lists_the_commands():

@@ -1,6 +1,7 @@
 """Where the blocks of a paged KV cache lie: in memory that the host sees, or in a device's own."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -142,8 +143,14 @@ class RemoteMemory:
 
 def content_of(tensor: ov.Tensor) -> Blocks:
     """What a tensor holds, by block; a view."""
-    data: NDArray[Any] = tensor.data
-    return data.reshape(len(data), -1).view(np.uint8)
+    data: NDArray[Any] = tensor.data  # flat, where several numbers share a byte
+    return data.reshape(tensor.shape[0], -1).view(np.uint8)
+
+
+def bytes_of_block(port: ov.ConstOutput) -> int:
+    """What a block of a cache takes."""
+    bits: int = port.element_type.bitwidth
+    return prod(shape_of(port, 1)) * bits // 8
 
 
 def shape_of(port: ov.ConstOutput, num_blocks: int) -> list[int]:

@@ -2,14 +2,13 @@
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache.block_memory import BlockMemory, Blocks, VisibleMemory, shape_of
+from ov_specdec.cache.block_memory import BlockMemory, Blocks, VisibleMemory, bytes_of_block
 from ov_specdec.cache.blocks import BlockPool, BlockTable
 from ov_specdec.cache.packed import PackedModel
 from ov_specdec.cache.session import Session, Span, check_room, check_rows, check_tensors
@@ -88,7 +87,7 @@ class PagedModel:
         """Have so many tokens at most, in whole blocks, and at least those of the pool as it is."""
         num_blocks = num_tokens // self.block_size
         if self._max_cache_bytes is not None:
-            largest = max(map(_bytes_per_block, self._ports.values()))
+            largest = max(map(bytes_of_block, self._ports.values()))
             num_blocks = min(num_blocks, self._max_cache_bytes // largest - 1)  # the spare one
         self.pool.max_blocks = max(num_blocks, self.pool.size)
         self.max_length = min(self.max_length, self.pool.max_blocks * self.block_size)
@@ -101,7 +100,7 @@ class PagedModel:
     @property
     def bytes_per_token(self) -> int:
         """Memory that a token takes, of all layers."""
-        return sum(map(_bytes_per_block, self._ports.values())) // self.block_size
+        return sum(map(bytes_of_block, self._ports.values())) // self.block_size
 
     def open(self, namespace: Hashable = None) -> "PagedSession":
         """A new sequence, which has no blocks yet."""
@@ -206,11 +205,6 @@ class PagedModel:
         self._num_blocks = num_blocks
         for model in (self._model, *self._copies.values()):
             model.use_caches(self.memory.tensors)
-
-
-def _bytes_per_block(port: ov.ConstOutput) -> int:
-    size: int = port.element_type.size
-    return prod(shape_of(port, 1)) * size
 
 
 class Part(NamedTuple):

@@ -58,10 +58,9 @@ def check(main: str | None, draft: str | None, **options: Any) -> None:
 def compare_texts(main: str | None, draft: str | None, device: str, **options: Any) -> bool:
     """Print how texts on a device and on the CPU agree; whether they do where they must."""
     click.echo(f"device: {describe_machine(device)}")
-    options.pop("precision")  # each has its turn
     is_right = True
     with console.status("Decoding on both devices") as status:
-        for agreement in compare_with_cpu(main, draft, device, options):
+        for agreement in compare_with_cpu(main, draft, device, **options):
             click.echo(str(agreement))
             is_right = is_right and not agreement.is_broken
             status.update(f"Decoding on both devices; last: {agreement.way}")

@@ -135,7 +135,8 @@ PIPELINE_OPTIONS = (
         "--kv-cache-size",
         type=float,
         metavar="GB",
-        help="Memory for the KV caches of both models. [half of what is free, as it is needed]",
+        help="Memory for the KV caches of both models, on each of their devices. [half of what is "
+        "free, as it is needed]",
     ),
     PROFILE_OPTION,
     *COMPILE_OPTIONS,

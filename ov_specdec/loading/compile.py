@@ -14,15 +14,15 @@ from ov_specdec.cache.encoder_decoder import EncoderDecoderModel
 from ov_specdec.cache.paged import PagedModel
 from ov_specdec.cache.session import Runner
 from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulModel
-from ov_specdec.errors import DeviceError, ModelError, OptionError
+from ov_specdec.errors import DeviceError, ModelError, OptionError, openvino_message
 from ov_specdec.loading.device_memory import block_memory, largest_tensor
 from ov_specdec.loading.devices import (
     Device,
     compile_for,
     describe_machine,
     find_device,
+    has_readable_states,
     openvino_core,
-    require_readable_states,
 )
 from ov_specdec.loading.encoder import load_encoders
 from ov_specdec.loading.folder import ModelFolder
@@ -96,7 +96,9 @@ class _Prepared:
     @property
     def may_fall_back(self) -> bool:
         """Whether there is another KV backend to try; a stateful one has no copies."""
-        return self.kv == "paged" and self.config.kv == "auto" and not self.config.needs_copies
+        if self.kv != "paged" or self.config.kv != "auto" or self.config.needs_copies:
+            return False
+        return has_readable_states(self.device, self.config.properties_for(self.device))
 
     def compile(self, size: int | None = None) -> ov.CompiledModel | DeviceError:
         """The model, or its copy of a size, compiled; or the error for what a device lacks."""
@@ -151,7 +153,7 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     backend, reason, model = _choose_backend(source, device, kv)
     if backend == "stateful":
         _refuse_copies(config, reason)
-        require_readable_states(device, config.properties_for(device))
+        _require_readable_states(config, device)
     elif config.max_hidden_tokens is not None:
         raise OptionError(
             f"max_hidden_tokens={config.max_hidden_tokens} has no effect on {source.folder.path}, "
@@ -213,7 +215,7 @@ def _prepare_encoder_decoder(
         )
     reason = "an encoder-decoder model"
     _refuse_copies(config, reason)
-    require_readable_states(device, config.properties_for(device))
+    _require_readable_states(config, device)
     select_rows(source.model, axis=1)
     return _Prepared(source, config, device, "stateful", reason, source.model, {}, axes, 0)
 
@@ -223,6 +225,15 @@ def _refuse_copies(config: RuntimeConfig, reason: str) -> None:
         raise OptionError(
             f"fixed_sizes={list(config.fixed_sizes)} needs a paged KV cache, and the main model's "
             f"is stateful ({reason}): leave it out"
+        )
+
+
+def _require_readable_states(config: RuntimeConfig, device: Device) -> None:
+    properties = config.properties_for(device)
+    if not has_readable_states(device, properties):
+        raise DeviceError(
+            f"KV_CACHE_PRECISION={properties['KV_CACHE_PRECISION']} cannot be used with a stateful "
+            f"KV cache on {device.name}, whose states could not be read: leave it out"
         )
 
 
@@ -248,17 +259,7 @@ def _open(
         )
         return _loaded(decoder, prepared)
     if prepared.kv == "paged":
-        paged = PagedModel(
-            model,
-            max_length=max_length,
-            vocab_size=vocab_size,
-            copies=_usable_copies(compiled),
-            memory=block_memory(prepared.device),
-            max_cache_bytes=largest_tensor(prepared.device),
-            is_invariant=prepared.config.batch_invariant,
-            border=border,
-        )
-        return _loaded(paged, prepared)
+        return _loaded(_open_paged(prepared, model, compiled, vocab_size), prepared)
     stateful = StatefulModel(
         model,
         prepared.axes,
@@ -269,6 +270,28 @@ def _open(
         border=border,
     )
     return _loaded(stateful, prepared)
+
+
+def _open_paged(
+    prepared: _Prepared, model: ov.CompiledModel, compiled: Compiled, vocab_size: int
+) -> PagedModel:
+    """A runner with memory of its device; `DeviceError` where there is none to be had."""
+    try:
+        return PagedModel(
+            model,
+            max_length=prepared.source.folder.context_length,
+            vocab_size=vocab_size,
+            copies=_usable_copies(compiled),
+            memory=block_memory(prepared.device),
+            max_cache_bytes=largest_tensor(prepared.device),
+            is_invariant=prepared.config.batch_invariant,
+            border=prepared.source.folder.border,
+        )
+    except RuntimeError as error:  # OpenVINO's, of a device without room for the caches
+        raise DeviceError(
+            f"{prepared.device.name} has no memory for the KV cache of "
+            f"{prepared.source.folder.path} ({openvino_message(error)}): free some, or use CPU"
+        ) from error
 
 
 def _usable_copies(compiled: Compiled) -> dict[int, ov.CompiledModel]:

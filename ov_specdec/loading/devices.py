@@ -87,7 +87,7 @@ def list_devices() -> list[Device]:
 
 
 def find_device(core: ov.Core, name: str) -> Device:
-    """The device called `name`: one that is listed, "GPU" for "GPU.0", or the best for "AUTO".
+    """The device called `name`: one that is listed, "GPU.0" for "GPU", or the best for "AUTO".
 
     Raises `DeviceError` if there is no such device here, or none that can hold a KV cache.
     """
@@ -101,7 +101,9 @@ def find_device(core: ov.Core, name: str) -> Device:
     if kind == "AUTO":
         names = wanted.split(",") if wanted else BEST_FIRST
         name = next((own for own in names if _is_among(own, available)), name)
-    if not _is_among(name, available):
+    if name not in available and f"{name}.0" in available:
+        name = f"{name}.0"
+    if name not in available:
         raise DeviceError(
             f"device '{name}' is not available: OpenVINO finds {', '.join(available)} here"
         )
@@ -170,15 +172,19 @@ def precision_properties(device: Device, precision: Precision) -> dict[str, str]
 
 
 def cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, str]:
-    """The precision of KV caches beside those properties; none where the CPU chooses a good one.
+    """The precision of KV caches beside those properties; none but on a GPU.
 
-    A GPU chooses one whose states cannot be read, and that differs from pass to pass. It runs with
-    caches of the precision that it computes in. Raises `DeviceError` for a pair that it does not
-    run.
+    A GPU itself chooses one whose states cannot be read, and that differs from pass to pass. It
+    runs with caches of the precision that it computes in. Raises `DeviceError` for a pair that it
+    does not run.
     """
-    if device.is_cpu:
+    if device.kind != "GPU":
         return {}
     computes = properties["INFERENCE_PRECISION_HINT"]
+    if computes not in ("f16", "f32"):
+        raise DeviceError(
+            f"INFERENCE_PRECISION_HINT={computes} does not run on {device.name}: use f16 or f32"
+        )
     chosen = properties.get("KV_CACHE_PRECISION", computes)
     allowed = (computes, *COMPRESSED) if computes == "f16" else (computes,)
     if chosen not in allowed:
@@ -189,11 +195,6 @@ def cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, 
     return {"KV_CACHE_PRECISION": chosen}
 
 
-def require_readable_states(device: Device, properties: Mapping[str, str]) -> None:
-    """Refuse, with `DeviceError`, a stateful KV cache that cannot be rolled back off the CPU."""
-    chosen = properties.get("KV_CACHE_PRECISION")
-    if not device.is_cpu and chosen in COMPRESSED:
-        raise DeviceError(
-            f"KV_CACHE_PRECISION={chosen} cannot be used with a stateful KV cache on "
-            f"{device.name}, whose states could not be read: leave it out"
-        )
+def has_readable_states(device: Device, properties: Mapping[str, str]) -> bool:
+    """Whether states of a stateful KV cache can be read, which rolling back takes."""
+    return device.is_cpu or properties.get("KV_CACHE_PRECISION") not in COMPRESSED

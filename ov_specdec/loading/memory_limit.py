@@ -20,8 +20,8 @@ def limit_memory(
 
     kv_cache_size: in GB, for those on one device together; None: what `max_batch_size` sequences
     need that are as long as the main model's context, at most half of the memory that is free
-    there. It is taken as it is needed. Raises `OptionError` where the device manages that memory
-    itself.
+    there, or a quarter where there are two devices, which may have it in common. It is taken as
+    it is needed. Raises `OptionError` where the device manages that memory itself.
     """
     needed = max_batch_size * models[0].runner.max_length
     by_device: dict[Device, list[LoadedModel]] = {}
@@ -33,7 +33,7 @@ def limit_memory(
         num_tokens = needed
         if kv_cache_size is None:
             if bytes_per_token:
-                free = SHARE_OF_FREE * free_memory(device)
+                free = SHARE_OF_FREE * free_memory(device) / len(by_device)
                 num_tokens = min(needed, int(free / bytes_per_token))
         elif any(model.runner.bytes_per_token == 0 for model in own):
             raise OptionError(

@@ -18,6 +18,8 @@ from ov_specdec.loading.devices import (
     PRECISION_PROPERTIES,
     computes_in,
     describe_machine,
+    find_device,
+    openvino_core,
     usable_cores,
 )
 from ov_specdec.loading.invariance import configure
@@ -203,7 +205,7 @@ class Tuner:
         return search(
             measure,
             score,
-            {**offered(self._device), **thread_choices()},
+            offered(self._device),
             # Twice more, because what was found is measured again.
             lambda: perf_counter() + 3 * longest < end,
             lambda trial: self._note(role, trial),
@@ -294,9 +296,16 @@ def break_even(curve: CostCurve, num_cached: int) -> float | None:
 
 
 def offered(device: str) -> dict[str, tuple[str, ...]]:
-    """`CHOICES`, without the precisions that the device does not compute in."""
+    """`CHOICES` and threads, without the precisions that the device does not compute in.
+
+    Off the CPU the KV cache has the precision that is computed in, for 8 bits are not exact there.
+    """
     precisions = [name for name in CHOICES[PRECISION_HINT] if computes_in(device, name)]
-    return {**CHOICES, PRECISION_HINT: tuple(precisions)}
+    choices = {**CHOICES, PRECISION_HINT: tuple(precisions)}
+    if find_device(openvino_core(), device).is_cpu:
+        return {**choices, **thread_choices()}
+    del choices["KV_CACHE_PRECISION"]
+    return choices
 
 
 def thread_choices() -> dict[str, tuple[str, ...]]:

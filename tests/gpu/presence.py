@@ -1,5 +1,11 @@
 """Whether there is a GPU, real or simulated."""
 
+from functools import cache
+
 from ov_specdec.loading.devices import openvino_core
 
-HAS_GPU = any(name.startswith("GPU") for name in openvino_core().available_devices)
+
+@cache
+def has_gpu():
+    """Asked late: OpenVINO reads how many cores a process has when it is first used."""
+    return any(name.startswith("GPU") for name in openvino_core().available_devices)
