@@ -1,7 +1,7 @@
 """What a GPU does with the rest of the package, on both KV caches: minutes on the simulator."""
 
-import subprocess
-import sys
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +11,19 @@ import pytest
 import ov_specdec.loading.compile as compiling
 from ov_specdec import SpeculativePipeline, SpeechPipeline
 from ov_specdec.cache.block_memory import RemoteMemory, VisibleMemory
+from ov_specdec.demo.cancellation import Cancellation
+from ov_specdec.demo.comparison import compare
+from ov_specdec.demo.models import Choice, LoadedModels
 from ov_specdec.loading.device_memory import block_memory
 from ov_specdec.loading.devices import find_device, openvino_core
 from ov_specdec.loading.locate import embedded_folder
+from tests.chats import PLAIN
+from tests.command_line import run
 from tests.gpu.conftest import NUM_TOKENS
 from tests.gpu.texts import alone, ids, together, verifies
 from tests.prompts import PROMPTS
+from tests.server import serving
+from tests.test_demo import form
 
 LENGTHS = (1, 4, 8)
 
@@ -158,11 +165,48 @@ def test_speech_and_translation_run_there(whisper, encoder_decoder, compiled):
 
 
 def test_the_command_line_decodes_there(compiled, texts_of_cpu):
-    command = [sys.executable, "-m", "ov_specdec", "generate", PROMPTS[0], "--device", "GPU"]
-    options = ["--precision", "exact", "--max-new-tokens", str(NUM_TOKENS)]
-    done = subprocess.run(
-        [*command, *options, "--cache-dir", str(compiled)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    options = ["--max-new-tokens", NUM_TOKENS, "--cache-dir", compiled]
+    done = run("generate", PROMPTS[0], "--device", "GPU", "--precision", "exact", *options)
     with SpeculativePipeline(embedded_folder("draft"), drafter="none") as pipeline:
         assert done.stdout.strip("\n") == pipeline.tokenizer.decode(texts_of_cpu[0]).strip("\n")
+    usual = run("generate", PROMPTS[0], "--device", "GPU", *options)
+    assert usual.returncode == 0, usual.stderr
+    assert f"{NUM_TOKENS} tokens in " in usual.stderr
+    assert "batch invariant off (device GPU" in usual.stderr
+
+
+def test_check_agrees():
+    done = run("check", "--device", "GPU")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(": 4 of 4 texts are the CPU's") == 10
+
+
+def test_a_chat_goes_on_there(tmp_path, compiled):
+    main = shutil.copytree(embedded_folder("main"), tmp_path / "main")
+    (main / "chat_template.jinja").write_text(PLAIN)
+    models = ["--main", main, "--draft", embedded_folder("draft")]
+    options = ["--device", "GPU", "--cache-dir", compiled, "--max-new-tokens", "16"]
+    done = run("chat", *models, *options, stdin=b"def add(a, b):\nclass Stack:\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("16 tokens") == 2
+
+
+def test_the_server_answers_several_clients_there(compiled):
+    bodies = [{"prompt": prompt, "max_tokens": NUM_TOKENS} for prompt in PROMPTS[:4]]
+    with (
+        SpeculativePipeline(device="GPU", cache_dir=compiled) as pipeline,
+        serving(pipeline) as server,
+        ThreadPoolExecutor() as pool,
+    ):
+        answers = list(pool.map(lambda body: server.complete(**body), bodies))
+    assert [answer["usage"]["completion_tokens"] for answer in answers] == [NUM_TOKENS] * 4
+
+
+def test_the_demo_shows_both_texts_there(compiled):
+    models = LoadedModels(None, None, {"cache_dir": compiled})
+    settings = form(device="GPU", draft_device="GPU").settings
+    *_, last = compare(models.get(Choice("model", "GPU", "GPU")), settings, Cancellation())
+    assert len(last.plain.token_ids) == len(last.speculative.token_ids) == 24
+    assert last.speculative.accepted > 0
+    assert "main paged" in last.models
+    models.close()
