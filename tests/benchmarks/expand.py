@@ -1,4 +1,4 @@
-"""`ov-specdec expand`: a model at the cost of a larger one, to measure with."""
+"""`python -m tests.benchmarks expand`: a model at the cost of a larger one, to measure with."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ import click
 
 from ov_specdec.cli.options import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.expansion.build import expand_model
-from ov_specdec.expansion.comparison import TOLERANCES
 from ov_specdec.loading.locate import embedded_folder
+from tests.benchmarks.expansion.build import expand_model
+from tests.benchmarks.expansion.comparison import TOLERANCES
 
 
 @click.command()

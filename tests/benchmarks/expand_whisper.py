@@ -1,9 +1,4 @@
-"""Makes a Whisper with the cost of a large one's decoder out of a small one, its function kept.
-
-usage: python -m tests.expanded_whisper CHECKPOINT SMALL OUTPUT [--layers N] [--keep-checkpoint]
-
-CHECKPOINT: of Whisper base, for torch; SMALL: its int8 export, whose encoder OUTPUT gets, so that a
-draft of its own shares it. With the defaults a pass reads 791 M weights; in large-v3, 800 M.
+"""`python -m tests.benchmarks expand-whisper`: a Whisper at the cost of a larger one.
 
 Every channel is there twice: zeros beside them would change the statistics of LayerNorm. A matrix
 is tiled and divided by how often its inputs are there, a power of two, so that its int8 export has
@@ -12,12 +7,12 @@ What is added in depth has random matrices, for equal ones may be stored once an
 cache; its norms multiply by zero, and so does the projection of the source's values.
 """
 
-import argparse
 import gc
 import re
 import shutil
 from pathlib import Path
 
+import click
 import numpy as np
 import openvino as ov
 from openvino import opset13 as ops
@@ -83,42 +78,42 @@ def narrow_source(path, width):
     return model
 
 
-def main():
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("small", type=click.Path(path_type=Path))
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option("--layers", default=LAYERS, show_default=True, help="Of the decoder.")
+@click.option("--keep-checkpoint", is_flag=True, help="Keep the checkpoint too, for torch.")
+def expand_whisper(
+    checkpoint: Path, small: Path, output: Path, layers: int, keep_checkpoint: bool
+) -> None:
+    """Make a Whisper with the cost of a large one's decoder out of a small one.
+
+    CHECKPOINT: of Whisper base, for torch; SMALL: its int8 export, whose encoder OUTPUT gets, so
+    that a draft of its own shares it. With the defaults a pass reads 791 M weights; in large-v3,
+    800 M.
+    """
     from transformers import WhisperForConditionalGeneration
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("small", type=Path)
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--layers", type=int, default=LAYERS)
-    parser.add_argument("--keep-checkpoint", action="store_true")
-    given = parser.parse_args()
-    small = WhisperForConditionalGeneration.from_pretrained(given.checkpoint)
-    checkpoint = given.output / "checkpoint" / "expanded"
-    checkpoint.mkdir(parents=True)
-    large = expanded(small.float(), given.layers)
-    print(f"{sum(p.numel() for p in large.model.decoder.parameters()):,} parameters of the decoder")
-    large.save_pretrained(checkpoint)
-    for path in given.checkpoint.glob("*.json"):
+    source = WhisperForConditionalGeneration.from_pretrained(checkpoint)
+    wide = output / "checkpoint" / "expanded"
+    wide.mkdir(parents=True)
+    large = expanded(source.float(), layers)
+    num_parameters = sum(p.numel() for p in large.model.decoder.parameters())
+    click.echo(f"{num_parameters:,} parameters of the decoder")
+    large.save_pretrained(wide)
+    for path in checkpoint.glob("*.json"):
         if path.name not in ("config.json", "generation_config.json"):
-            shutil.copy(path, checkpoint)
+            shutil.copy(path, wide)
     del large
     gc.collect()
-    made = export_model(str(checkpoint), given.output, "int8").folder
-    model = narrow_source(
-        made / f"{DECODER}.xml", read_json(given.small / "config.json")["d_model"]
-    )
+    made = export_model(str(wide), output, "int8").folder
+    model = narrow_source(made / f"{DECODER}.xml", read_json(small / "config.json")["d_model"])
     ov.save_model(model, made / "narrow.xml", compress_to_fp16=False)
     del model
     for suffix in (".xml", ".bin"):
         (made / f"narrow{suffix}").replace(made / f"{DECODER}{suffix}")
-        shutil.copy(given.small / f"{ENCODER}{suffix}", made)
-    if not given.keep_checkpoint:
-        shutil.rmtree(given.output / "checkpoint")
-    print(made)
-
-
-if __name__ == "__main__":
-    main()
+        shutil.copy(small / f"{ENCODER}{suffix}", made)
+    if not keep_checkpoint:
+        shutil.rmtree(output / "checkpoint")
+    click.echo(made)

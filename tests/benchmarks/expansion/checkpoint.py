@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ov_specdec.errors import ExportError
-from ov_specdec.expansion.weights import Array
 from ov_specdec.loading.locate import IR_FILE
+from tests.benchmarks.expansion.weights import Array
 
 INDEX = "model.safetensors.index.json"
 # Written anew, or about the IR that the tokenizer lies beside.

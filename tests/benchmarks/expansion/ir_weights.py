@@ -8,8 +8,8 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.errors import ModelError
-from ov_specdec.expansion.shape import LlamaShape
-from ov_specdec.expansion.weights import Array, norm_names, tensor_names
+from tests.benchmarks.expansion.shape import LlamaShape
+from tests.benchmarks.expansion.weights import Array, norm_names, tensor_names
 
 # Matrices keep their names. A norm's weights are a nameless constant, found by its multiplication.
 MATRIX = re.compile(r"self\.(.*\.weight)(?:_compressed)?")

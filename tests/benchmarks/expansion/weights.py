@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.expansion.shape import LlamaShape
+from tests.benchmarks.expansion.shape import LlamaShape
 
 Array = NDArray[np.float32]
 Weights = Mapping[str, Array]

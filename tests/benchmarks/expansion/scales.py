@@ -7,7 +7,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.expansion.ir_weights import MATRIX, constants_by_name
+from tests.benchmarks.expansion.ir_weights import MATRIX, constants_by_name
 
 PARTS = ("", "/scale", "/zero_point")
 

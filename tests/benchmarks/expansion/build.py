@@ -9,12 +9,6 @@ from typing import Any, TypeVar
 import openvino as ov
 
 from ov_specdec.errors import ExportError
-from ov_specdec.expansion.checkpoint import write_checkpoint
-from ov_specdec.expansion.comparison import LogitsDifference, compare_logits
-from ov_specdec.expansion.ir_weights import read_weights
-from ov_specdec.expansion.scales import restore_scales
-from ov_specdec.expansion.shape import LlamaShape, fit_shape, parse_size
-from ov_specdec.expansion.weights import expand, expanded_epsilon
 from ov_specdec.files import expand_home, read_json
 from ov_specdec.loading.export import check_optimum, export_model, require_complete
 from ov_specdec.loading.folder import ModelFolder
@@ -22,6 +16,12 @@ from ov_specdec.loading.locate import IR_FILE, locate
 from ov_specdec.loading.origin import require_origin, write_origin
 from ov_specdec.loading.partial import partial_folder
 from ov_specdec.loading.source import read_ir
+from tests.benchmarks.expansion.checkpoint import write_checkpoint
+from tests.benchmarks.expansion.comparison import LogitsDifference, compare_logits
+from tests.benchmarks.expansion.ir_weights import read_weights
+from tests.benchmarks.expansion.scales import restore_scales
+from tests.benchmarks.expansion.shape import LlamaShape, fit_shape, parse_size
+from tests.benchmarks.expansion.weights import expand, expanded_epsilon
 
 CONTEXT = 2048
 """Tokens that the expanded model takes, if it took fewer before: room to measure long contexts."""
@@ -134,7 +134,7 @@ were added are random, and are multiplied by zeros before they reach the logits.
 
 Compared with the original in exact precision when it was made: {difference}.
 
-Made by `ov-specdec expand`.
+Made by `python -m tests.benchmarks expand` of ov-specdec's repository.
 """
 
 
