@@ -1,15 +1,14 @@
-"""What a kept KV cache spares the second turn of a conversation: `python -m tests.second_turn`.
+"""What a kept KV cache spares a second turn: `python -m tests.benchmarks second-turn`.
 
-Prints figures of docs/benchmarks.md. Options: `--main DIR --draft DIR`, else the embedded pair.
+Prints figures of docs/benchmarks.md.
 """
-
-import argparse
-from pathlib import Path
-from statistics import quantiles
 
 import click
 
 from ov_specdec import SpeculativePipeline
+from tests.benchmarks.figures import quartiles
+from tests.benchmarks.options import pair_options
+from tests.benchmarks.texts import long_text
 
 FIRST, ANSWER, QUESTION = 484, 16, 20
 """Tokens of the first prompt, of the answer to it, and of the question that follows."""
@@ -28,22 +27,16 @@ def times_to_first_token(pipeline: SpeculativePipeline, text: list[int]) -> tupl
 
 
 @click.command()
-@click.option("--main", help="Folder of the main model. [the embedded one]")
-@click.option("--draft", help="Folder of the draft model. [the embedded one]")
-@click.option("--rounds", default=20, help="After one to warm up.")
-def run(main: str | None, draft: str | None, rounds: int) -> None:
-    """Medians and quartiles over rounds."""
+@pair_options
+@click.option("--rounds", default=20, show_default=True, help="After one to warm up.")
+def second_turn(main: str | None, draft: str | None, rounds: int) -> None:
+    """Measure what a kept KV cache spares the second turn of a conversation."""
     pipeline = SpeculativePipeline(main, draft)
-    text = pipeline.tokenizer.encode(Path(argparse.__file__).read_text(encoding="utf-8"))
+    text = pipeline.tokenizer.encode(long_text())
     times = [times_to_first_token(pipeline, text[37 * round_ :]) for round_ in range(rounds + 1)]
     for name, values in (
         ("kept (ms)", [1000 * kept for kept, _ in times[1:]]),
         ("fresh (ms)", [1000 * fresh for _, fresh in times[1:]]),
         ("ratio", [kept / fresh for kept, fresh in times[1:]]),
     ):
-        low, middle, high = quantiles(values, n=4)
-        click.echo(f"{name:<11} {middle:.3g} ({low:.3g} to {high:.3g})")
-
-
-if __name__ == "__main__":
-    run()
+        click.echo(f"{name:<11} {quartiles(values, '.3g')}")

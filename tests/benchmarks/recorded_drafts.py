@@ -1,7 +1,7 @@
 """The planner on drafts of real models, without a clock: how near it comes to the best length.
 
-    python -m tests.recorded_drafts DRAFTS.json --record [--main MAIN --draft DRAFT]
-    python -m tests.recorded_drafts DRAFTS.json
+    python -m tests.benchmarks recorded-drafts DRAFTS.json --record
+    python -m tests.benchmarks recorded-drafts DRAFTS.json
 
 `--record` continues the benchmark's prompts greedily, drafts at each place of each text, and keeps
 how many candidates agree with the text, how sure the draft model was, and the cost curve. The other
@@ -9,11 +9,11 @@ call replays them: on the curve that was kept, and on that of a main model of 1 
 Ratios are of speed, by text, to the constant length that is best over all texts.
 """
 
-import argparse
 import json
-from pathlib import Path
 from random import Random
 from statistics import mean, median
+
+import click
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.bench.prompts import CODE, encode_prompts
@@ -27,7 +27,7 @@ from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters.model import confidence
 from ov_specdec.stats import RoundStats
-from ov_specdec.text.tokenizer import load_tokenizer
+from tests.benchmarks.options import PATH, pair_options
 from tests.rounds import step_of
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15)
@@ -45,7 +45,7 @@ LARGE = CostCurve(
 def record(main, draft, file):
     pipeline = SpeculativePipeline(main=main, draft=draft)
     texts = []
-    for prompt in encode_prompts(load_tokenizer(main), CODE, None):
+    for prompt in encode_prompts(pipeline.tokenizer, CODE, None):
         options = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True, "num_assistant_tokens": 0}
         text = [*prompt, *pipeline.generate(prompt, **options).token_ids]
         cache, places = CachedSequence(pipeline.draft.runner), []
@@ -121,25 +121,20 @@ def replay(texts, curve, seeds=8):
         ]
         ratios += own
         first.append(own[0])
-    print(
+    click.echo(
         f"of the best constant length ({best}): median {median(ratios):.3f}, mean "
         f"{mean(ratios):.3f}, least {min(ratios):.3f}; first text of a process {mean(first):.3f}"
     )
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("drafts", type=Path)
-    parser.add_argument("--record", action="store_true")
-    parser.add_argument("--main", type=Path, default=embedded_folder("main"))
-    parser.add_argument("--draft", type=Path, default=embedded_folder("draft"))
-    arguments = parser.parse_args()
-    if arguments.record:
-        record(arguments.main, arguments.draft, arguments.drafts)
-    texts = json.loads(arguments.drafts.read_text())
-    for curve in (read_curve(arguments.drafts.with_suffix(".curve.json")), LARGE):
+@click.command()
+@click.argument("drafts", type=PATH)
+@click.option("--record", "is_new", is_flag=True, help="Record the drafts of a pair first.")
+@pair_options
+def recorded_drafts(drafts, is_new, main, draft):
+    """Compare the planner with constant lengths on DRAFTS, recorded ones."""
+    if is_new:
+        record(main or embedded_folder("main"), draft or embedded_folder("draft"), drafts)
+    texts = json.loads(drafts.read_text())
+    for curve in (read_curve(drafts.with_suffix(".curve.json")), LARGE):
         replay(texts, curve)
-
-
-if __name__ == "__main__":
-    main()

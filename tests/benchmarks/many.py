@@ -1,11 +1,12 @@
 """Simulated machines that many sequences share: what one budget over all of them brings.
 
-python -m tests.many        # all machines and mixtures; the tests try some of them
+`python -m tests.benchmarks many` tries all machines and mixtures, the tests some of them.
 """
 
 from random import Random
 from statistics import median
 
+import click
 import numpy as np
 
 from ov_specdec.costs import SIZES, CostCurve, LiveCurve, PassCurve
@@ -159,14 +160,12 @@ def compare(curve, mixture, concurrency, seeds=5):
     return own / speeds[best], own / speeds[0], best
 
 
-def main():
-    print(" " * 12 + "".join(f"{label:>12}" for label in MIXTURES))
+@click.command()
+def many() -> None:
+    """Compare one budget over many sequences with constant lengths, simulated."""
+    click.echo(" " * 12 + "".join(f"{label:>12}" for label in MIXTURES))
     for curve in CURVES:
         for concurrency in CONCURRENCIES:
             row = [compare(curve, label, concurrency) for label in MIXTURES]
             cells = "".join(f"{ratio:9.3f}@{best:<2}" for ratio, _, best in row)
-            print(f"{curve:8}{concurrency:4}{cells}", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+            click.echo(f"{curve:8}{concurrency:4}{cells}")

@@ -1,10 +1,8 @@
-"""What a draft model needs to see: `python -m tests.draft_context [MAIN DRAFT] [--prompts FILE]`.
+"""What a draft model needs to see: `python -m tests.benchmarks draft-context`.
 
 Prints the share of a main model's greedy tokens that the draft's most likely ones agree with, by
 how many tokens of the prompt the draft is told, the latest ones. The text after them it sees whole.
 """
-
-from pathlib import Path
 
 import click
 import numpy as np
@@ -12,6 +10,7 @@ import numpy as np
 from ov_specdec import SpeculativePipeline
 from ov_specdec.bench.prompts import CODE, encode_prompts, mixed_prompts, read_prompts
 from ov_specdec.cache.sequence import CachedSequence, alone
+from tests.benchmarks.options import PATH, pair_options
 
 NUM_TOKENS = 96
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
@@ -27,11 +26,12 @@ def agreement(runner, prompt, output):
     return float(equal.mean())
 
 
-@click.command(help=__doc__)
-@click.argument("models", nargs=-1)
-@click.option("--prompts", "file", type=Path, help="One per line; default: mixed ones of code.")
-def main(models, file):
-    with SpeculativePipeline(*models, fixed_sizes="none") as pipeline:
+@click.command()
+@pair_options
+@click.option("--prompts", "file", type=PATH, help="One per line; default: mixed ones of code.")
+def draft_context(main, draft, file):
+    """Count how often a draft agrees, by how much of the prompt it is told."""
+    with SpeculativePipeline(main, draft, fixed_sizes="none") as pipeline:
         if file is None:
             prompts = mixed_prompts(pipeline.tokenizer, CODE)
         else:
@@ -46,7 +46,3 @@ def main(models, file):
                 for prompt, output in zip(prompts, outputs, strict=True)
             ]
             click.echo(f"{size:5d} tokens of the prompt: {np.mean(shares):.3f}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,13 @@
 """Drafters without a model, on recorded outputs: no clock, so every run gives the same figures.
 
-    python -m tests.drafter_replay OUTPUTS.jsonl --main MAIN --prompts PROMPTS.jsonl  # records
-    python -m tests.drafter_replay OUTPUTS.jsonl --curve CURVE.json                  # replays
-    python -m tests.drafter_replay OUTPUTS.jsonl --length 15                  # and with foresight
+    python -m tests.benchmarks drafter-replay OUTPUTS.jsonl --main MAIN --prompts PROMPTS.jsonl
+    python -m tests.benchmarks drafter-replay OUTPUTS.jsonl --curve CURVE.json
+    python -m tests.benchmarks drafter-replay OUTPUTS.jsonl --length 15
 
-The outputs are those of plain greedy decoding. A drafter then proposes, the planner chooses the
-length, and what agrees with the recorded output is accepted, as it would be in greedy decoding. A
-pass takes what the cost curve says, which a pipeline keeps in the user's cache folder (`costs/`).
+With --prompts outputs are recorded: those of plain greedy decoding. A drafter then proposes, the
+planner chooses the length, and what agrees with the recorded output is accepted, as it would be in
+greedy decoding. A pass takes what the cost curve says, which a pipeline keeps in the user's cache
+folder (`costs/`).
 The table has tokens per pass, and the speed over that of plain decoding.
 
 With --length every round has so many candidates, and the last column is of a drafter that knows the
@@ -14,12 +15,12 @@ output, and takes of all places where the last token stood the one that agrees w
 rule that chooses among matches can have more.
 """
 
-import argparse
 import json
 from collections import defaultdict
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
+
+import click
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.costs import NOMINAL, FixedCurve
@@ -30,7 +31,9 @@ from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import PromptLookup, SuffixDrafter
 from ov_specdec.speculation.earlier_outputs import EarlierOutputs
 from ov_specdec.stats import RoundStats
-from tests.drafter_speed import read_prompts
+from tests.benchmarks.figures import head, row
+from tests.benchmarks.options import MAIN_OPTION, PATH
+from tests.benchmarks.texts import read_tasks
 from tests.running import propose
 
 
@@ -40,7 +43,7 @@ def record(path, main, prompts, num_tokens):
     if prompts in ("code", "quoting"):
         options["ignore_eos"] = True
     with SpeculativePipeline(main, drafter="none") as pipeline, path.open("a") as file:
-        for task, prompt in read_prompts(prompts):
+        for task, prompt in read_tasks(prompts):
             rendered = pipeline._generator.encode(prompt, pipeline.complete_options())
             output = pipeline.generate(rendered, **options).token_ids
             line = {"task": task, "prompt": rendered, "output": output}
@@ -109,8 +112,7 @@ def foresight(line, limit):
 def constant_table(by_task, limit):
     """Print tokens per pass with so many candidates in each round."""
     makers = {"prompt lookup": PromptLookup, "suffix": SuffixDrafter}
-    print(f"| task | {' | '.join(makers)} | best match |")
-    print("|---|---|---|---|")
+    head("task", *makers, "best match")
     for task, lines in by_task.items():
         passes = [
             sum(replay(line, make(), ConstantLength(limit), NOMINAL)[0] for line in lines)
@@ -118,21 +120,19 @@ def constant_table(by_task, limit):
         ]
         passes.append(sum(foresight(line, limit) for line in lines))
         tokens = sum(len(line["output"]) - 1 for line in lines)
-        cells = [f"{tokens / n:.2f} ({passes[0] / n:.2f})" for n in passes]
-        print(f"| {task} | {' | '.join(cells)} |")
+        row(task, *(f"{tokens / n:.2f} ({passes[0] / n:.2f})" for n in passes))
 
 
 def table(by_task, curve):
     """Print a row for each task."""
     names = ("prompt lookup", "suffix", "suffix, with earlier outputs")
-    print(f"| task | prompts | {' | '.join(names)} |")
-    print("|---|---:|---|---|---|")
+    head("task", "prompts", *names)
     results = {name: replay_all(by_task, name, curve) for name in names}
     for task, lines in by_task.items():
         cells = [
             f"{tokens:.2f}, {ratio:.2f}" for tokens, ratio in (results[n][task] for n in names)
         ]
-        print(f"| {task} | {len(lines)} | {' | '.join(cells)} |")
+        row(task, len(lines), *cells)
 
 
 def replay_all(by_task, name, curve):
@@ -158,23 +158,19 @@ def replay_all(by_task, name, curve):
     return results
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("outputs", type=Path)
-    parser.add_argument("--main", help="record the outputs of this model")
-    parser.add_argument("--prompts", help="code, quoting, or a .jsonl file")
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--length", type=int, help="candidates in each round [the planner's]")
-    parser.add_argument("--curve", type=Path, help="cost curve of the model [a nominal one]")
-    arguments = parser.parse_args()
-    if arguments.prompts:
-        record(arguments.outputs, arguments.main, arguments.prompts, arguments.tokens)
-    outputs = read_outputs(arguments.outputs)
-    if arguments.length is not None:
-        constant_table(outputs, arguments.length)
-        return
-    table(outputs, NOMINAL if arguments.curve is None else read_curve(arguments.curve))
-
-
-if __name__ == "__main__":
-    main()
+@click.command()
+@click.argument("outputs", type=PATH)
+@MAIN_OPTION
+@click.option("--prompts", help="Record what follows these: code, quoting, or a .jsonl file.")
+@click.option("--tokens", default=128, show_default=True, help="Of each output, at most.")
+@click.option("--length", type=int, help="Candidates in each round. [the planner's]")
+@click.option("--curve", type=PATH, help="Cost curve of the model. [a nominal one]")
+def drafter_replay(outputs, main, prompts, tokens, length, curve):
+    """Replay drafters that need no model on OUTPUTS, recorded ones."""
+    if prompts:
+        record(outputs, main, prompts, tokens)
+    by_task = read_outputs(outputs)
+    if length is not None:
+        constant_table(by_task, length)
+    else:
+        table(by_task, NOMINAL if curve is None else read_curve(curve))

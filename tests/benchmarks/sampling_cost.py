@@ -1,4 +1,4 @@
-"""What sampling costs beside inference: `python -m tests.sampling_cost`.
+"""What sampling costs beside inference: `python -m tests.benchmarks sampling-cost`.
 
 Prints two tables of docs/benchmarks.md, the share of a round on the embedded pair that goes into
 choosing tokens and the time of one row at a large vocabulary, and one of what a seed adds to that:
@@ -20,6 +20,7 @@ from ov_specdec.speculation import engine
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
 from ov_specdec.speculation.verification import verify
+from tests.benchmarks.figures import head, row
 from tests.prompts import PROMPTS
 from tests.running import repeatable
 
@@ -95,9 +96,9 @@ def milliseconds_per_row(options: dict, spread: float) -> float:
     warper = make_warper(GenerationOptions(**options))
     rows = np.random.default_rng(0).normal(0, spread, (20, LARGE_VOCABULARY)).astype(np.float32)
     times = []
-    for row in np.concatenate([rows] * 3):
+    for logits in np.concatenate([rows] * 3):
         start = perf_counter()
-        warper(row)
+        warper(logits)
         times.append(perf_counter() - start)
     return 1000 * median(times)
 
@@ -114,35 +115,32 @@ def seeded_and_unseeded(options: dict, spread: float) -> tuple[float, float]:
     ]
     totals = np.zeros((5, 2))
     for total in totals:
-        for position, row in enumerate(rows):
+        for position, logits in enumerate(rows):
             history = [0] * position
             for i, sampler in enumerate(samplers):
                 start = perf_counter()
-                sampler.sample(history, row)
+                sampler.sample(history, logits)
                 total[i] += perf_counter() - start
     seeded, unseeded = 1000 * np.median(totals, axis=0)
     return seeded, unseeded
 
 
-def main() -> None:
-    """Print three Markdown tables."""
+@click.command()
+def sampling_cost() -> None:
+    """Measure what sampling costs beside inference, and what a seed adds to it."""
     pipeline = SpeculativePipeline()
-    click.echo("| options | choosing tokens / inference |\n|---|---|")
+    head("options", "choosing tokens / inference")
     for name, options in SETTINGS.items():
         share_of_round(pipeline, options)
         shares = [share_of_round(pipeline, options) for _ in range(3)]
-        click.echo(f"| {name} | {median(shares):.1%} ({min(shares):.1%} to {max(shares):.1%}) |")
-    header = "\n| options | logits spread 1 | spread 3 | spread 6 |\n|---|---|---|---|"
-    click.echo(header)
+        row(name, f"{median(shares):.1%} ({min(shares):.1%} to {max(shares):.1%})")
+    spreads = [f"logits spread {spread:g}" for spread in SPREADS]
+    click.echo()
+    head("options", *spreads)
     for name in list(SETTINGS)[1:5]:
-        cells = [f"{milliseconds_per_row(SETTINGS[name], s):.2f} ms" for s in SPREADS]
-        click.echo(f"| {name} | {' | '.join(cells)} |")
-    click.echo(header)
+        row(name, *(f"{milliseconds_per_row(SETTINGS[name], s):.2f} ms" for s in SPREADS))
+    click.echo()
+    head("options", *spreads)
     for name in list(SETTINGS)[1:5]:
         times = [seeded_and_unseeded(SETTINGS[name], spread) for spread in SPREADS]
-        cells = [f"{seeded:.0f} ms ({seeded / plain:.2f} x)" for seeded, plain in times]
-        click.echo(f"| {name} | {' | '.join(cells)} |")
-
-
-if __name__ == "__main__":
-    main()
+        row(name, *(f"{seeded:.0f} ms ({seeded / plain:.2f} x)" for seeded, plain in times))

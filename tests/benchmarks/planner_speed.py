@@ -1,11 +1,12 @@
 """The default draft length against the best constant one, plain decoding and openvino.genai.
 
-    python -m tests.planner_speed RESULTS.jsonl --main MAIN --draft DRAFT --seconds 200
-    python -m tests.planner_speed RESULTS.jsonl                 # the ratios of what was measured
+    python -m tests.benchmarks planner-speed RESULTS.jsonl --main MAIN --draft DRAFT --seconds 200
+    python -m tests.benchmarks planner-speed RESULTS.jsonl
 
 Each prompt is continued by every method before the next one, beginning with another each time;
-`plain` runs twice, so that its own ratio says what noise does. Runs add to the results: a long
-measurement may be made in pieces, each in a fresh process with the cost curve that the first kept.
+`plain` runs twice, so that its own ratio says what noise does. Runs with --seconds add to the
+results, all of which are shown: a long measurement may be made in pieces, each in a fresh process
+with the cost curve that the first kept.
 With --first-process each method of each turn has a process of its own and an empty cache folder,
 and what is measured are the first generations of such a process.
 Figures are tokens per second after the first token; ratios are medians over paired generations,
@@ -13,10 +14,8 @@ with bootstrap intervals of 95 %. The best constant length is chosen on the one 
 and measured on the other, and the reverse; so is openvino.genai's.
 """
 
-import argparse
 import json
 import os
-import sys
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -24,15 +23,19 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from types import SimpleNamespace
+
+import click
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.bench.concurrency import Interval
 from ov_specdec.bench.genai import with_draft
 from ov_specdec.bench.own import PipelineRunner
 from ov_specdec.bench.prompts import CODE, encode_prompts, read_prompts
 from ov_specdec.bench.setup import Setup
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.text.tokenizer import load_tokenizer
+from tests.benchmarks.figures import interval
+from tests.benchmarks.options import PATH, pair_options, several
 
 FIRST_GENERATIONS = 3
 """Generations of a new process that are measured, each of another prompt."""
@@ -116,7 +119,7 @@ def until(seconds, number):
     """Yields numbers until the time is up."""
     start = perf_counter()
     while (spent := perf_counter() - start) < seconds:
-        print(f"turn {number}, {spent:.0f} of {seconds:.0f} s", file=sys.stderr)
+        click.echo(f"turn {number}, {spent:.0f} of {seconds:.0f} s", err=True)
         yield number
         number += 1
 
@@ -136,12 +139,6 @@ def pairs_with_best(turns, one, others):
     return ratios, chosen
 
 
-def interval(ratios):
-    """The median, and a bootstrap interval of it."""
-    found = Interval.of(ratios)
-    return f"{found.median:.3f} ({found.low:.3f} to {found.high:.3f}), {len(ratios)} pairs"
-
-
 def read(file):
     """By turn, the speed of each method; and the number of the next turn."""
     turns = defaultdict(dict)
@@ -154,45 +151,42 @@ def read(file):
 def report(turns):
     names = list(dict.fromkeys(name for turn in turns for name in turn))
     for name in names:
-        print(f"{name:12} / plain: {interval(pairs(turns, name, 'plain'))}")
+        click.echo(f"{name:12} / plain: {interval(pairs(turns, name, 'plain'))}")
     for family in ("constant", "genai"):
         family = [name for name in names if name.startswith(family)]
         if family and len(turns) > 1:
             ratios, chosen = pairs_with_best(turns, "default", family)
-            print(f"default / best of {' and '.join(chosen)}: {interval(ratios)}")
+            click.echo(f"default / best of {' and '.join(chosen)}: {interval(ratios)}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--main", type=Path, default=embedded_folder("main"))
-    parser.add_argument("--draft", type=Path, default=embedded_folder("draft"))
-    parser.add_argument("--drafter", default="model")
-    parser.add_argument("--prompts", type=Path, help="file of prompts [the benchmark's code]")
-    parser.add_argument("--tokens", type=int, default=96)
-    parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--lengths", type=int, nargs="*", default=[2, 3, 4, 6, 8, 12])
-    parser.add_argument("--genai", type=int, nargs="*", default=[], help="its draft lengths")
-    parser.add_argument("--fixed-sizes", choices=["auto", "none"], default="auto")
-    parser.add_argument("--seconds", type=float, default=0.0)
-    parser.add_argument("--warm", action="store_true", help="run each method once before")
-    parser.add_argument("--first-process", action="store_true")
-    arguments = parser.parse_args()
+@click.command()
+@click.argument("results", type=PATH)
+@pair_options
+@click.option("--drafter", default="model", show_default=True, help="Or prompt-lookup.")
+@click.option("--prompts", type=PATH, help="File of prompts. [the benchmark's code]")
+@click.option("--tokens", default=96, show_default=True, help="Of each output.")
+@click.option("--temperature", default=0.0, help="Above 0, tokens are drawn.")
+@several("--lengths", int, (2, 3, 4, 6, 8, 12), says="Constant draft lengths.")
+@several("--genai", int, (), says="Draft lengths of openvino.genai.")
+@click.option("--fixed-sizes", type=click.Choice(["auto", "none"]), default="auto")
+@click.option("--seconds", default=0.0, help="Measure so long first.")
+@click.option("--warm", is_flag=True, help="Run each method once before.")
+@click.option("--first-process", is_flag=True, help="A new process for each method and turn.")
+def planner_speed(results, main, draft, seconds, first_process, **options):
+    """Measure the default draft length against constant ones and openvino.genai."""
+    pair = {"main": main or embedded_folder("main"), "draft": draft or embedded_folder("draft")}
+    arguments = SimpleNamespace(**{name: Path(path) for name, path in pair.items()}, **options)
     names = [*own_options(arguments), *(f"genai-{n}" for n in arguments.genai)]
-    if arguments.seconds:
-        _, first = read(arguments.results)
-        if arguments.first_process:
-            groups = until(arguments.seconds, -(-first // FIRST_GENERATIONS))
+    if seconds:
+        _, first = read(results)
+        if first_process:
+            groups = until(seconds, -(-first // FIRST_GENERATIONS))
             lines = measure_first_processes(arguments, names, groups)
         else:
-            lines = measure(arguments, names, until(arguments.seconds, first))
-        with arguments.results.open("a") as file:
+            lines = measure(arguments, names, until(seconds, first))
+        with results.open("a") as file:
             for line in lines:
                 file.write(json.dumps(line) + "\n")
                 file.flush()
-    turns, _ = read(arguments.results)
+    turns, _ = read(results)
     report(list(turns.values()))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Simulated machines and texts, without a clock: how near the planner comes to the best length.
 
-python -m tests.simulation        # all machines and texts; the tests try some of them
+`python -m tests.benchmarks simulation` tries all machines and texts, the tests some of them.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from itertools import accumulate
 from random import Random
 from statistics import median
 
+import click
 import numpy as np
 
 from ov_specdec.costs import SIZES, CostCurve, LiveCurve, PassCurve
@@ -211,14 +212,12 @@ def compare(curve: str, change: float, label: str, seeds: int = 20) -> tuple[flo
     return own / speeds[best], own / speeds[0], best
 
 
-def main() -> None:
-    print(" " * 12 + "".join(f"{label:>10}" for label in TEXTS))
+@click.command()
+def simulation() -> None:
+    """Compare the planner with the best constant length on simulated machines."""
+    click.echo(" " * 12 + "".join(f"{label:>10}" for label in TEXTS))
     for curve in CURVES:
         for change in CHANGES:
             row = [compare(curve, change, label) for label in TEXTS]
             cells = "".join(f"{ratio:7.3f}@{best:<2}" for ratio, _, best in row)
-            print(f"{curve:8}{change:4}" + cells, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+            click.echo(f"{curve:8}{change:4}" + cells)

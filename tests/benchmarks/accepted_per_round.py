@@ -1,11 +1,10 @@
-"""How many candidates a round accepts: `python -m tests.accepted_per_round [MAIN DRAFT]`.
+"""How many candidates a round accepts: `python -m tests.benchmarks accepted-per-round`.
 
 Prints a table of docs/benchmarks.md. A draft is judged token by token and as a block, and a second
 one from the same place, whose model is not held to the options' support, as a block; each by the
 exact expectation of what would be accepted of it, so that little is left to chance.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
@@ -14,6 +13,7 @@ import click
 import numpy as np
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
+from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.samplers import RandomSampler
@@ -21,6 +21,8 @@ from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.speculation.draft_length import Plan
 from ov_specdec.speculation.drafters import ModelDrafter
 from ov_specdec.speculation.verification import verify, verify_block, verify_tokens
+from tests.benchmarks.figures import head, row
+from tests.benchmarks.options import PATH, pair_options
 from tests.enumeration import enumerate_outcomes
 from tests.prompts import PROMPTS
 from tests.running import propose, repeatable
@@ -85,8 +87,8 @@ def rounds(
             draft = propose(drafter, tokens, lambda _: Plan(length, "constant")).draft
             logits = alone(main.advance(tokens, draft.tokens)).logits
             main_probs = [
-                samplers.main.distribution([*tokens, *draft.tokens[:place]], row)
-                for place, row in enumerate(logits)
+                samplers.main.distribution([*tokens, *draft.tokens[:place]], scores)
+                for place, scores in enumerate(logits)
             ]
             if name == "without":
                 found["support"] = expected_accepted(verify_block, main_probs, draft)
@@ -102,24 +104,24 @@ def rounds(
 
 
 @click.command()
-@click.argument("models", nargs=-1)
+@pair_options
 @click.option("--length", default=5, show_default=True, help="Candidates in each round.")
 @click.option("--size", default=64, show_default=True, help="Tokens of each text.")
-@click.option("--prompts", type=Path, help="JSON lines with a prompt each. [those of the tests]")
+@click.option("--prompts", type=PATH, help="JSON lines with a prompt each. [those of the tests]")
 @click.option("--number", default=20, show_default=True, help="How many of the prompts.")
-def main(
-    models: tuple[str, ...], length: int, size: int, prompts: Path | None, number: int
+def accepted_per_round(
+    main: str | None,
+    draft: str | None,
+    length: int,
+    size: int,
+    prompts: Path | None,
+    number: int,
 ) -> None:
-    """Print a Markdown table for MODELS, a pair: accepted candidates per round by options."""
-    texts = list(PROMPTS)
-    if prompts is not None:
-        texts = [json.loads(line)["prompt"] for line in prompts.read_text("utf-8").splitlines()]
+    """Count accepted candidates per round, by options and rule."""
+    texts = PROMPTS if prompts is None else read_prompts(prompts)
     texts = [texts[place] for place in np.linspace(0, len(texts) - 1, number).astype(int)]
-    click.echo(
-        "| options | token by token | block | gain | block, draft not held to the support |\n"
-        "|---|---|---|---|---|"
-    )
-    with SpeculativePipeline(*models, profile="none") as pipeline:
+    head("options", "token by token", "block", "gain", "block, draft not held to the support")
+    with SpeculativePipeline(main, draft, profile="none") as pipeline:
         for name, options in SETTINGS.items():
             found = []
             for seed, text in enumerate(texts):
@@ -130,10 +132,4 @@ def main(
                 for rule in ("token by token", "block", "support")
             )
             without = f"{free:.2f}" if len(options) > 1 else ""
-            click.echo(
-                f"| {name} | {token:.2f} | {block:.2f} | {block / token - 1:.1%} | {without} |"
-            )
-
-
-if __name__ == "__main__":
-    main()
+            row(name, f"{token:.2f}", f"{block:.2f}", f"{block / token - 1:.1%}", without)

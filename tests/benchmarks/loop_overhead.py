@@ -1,4 +1,4 @@
-"""How much the loop adds to its passes: `python -m tests.loop_overhead [MAIN DRAFT]`.
+"""How much the loop adds to its passes: `python -m tests.benchmarks loop-overhead`.
 
 It is compared with the sum of the times of the same passes, in the same order, as bare `infer()`
 calls on tensors that are set already. Prints a table of docs/benchmarks.md.
@@ -12,6 +12,8 @@ import click
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cache.packed import PackedModel
+from tests.benchmarks.figures import head, row
+from tests.benchmarks.options import pair_options
 from tests.prompts import PROMPTS
 
 LENGTHS = (4, 6, 8)
@@ -46,13 +48,13 @@ def replay(passes):
 
 
 @click.command()
-@click.argument("models", nargs=-1)
+@pair_options
 @click.option("--repeats", default=5, show_default=True, help="Generations per prompt.")
 @click.option("--max-new-tokens", default=128, show_default=True)
-def main(models: tuple[str, ...], repeats: int, max_new_tokens: int) -> None:
-    """Print a Markdown table for MODELS, a pair: the loop's time over that of its passes alone."""
-    pipeline = SpeculativePipeline(*models, profile="none")
-    click.echo("| draft length | loop / passes alone | range |\n|---|---|---|")
+def loop_overhead(main: str | None, draft: str | None, repeats: int, max_new_tokens: int) -> None:
+    """Measure the loop's time over that of its passes alone."""
+    pipeline = SpeculativePipeline(main, draft, profile="none")
+    head("draft length", "loop / passes alone", "range")
     for length in LENGTHS:
         options = {
             "num_assistant_tokens": length,
@@ -66,8 +68,4 @@ def main(models: tuple[str, ...], repeats: int, max_new_tokens: int) -> None:
                 stats = pipeline.generate(prompt, **options).stats
                 loop = stats.seconds - stats.time_to_first_token
                 ratios.append(loop / replay(passes))
-        click.echo(f"| {length} | {median(ratios):.3f} | {min(ratios):.3f} to {max(ratios):.3f} |")
-
-
-if __name__ == "__main__":
-    main()
+        row(length, f"{median(ratios):.3f}", f"{min(ratios):.3f} to {max(ratios):.3f}")

@@ -1,11 +1,13 @@
-"""Draws docs/images/speed.png from the tables of docs/benchmarks.md: `python -m tests.chart`."""
+"""The README's chart, from the tables of docs/benchmarks.md: `python -m tests.benchmarks chart`."""
 
 import re
 from pathlib import Path
 
+import click
+
 from ov_specdec.palette import BLUE, GREY, ORANGE
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 TABLES = {
     "Embedded pair, main of 27 M parameters": "## The embedded pair",
     "Main of 1 B parameters, embedded draft": "## A main of 1 B parameters",
@@ -36,8 +38,9 @@ def ratios(text: str, heading: str) -> dict[str, tuple[float, float, float]]:
     return found
 
 
-def main() -> None:
-    """Draw the chart."""
+@click.command()
+def chart() -> None:
+    """Draw docs/images/speed.png from the tables of docs/benchmarks.md."""
     from matplotlib.figure import Figure
 
     text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
@@ -62,7 +65,3 @@ def main() -> None:
         axes.spines[["top", "right"]].set_visible(False)
     rows[-1].set_xlabel("times plain decoding by ov-specdec (median, quartiles)", fontsize=9)
     figure.savefig(DOCS / "images" / "speed.png", metadata={"Software": None})
-
-
-if __name__ == "__main__":
-    main()

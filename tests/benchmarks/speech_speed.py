@@ -1,7 +1,6 @@
 """Measures transcription: plain, suffix and draft against openvino.genai and torch, in turns.
 
-usage: python -m tests.speech_speed MAIN DRAFT RECORDING... [--rounds N] [--lengths N ...]
-       [--others [suffix] [genai]] [--torch MAIN_CHECKPOINT DRAFT_CHECKPOINT]
+`python -m tests.benchmarks speech-speed MAIN DRAFT RECORDING...`
 
 MAIN, DRAFT: exported Whispers; RECORDING: files, which are joined to one. All run with the same
 options: English, greedy, no fallback, no previous text, timestamps. Each round begins with another
@@ -10,17 +9,16 @@ what a pass of the main model over several tokens costs, in passes over one. --t
 in f32, plain and with an assistant, once each.
 """
 
-import argparse
-import sys
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 
+import click
 import numpy as np
 
 from ov_specdec import SpeechPipeline
 from ov_specdec.speech.audio import read_audio
-from tests.planner_speed import interval
+from tests.benchmarks.figures import head, interval, row
+from tests.benchmarks.options import PATH, several
 
 RATE = 16000
 OPTIONS = {
@@ -33,6 +31,11 @@ OPTIONS = {
 }
 MOST = 440
 SIZES, CACHED = (1, 2, 3, 5, 9, 17), 64
+OTHERS = "suffix", "genai"
+TITLES = (
+    *("method", "seconds", "real-time factor", "to plain"),
+    *("tokens per pass", "accepted", "encoder"),
+)
 
 
 def genai(main):
@@ -89,8 +92,8 @@ def on_torch(main, draft=None):
     return run
 
 
-def row(name, seconds, stats, duration, plain):
-    """A method's line of the table."""
+def show(name, seconds, stats, duration, plain):
+    """Print a method's row of the table."""
     figures = ["", "", ""]
     if stats is not None:
         decoding = stats.generation
@@ -98,74 +101,65 @@ def row(name, seconds, stats, duration, plain):
         share = f"{stats.encoder_share:.0%}"
         figures = [f"{decoding.tokens_per_main_pass:.2f}", accepted, share]
     ratio = f"{plain / seconds:.2f}" if plain else ""
-    columns = [name, f"{seconds:.2f}", f"{seconds / duration:.3f}", ratio, *figures]
-    return f"| {' | '.join(columns)} |"
+    row(name, f"{seconds:.2f}", f"{seconds / duration:.3f}", ratio, *figures)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("main", type=Path)
-    parser.add_argument("draft", type=Path)
-    parser.add_argument("recordings", type=Path, nargs="+")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--lengths", type=int, nargs="*", default=[4])
-    parser.add_argument("--others", nargs="*", default=["suffix", "genai"])
-    parser.add_argument("--torch", type=Path, nargs=2, default=())
-    given = parser.parse_args()
-    samples = np.concatenate([read_audio(file, RATE) for file in given.recordings])
+@click.command()
+@click.argument("main", type=PATH)
+@click.argument("draft", type=PATH)
+@click.argument("recordings", type=PATH, nargs=-1, required=True)
+@click.option("--rounds", default=3, show_default=True, help="After one to warm up.")
+@several("--lengths", int, (4,), says="Constant draft lengths.")
+@several("--others", str, OTHERS, says="What runs besides.", among=OTHERS)
+@click.option(
+    "--torch",
+    "checkpoints",
+    type=PATH,
+    nargs=2,
+    metavar="MAIN DRAFT",
+    help="Measure these checkpoints on torch instead.",
+)
+def speech_speed(main, draft, recordings, rounds, lengths, others, checkpoints):
+    """Measure transcription: plain, suffix and draft against others, in turns."""
+    samples = np.concatenate([read_audio(file, RATE) for file in recordings])
     duration = len(samples) / RATE
-    print(
-        "| method | seconds | real-time factor | to plain | tokens per pass | accepted | encoder |"
-    )
-    print("|---|---|---|---|---|---|---|")
-    if given.torch:
-        checkpoint, assistant = given.torch
-        for name, paths in {
-            "torch": (checkpoint,),
-            "torch, draft": (checkpoint, assistant),
-        }.items():
-            print(row(name, on_torch(*paths)(samples)[0], None, duration, None), flush=True)
+    head(*TITLES)
+    if checkpoints:
+        for name, paths in {"torch": checkpoints[:1], "torch, draft": checkpoints}.items():
+            show(name, on_torch(*paths)(samples)[0], None, duration, None)
         return
-    drafts = SpeechPipeline(given.main, given.draft)
+    drafts = SpeechPipeline(main, draft)
     curve = drafts.prepare()
     methods = {
         "plain": own(drafts, num_assistant_tokens=0),
         "draft": own(drafts),
-        **{f"draft, {n}": own(drafts, num_assistant_tokens=n) for n in given.lengths},
+        **{f"draft, {n}": own(drafts, num_assistant_tokens=n) for n in lengths},
     }
-    if "suffix" in given.others:
-        matches = SpeechPipeline(given.main)
+    if "suffix" in others:
+        matches = SpeechPipeline(main)
         matches.prepare()
         methods["suffix"] = own(matches)
-    if "genai" in given.others:
-        methods["openvino.genai"] = genai(given.main)
+    if "genai" in others:
+        methods["openvino.genai"] = genai(main)
     times = {name: [] for name in methods}
     stats = {}
-    for number in range(given.rounds + 1):  # the first is for warming up
+    for number in range(rounds + 1):  # the first is for warming up
         # Softer each time, for what was heard before is not encoded again.
         names = list(methods)
         for name in names[number % len(names) :] + names[: number % len(names)]:
             # Nor is what another method of the same pipeline has heard.
             factor = 1.0 - 0.01 * number - 0.001 * names.index(name)
             seconds, stats[name] = methods[name](samples * np.float32(factor))
-            print(f"round {number}, {name}: {seconds:.2f} s", file=sys.stderr, flush=True)
+            click.echo(f"round {number}, {name}: {seconds:.2f} s", err=True)
             if number:
                 times[name].append(seconds)
     plain = median(times["plain"])
     for name, all_seconds in times.items():
-        print(row(name, median(all_seconds), stats[name], duration, plain))
-    print(f"\n{duration:.1f} s of speech, medians of {given.rounds} rounds in turns")
+        show(name, median(all_seconds), stats[name], duration, plain)
+    click.echo(f"\n{duration:.1f} s of speech, medians of {rounds} rounds in turns")
     for other in (name for name in times if name != "draft"):
         ratios = [a / b for a, b in zip(times[other], times["draft"], strict=True)]
-        print(f"draft / {other}: {interval(ratios)}")
+        click.echo(f"draft / {other}: {interval(ratios)}")
     for name, kind in (("main", curve.main), ("draft", curve.draft)):
-        print(
-            name,
-            ", ".join(
-                f"{size}: {kind.at(size, CACHED) / kind.at(1, CACHED):.2f}" for size in SIZES
-            ),
-        )
-
-
-if __name__ == "__main__":
-    main()
+        passes = (f"{size}: {kind.at(size, CACHED) / kind.at(1, CACHED):.2f}" for size in SIZES)
+        click.echo(f"{name} {', '.join(passes)}")

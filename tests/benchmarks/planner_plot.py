@@ -1,7 +1,9 @@
-"""Draws docs/images/planner.png, what the planner weighs: `python -m tests.planner_plot`."""
+"""What the planner weighs, as a picture: `python -m tests.benchmarks planner-plot`."""
 
 from itertools import accumulate
 from pathlib import Path
+
+import click
 
 from ov_specdec.costs import SIZES, CostCurve, PassCurve
 from ov_specdec.palette import BLUE, GREY, ORANGE
@@ -26,8 +28,9 @@ def speed(acceptance: float, length: int) -> float:
     return 1000.0 * tokens / (CURVE.main.at(length + 1, 16) + drafting)
 
 
-def main() -> None:
-    """Draw the plot."""
+@click.command()
+def planner_plot() -> None:
+    """Draw docs/images/planner.png, what the planner weighs."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 3.4), layout="constrained")
@@ -48,9 +51,5 @@ def main() -> None:
     for axes in (costs, speeds):
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False)
-    images = Path(__file__).parent.parent / "docs" / "images"
+    images = Path(__file__).parents[2] / "docs" / "images"
     figure.savefig(images / "planner.png", dpi=120)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,4 @@
-"""What the index of the suffix drafter costs: time to extend and to propose, and memory.
-
-python -m tests.suffix_speed
-"""
+"""What the index of the suffix drafter costs: `python -m tests.benchmarks suffix-speed`."""
 
 import inspect
 import random
@@ -9,10 +6,13 @@ import tracemalloc
 from statistics import median
 from time import perf_counter
 
+import click
+
 from ov_specdec.bench.prompts import CODE
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.speculation.suffix_index import SuffixIndex
 from ov_specdec.text.tokenizer import load_tokenizer
+from tests.benchmarks.figures import head, row
 
 NUM_TOKENS, NUM_PROPOSALS, LENGTH, BATCH = 100_000, 500, 15, 1_000
 
@@ -67,14 +67,11 @@ def memory(tokens):
     return size
 
 
-def main():
-    print("| text | extend, us per token (worst 1,000) | propose, us (95 %) | memory, MB |")
-    print("|---|---:|---:|---:|")
+@click.command()
+def suffix_speed():
+    """Measure the index of the suffix drafter: extending, proposing, memory."""
+    head("text", "extend, us per token (worst 1,000)", "propose, us (95 %)", "memory, MB")
     for label, tokens in texts():
         extend, propose = extend_seconds(tokens), propose_seconds(tokens)
         cells = [f"{1e6 * a:.1f} ({1e6 * b:.1f})" for a, b in (extend, propose)]
-        print(f"| {label} | {' | '.join(cells)} | {memory(tokens) / 1e6:.0f} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        row(label, *cells, f"{memory(tokens) / 1e6:.0f}")

@@ -1,19 +1,19 @@
 """What batch invariance costs: the same texts with it and without, in turns.
 
-`python -m tests.invariance_cost [--main DIR --draft DIR]` prints a table of docs/exactness.md:
-medians, with quartiles, of speed with it over speed without it. Both quantize keys by token.
+`python -m tests.benchmarks invariance-cost` prints a table of docs/exactness.md: medians, with
+quartiles, of speed with it over speed without it. Both quantize keys by token.
 """
 
-import argparse
 from collections.abc import Callable
-from pathlib import Path
-from statistics import median, quantiles
 from time import perf_counter
 
 import click
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.loading.devices import describe_machine
+from tests.benchmarks.figures import head, quartiles, row
+from tests.benchmarks.options import pair_options, several
+from tests.benchmarks.texts import long_text
 
 TOGETHER = 8
 NEW_TOKENS = 48
@@ -69,20 +69,23 @@ def ratios(
 
 
 @click.command()
-@click.option("--main", help="Folder of the main model. [the embedded one]")
-@click.option("--draft", help="Folder of the draft model. [the embedded one, for its main]")
+@pair_options
 @click.option("--rounds", default=15, show_default=True, help="After one to warm up.")
-@click.option("--cached", default="200,500,2000", show_default=True, help="Tokens of prompts.")
+@several("--cached", int, (200, 500, 2000), says="Tokens of prompts.")
 @click.option("--fixed-sizes", default="none", show_default=True)
 @click.option("--only", default="", help="Cells whose names hold this text.")
-def run(
-    main: str | None, draft: str | None, rounds: int, cached: str, fixed_sizes: str, only: str
+def invariance_cost(
+    main: str | None,
+    draft: str | None,
+    rounds: int,
+    cached: tuple[int, ...],
+    fixed_sizes: str,
+    only: str,
 ) -> None:
-    """Print the table."""
+    """Measure the speed with batch invariance over that without it."""
     drafter = {"drafter": "suffix"} if main and not draft else {"draft": draft}
     settings = {**drafter, "profile": "none", "fixed_sizes": fixed_sizes}
-    lengths = list(map(int, cached.split(",")))
-    rows: dict[int, list[str]] = {length: [str(length)] for length in lengths}
+    rows: dict[int, list[str]] = {length: [] for length in cached}
     cells = {name: cell for name, cell in CELLS.items() if only in name}
     for name, (batch, seconds) in cells.items():
         pipelines = [
@@ -91,21 +94,16 @@ def run(
         ]
         for pipeline in pipelines:
             pipeline.prepare()
-        text = pipelines[0].tokenizer.encode(Path(argparse.__file__).read_text(encoding="utf-8"))
+        text = pipelines[0].tokenizer.encode(long_text())
         click.echo(f"{name}: {pipelines[0].check_batch_invariant()}", err=True)
-        for length in lengths:
+        for length in cached:
             if length + NEW_TOKENS <= pipelines[0].main.runner.max_length:
                 values = ratios(pipelines, seconds, text, length, rounds)
-                low, _, high = quantiles(values, n=4)
-                rows[length].append(f"{median(values):.2f} ({low:.2f} to {high:.2f})")
+                rows[length].append(quartiles(values))
                 click.echo(f"{name}, {length} cached: {rows[length][-1]}", err=True)
         for pipeline in pipelines:
             pipeline.close()
     click.echo(f"{describe_machine('CPU')}\n")
-    click.echo(f"| cached | {' | '.join(cells)} |\n|---|{'---|' * len(cells)}")
-    for row in rows.values():
-        click.echo(f"| {' | '.join(row)} |")
-
-
-if __name__ == "__main__":
-    run()
+    head("cached", *cells)
+    for length, found in rows.items():
+        row(length, *found)

@@ -1,8 +1,8 @@
 """What each way to keep keys in a paged KV cache costs, against inference in f32 throughout.
 
-    python -m tests.key_quantization MODEL... --text TEXT
-    python -m tests.key_quantization MODEL --biases 30 100 300 --layers ends
-    python -m tests.key_quantization MODEL --caches "u8, keys by token" bf16 --inference bf16
+    python -m tests.benchmarks key-quantization MODEL... --text TEXT
+    python -m tests.benchmarks key-quantization MODEL --biases 30,100,300 --layers ends
+    python -m tests.benchmarks key-quantization MODEL --cache f16 --cache bf16 --inference bf16
 
 For each model, inference precision and cache: the mean KL divergence of its next-token
 distributions from those in f32, that of its worst tokens (the 99th percentile), its perplexity, and
@@ -16,11 +16,11 @@ model stays what it was; the perplexity in f32 tells how far. --layers ends give
 layer and the last one only, where Qwen2.5-7B has its largest.
 """
 
-import argparse
-import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import click
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ from ov_specdec.loading.devices import describe_machine, openvino_core
 from ov_specdec.loading.graph import select_rows, to_paged
 from ov_specdec.loading.key_cache import center_keys
 from ov_specdec.loading.source import ModelSource, open_source
+from tests.benchmarks.figures import head, row
+from tests.benchmarks.options import PATH, several
+from tests.benchmarks.texts import long_text
 
 Array = NDArray[np.float32]
 
@@ -126,62 +129,68 @@ def biased_source(folder: Path, size: float, layers: str) -> ModelSource:
     return source
 
 
-def measure(folder: Path, size: float, arguments: argparse.Namespace) -> Iterator[str]:
+def measure(
+    folder: Path,
+    size: float,
+    tokens: list[int],
+    *,
+    pass_tokens: int,
+    layers: str,
+    caches: Sequence[str],
+    inference: Sequence[str],
+) -> Iterator[tuple[object, ...]]:
     """Rows of the table for a model with a bias of a size."""
-    text = arguments.text.read_text(encoding="utf-8") if arguments.text else default_text()
-    tokens = open_source(folder).tokenizer.encode(text)[: arguments.tokens]
 
-    def run(inference: str, cache: str) -> tuple[Array, int]:
-        model = compile_paged(biased_source(folder, size, arguments.layers), inference, cache)
-        return log_probabilities(model, tokens, arguments.pass_tokens), model.bytes_per_token
+    def run(precision: str, cache: str) -> tuple[Array, int]:
+        model = compile_paged(biased_source(folder, size, layers), precision, cache)
+        return log_probabilities(model, tokens, pass_tokens), model.bytes_per_token
 
     reference, _ = run("f32", "f32")
-    name = f"{folder.name}, bias {size:g} ({arguments.layers})" if size else folder.name
-    yield f"| {name} | f32 | reference | | | {perplexity(reference, tokens):.2f} | |"
-    for inference in arguments.inference:
-        for cache in arguments.caches:
+    name = f"{folder.name}, bias {size:g} ({layers})" if size else folder.name
+    yield name, "f32", "reference", "", "", f"{perplexity(reference, tokens):.2f}", ""
+    for precision in inference:
+        for cache in caches:
             try:
-                measured, num_bytes = run(inference, cache)
+                measured, num_bytes = run(precision, cache)
             except RuntimeError as error:
                 if "kvcache type" not in str(error):
                     raise
-                yield f"| {name} | {inference} | {cache} | does not compile | | | |"
+                yield name, precision, cache, "does not compile", "", "", ""
                 continue
             kl = divergences(reference, measured)
-            yield (
-                f"| {name} | {inference} | {cache} | {kl.mean():.5f} | "
-                f"{np.percentile(kl, 99):.4f} | {perplexity(measured, tokens):.2f} | {num_bytes} |"
-            )
+            worst, ppl = np.percentile(kl, 99), perplexity(measured, tokens)
+            cells = f"{kl.mean():.5f}", f"{worst:.4f}", f"{ppl:.2f}", num_bytes
+            yield name, precision, cache, *cells
 
 
-def default_text() -> str:
-    """English and Python: the source of the standard library's `argparse`."""
-    return inspect.getsource(argparse)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+@click.command()
+@click.argument("models", type=PATH, nargs=-1, required=True)
+@click.option("--text", type=PATH, help="[the source of argparse]")
+@click.option("--tokens", default=1400, show_default=True, help="Of the text.")
+@click.option("--pass-tokens", default=1400, show_default=True, help="Of a pass.")
+@several("--biases", float, (), says="Sizes of biases that are added to keys.")
+@click.option("--layers", type=click.Choice(["all", "ends"]), default="all", show_default=True)
+@click.option(
+    "--cache",
+    "caches",
+    multiple=True,
+    type=click.Choice(tuple(CACHES)),
+    default=tuple(CACHES),
+    metavar="CACHE",
+    help="One of those of the table, or several such options. [all]",
+)
+@several("--inference", str, tuple(INFERENCE), says="Precisions.", among=INFERENCE)
+def key_quantization(
+    models: tuple[Path, ...], text: Path | None, tokens: int, biases: tuple[float, ...], **how: Any
+) -> None:
+    """Measure what each way to keep keys costs, on MODELS: divergence from f32."""
+    measured = text.read_text(encoding="utf-8") if text else long_text()
+    click.echo(f"{describe_machine('CPU')}; {tokens} tokens, {how['pass_tokens']} a pass\n")
+    head(
+        "model", "inference", "cache", "KL", "KL, 99th percentile", "perplexity", "bytes per token"
     )
-    parser.add_argument("models", type=Path, nargs="+")
-    parser.add_argument("--text", type=Path, help="[the source of argparse]")
-    parser.add_argument("--tokens", type=int, default=1400)
-    parser.add_argument("--pass-tokens", type=int, default=1400, help="of a pass [1400]")
-    parser.add_argument("--biases", type=float, nargs="*", default=[])
-    parser.add_argument("--layers", choices=("all", "ends"), default="all")
-    parser.add_argument(
-        "--caches", nargs="+", choices=CACHES, default=list(CACHES), metavar="CACHE"
-    )
-    parser.add_argument("--inference", nargs="+", choices=INFERENCE, default=list(INFERENCE))
-    arguments = parser.parse_args()
-    print(f"{describe_machine('CPU')}; {arguments.tokens} tokens, {arguments.pass_tokens} a pass\n")
-    print("| model | inference | cache | KL | KL, 99th percentile | perplexity | bytes per token |")
-    print("|---|---|---|---:|---:|---:|---:|")
-    for folder in arguments.models:
-        for size in (0.0, *arguments.biases):
-            for row in measure(folder, size, arguments):
-                print(row, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    for folder in models:
+        ids = open_source(folder).tokenizer.encode(measured)[:tokens]
+        for size in (0.0, *biases):
+            for cells in measure(folder, size, ids, **how):
+                row(*cells)

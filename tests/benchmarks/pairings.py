@@ -1,4 +1,4 @@
-"""How many candidates a round accepts with each pairing: `python -m tests.pairings [MAIN DRAFT]`.
+"""How many candidates a round accepts with each pairing: `python -m tests.benchmarks pairings`.
 
 Prints a table of docs/benchmarks.md. Without models it is the embedded pair, as if its tokenizers
 differed: of their common tokens, some are taken away at random.
@@ -18,6 +18,8 @@ from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
 from ov_specdec.speculation.engine import SequenceState, Speculation
 from ov_specdec.text.pairing import CommonTokens
+from tests.benchmarks.figures import head, row
+from tests.benchmarks.options import pair_options
 from tests.prompts import PROMPTS
 from tests.running import repeatable
 
@@ -66,29 +68,23 @@ def accepted_per_round(pipeline, tokenizers, name, temperature, size, number):
 
 
 @click.command()
-@click.argument("models", nargs=-1)
+@pair_options
 @click.option("--size", default=64, show_default=True, help="Tokens of each text.")
 @click.option("--number", default=20, show_default=True, help="How many prompts.")
-def main(models: tuple[str, ...], size: int, number: int) -> None:
-    """Print a Markdown table for MODELS, a pair."""
-    folders = tuple(map(locate, models)) or (embedded_folder("main"), embedded_folder("draft"))
+def pairings(main: str | None, draft: str | None, size: int, number: int) -> None:
+    """Count accepted candidates per round, by pairing of tokenizers."""
+    folders = locate(main or embedded_folder("main")), locate(draft or embedded_folder("draft"))
     tokenizers = pair_tokenizers(*map(open_source, folders))
     cases = [(tokenizers, "retokenize")]
-    cases += [
-        (tokenizers if models else with_share(tokenizers, share), "intersection")
-        for share in (SHARES[:1] if models else SHARES)
-    ]
-    click.echo("| pairing | common tokens of the text | greedy | temperature 0.7 | temperature 1 |")
-    click.echo("|---|---|---|---|---|")
-    with SpeculativePipeline(*models, pairing="auto", profile="none") as pipeline:
+    if main or draft:
+        cases.append((tokenizers, "intersection"))
+    else:
+        cases += [(with_share(tokenizers, share), "intersection") for share in SHARES]
+    head("pairing", "common tokens of the text", "greedy", "temperature 0.7", "temperature 1")
+    with SpeculativePipeline(*folders, pairing="auto", profile="none") as pipeline:
         for pair, name in cases:
             found = [
                 accepted_per_round(pipeline, pair, name, temperature, size, number)
                 for temperature in TEMPERATURES
             ]
-            cells = " | ".join(f"{accepted:.2f}" for accepted, _ in found)
-            click.echo(f"| {name} | {found[0][1]:.0%} | {cells} |")
-
-
-if __name__ == "__main__":
-    main()
+            row(name, f"{found[0][1]:.0%}", *(f"{accepted:.2f}" for accepted, _ in found))

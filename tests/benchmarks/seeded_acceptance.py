@@ -1,4 +1,4 @@
-"""How often a draft model chooses a seed's own token: `python -m tests.seeded_acceptance`.
+"""How often a draft chooses a seed's own token: `python -m tests.benchmarks seeded-acceptance`.
 
 Texts of the embedded main model with a seed, and at each place the draft model's choice with the
 same noise. Beside it how often a candidate would be accepted that was drawn with other noise and
@@ -13,6 +13,7 @@ import numpy as np
 from ov_specdec import GenerationOptions, SpeculativePipeline
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.sampling.from_options import make_samplers, make_warper
+from tests.benchmarks.figures import head, row
 from tests.prompts import PROMPTS
 
 TEMPERATURES = (0.6, 0.8, 1.0)
@@ -45,9 +46,9 @@ def shares(pipeline, prompt, options, size):
 @click.command()
 @click.option("--size", default=96, show_default=True, help="Tokens of each text.")
 @click.option("--seeds", default=4, show_default=True, help="Texts of each prompt.")
-def main(size: int, seeds: int) -> None:
-    """Print a Markdown table: the share of candidates that are accepted."""
-    click.echo("| temperature | with a seed | drawn, one by one |\n|---|---|---|")
+def seeded_acceptance(size: int, seeds: int) -> None:
+    """Count candidates that are accepted, with a seed and drawn one by one."""
+    head("temperature", "with a seed", "drawn, one by one")
     with SpeculativePipeline(precision="exact", profile="none") as pipeline:
         for temperature in TEMPERATURES:
             same, overlaps = [], []
@@ -57,8 +58,4 @@ def main(size: int, seeds: int) -> None:
                     found = shares(pipeline, prompt, options, size)
                     same += found[0]
                     overlaps += found[1]
-            click.echo(f"| {temperature} | {mean(same):.3f} | {np.mean(overlaps):.3f} |")
-
-
-if __name__ == "__main__":
-    main()
+            row(temperature, f"{mean(same):.3f}", f"{np.mean(overlaps):.3f}")

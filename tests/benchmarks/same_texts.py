@@ -1,4 +1,4 @@
-"""How many texts are not those of plain decoding alone: `python -m tests.same_texts`.
+"""How many texts are not those of plain decoding alone: `python -m tests.benchmarks same-texts`.
 
 Prints the tables of docs/exactness.md: every drafter, draft lengths from 1 to 15, batches whose
 requests arrive one after the other, kept and loaded caches, memory that is given up, static
@@ -19,12 +19,15 @@ import httpx
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.bench import genai, genai_batch
+from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.bench.setup import Setup
 from ov_specdec.cli.options import parse_invariance
 from ov_specdec.loading.devices import describe_machine
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.transcript import Transcript
+from tests.benchmarks.figures import head, row
+from tests.benchmarks.options import PATH, pair_options
 from tests.prompts import PROMPTS
 from tests.server import NAME, serving
 
@@ -200,30 +203,29 @@ def count(texts: Sequence[Any], expected: Sequence[Any]) -> str:
     return f"{sum(a != b for a, b in zip(texts, expected, strict=True))} of {len(expected)}"
 
 
-def read_prompts(pipeline: SpeculativePipeline, tasks: Path | None, number: int) -> Prompts:
+def encoded_prompts(pipeline: SpeculativePipeline, tasks: Path | None, number: int) -> Prompts:
     """Ids of the embedded pair's prompts, or of tasks for a chat model."""
     if tasks is None:
         return [pipeline.tokenizer.encode(prompt) for prompt in PROMPTS[:number]]
-    lines = [json.loads(line) for line in tasks.read_text(encoding="utf-8").splitlines()]
-    step = max(len(lines) // number, 1)
+    texts = read_prompts(tasks)
+    step = max(len(texts) // number, 1)
     options = pipeline.complete_options()
     return [
-        encode_prompt(line["prompt"], options, pipeline.tokenizer, Transcript())
-        for line in lines[::step][:number]
+        encode_prompt(text, options, pipeline.tokenizer, Transcript())
+        for text in texts[::step][:number]
     ]
 
 
 @click.command()
-@click.option("--main", help="Folder of the main model. [the embedded one]")
-@click.option("--draft", help="Folder of the draft model. [the embedded one, for its main]")
-@click.option("--tasks", type=click.Path(path_type=Path), help="Prompts of tasks: JSON lines.")
+@pair_options
+@click.option("--tasks", type=PATH, help="Prompts of tasks: JSON lines.")
 @click.option("--prompts", "number", default=20, show_default=True)
 @click.option("--max-new-tokens", default=128, show_default=True)
 @click.option("--precision", default="default", show_default=True)
 @click.option("--batch-invariant", default="auto", show_default=True)
 @click.option("--only", multiple=True, help="Ways whose names hold this text, or another such.")
 @click.option("--peers/--no-peers", "with_peers", default=True)
-def run(
+def same_texts(
     main: str | None,
     draft: str | None,
     tasks: Path | None,
@@ -234,7 +236,7 @@ def run(
     only: tuple[str, ...],
     with_peers: bool,
 ) -> None:
-    """Print the tables."""
+    """Count texts that are not those of plain decoding alone."""
     arguments = {
         "main": main,
         "precision": precision,
@@ -243,7 +245,7 @@ def run(
     }
     has_draft = main is None or draft is not None
     with SpeculativePipeline(**{**arguments, "drafter": "none"}) as plain:
-        prompts = read_prompts(plain, tasks, number)
+        prompts = encoded_prompts(plain, tasks, number)
         options = {
             kind: {"max_new_tokens": max_new_tokens, "ignore_eos": True, **drawn}
             for kind, drawn in KINDS.items()
@@ -257,7 +259,7 @@ def run(
         room = 2 * MEMORY * longest * plain.main.runner.bytes_per_token / 1e9
         folders = plain.main.folder.path
     click.echo(f"{describe_machine('CPU')}; batch invariant: {seen}\n")
-    click.echo(f"| way | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
+    head("way", *KINDS)
     with tempfile.TemporaryDirectory() as folder:
         for name, produce in ways(arguments, draft, has_draft, room, Path(folder)):
             if not only or any(text in name for text in only):
@@ -267,7 +269,7 @@ def run(
                     count(produce(prompts, run), [getattr(each, field) for each in alone[kind]])
                     for kind, run in options.items()
                 ]
-                click.echo(f"| {name} | {' | '.join(cells)} |")
+                row(name, *cells)
                 click.echo(f"{name}: {time.perf_counter() - start:.0f} s", err=True)
         if with_peers:
             other = str(embedded_folder("draft")) if main is None else draft or ""
@@ -276,14 +278,11 @@ def run(
 
 def of_peers(setup: Setup, prompts: Prompts, max_new_tokens: int) -> None:
     """Print openvino.genai's table."""
-    click.echo("\n| openvino.genai | not as its plain texts |\n|---|---|")
+    click.echo()
+    head("openvino.genai", "not as its plain texts")
     expected: Texts = []
     for name, produce in peers(setup):
         texts = produce(prompts, max_new_tokens)
         if expected:
-            click.echo(f"| {name} | {count(texts, expected)} |")
+            row(name, count(texts, expected))
         expected = expected or texts
-
-
-if __name__ == "__main__":
-    run()

@@ -1,15 +1,14 @@
 """Trains a small T5 that repairs English, so that its outputs quote their sources but for errors.
 
-usage: python -m tests.repairer PARAGRAPHS OUTPUT [--minutes N]
+`python -m tests.benchmarks repairer PARAGRAPHS OUTPUT`
 
 PARAGRAPHS: a text file with one in each line; of every 6,000 lines the last 100 are held out. A
 program puts errors into them, and the model learns to take those out: letters mistyped, words
 confused, articles and commas left out, words doubled or joined. OUTPUT gets a checkpoint, and
-prompts.jsonl with 60 held-out texts that have errors, for `tests.drafter_speed`.
-Trains on CUDA where there is one, else on the CPU. Muon is that of models/training.
+prompts.jsonl with 60 held-out texts that have errors, for `drafter-speed`. Trains on CUDA where
+there is one, else on the CPU. Muon is that of models/training.
 """
 
-import argparse
 import json
 import random
 import re
@@ -17,13 +16,16 @@ import sys
 from pathlib import Path
 from time import monotonic
 
+import click
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "models" / "training"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "models" / "training"))
 from muon import Muon
+
+from tests.benchmarks.options import PATH
 
 PAD, END = 0, 1
 SPECIAL = ["<pad>", "</s>", "<unk>"]
@@ -181,36 +183,32 @@ def train(model, batches, minutes):
             optimizer.zero_grad(set_to_none=True)
         step += 1
         if step % 100 == 0:
-            print(f"{share:.0%}, step {step}: loss {loss.item():.3f}", flush=True)
+            click.echo(f"{share:.0%}, step {step}: loss {loss.item():.3f}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("paragraphs", type=Path)
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument("--rows", type=int, default=512)
-    parser.add_argument("--workers", type=int, default=6)
-    given = parser.parse_args()
-    lines = given.paragraphs.read_text(encoding="utf-8").splitlines()
+@click.command()
+@click.argument("paragraphs", type=PATH)
+@click.argument("output", type=PATH)
+@click.option("--minutes", default=8.0, show_default=True, help="How long to train.")
+@click.option("--rows", default=512, show_default=True, help="Texts of a batch.")
+@click.option("--workers", default=6, show_default=True, help="Processes that make batches.")
+def repairer(paragraphs, output, minutes, rows, workers):
+    """Train a small T5 that repairs English, on PARAGRAPHS."""
+    lines = paragraphs.read_text(encoding="utf-8").splitlines()
     sides = [], []
     for number, line in enumerate(lines):
         sides[number % BLOCK >= BLOCK - HELD_OUT].append(line)
     texts, held_out = sides
     tokenizer = train_tokenizer(texts)
-    tokenizer.save_pretrained(given.output)
+    tokenizer.save_pretrained(output)
     torch.manual_seed(0)
     config = T5Config(vocab_size=VOCABULARY, dropout_rate=0.0, decoder_start_token_id=PAD, **SHAPE)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = T5ForConditionalGeneration(config).to(device)
-    pairs = Pairs(texts, tokenizer.backend_tokenizer, given.rows)
-    train(model, iter(DataLoader(pairs, None, num_workers=given.workers)), given.minutes)
-    model.to(torch.bfloat16).save_pretrained(given.output)
+    pairs = Pairs(texts, tokenizer.backend_tokenizer, rows)
+    train(model, iter(DataLoader(pairs, None, num_workers=workers)), minutes)
+    model.to(torch.bfloat16).save_pretrained(output)
     source = random.Random(7)
     chosen = source.sample([text for text in held_out if 150 <= len(text) <= 500], NUM_PROMPTS)
     prompts = ({"task": "repair", "prompt": corrupt(text, source, 0.1)} for text in chosen)
-    (given.output / "prompts.jsonl").write_text("".join(json.dumps(p) + "\n" for p in prompts))
-
-
-if __name__ == "__main__":
-    main()
+    (output / "prompts.jsonl").write_text("".join(json.dumps(p) + "\n" for p in prompts))
