@@ -50,6 +50,7 @@ class TimedSampler:
     """A sampler that notes the seconds that a draft model's choices take."""
 
     def __init__(self, sampler, clock):
+        self.ends = sampler.ends
         self._sampler = sampler
         self._clock = clock
 
