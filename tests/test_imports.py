@@ -41,7 +41,6 @@ MAY_IMPORT_OPENVINO = (
     "cache/packed.py",
     "cache/paged.py",
     "loading/",
-    "bench/",
 )
 HEAVY = (
     *("torch", "optimum", "gradio", "pandas", "matplotlib", "soundfile", "soxr"),

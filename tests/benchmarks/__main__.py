@@ -17,6 +17,7 @@ COMMANDS = {
     "loop-overhead": "Measure the loop's time over that of its passes alone.",
     "many": "Compare one budget over many sequences with constant lengths, simulated.",
     "pairings": "Count accepted candidates per round, by pairing of tokenizers.",
+    "peers": "Measure this project's ways to decode and other frameworks on the same models.",
     "planner-plot": "Draw docs/images/planner.png, what the planner weighs.",
     "planner-speed": "Measure the default draft length against constant ones and openvino.genai.",
     "recorded-drafts": "Compare the planner with constant lengths on DRAFTS, recorded ones.",
@@ -28,6 +29,7 @@ COMMANDS = {
     "simulation": "Compare the planner with the best constant length on simulated machines.",
     "speech-speed": "Measure transcription: plain, suffix and draft against others, in turns.",
     "suffix-speed": "Measure the index of the suffix drafter: extending, proposing, memory.",
+    "sweeps": "Measure draft lengths, temperatures and the cost of passes, and draw them.",
 }
 """The first line of each command's help."""
 

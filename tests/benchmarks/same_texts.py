@@ -18,7 +18,6 @@ import click
 import httpx
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.bench import genai, genai_batch
 from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.bench.setup import Setup
 from ov_specdec.cli.options import parse_invariance
@@ -27,6 +26,7 @@ from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.transcript import Transcript
 from tests.benchmarks.figures import head, row
+from tests.benchmarks.frameworks import genai, genai_batch
 from tests.benchmarks.options import PATH, pair_options
 from tests.prompts import PROMPTS
 from tests.server import NAME, serving

@@ -1,4 +1,4 @@
-"""Converts a tokenizer to OpenVINO IR: `python -m ov_specdec.bench.tokenizer_ir MODEL FOLDER`."""
+"""Converts a tokenizer to OpenVINO IR, as a process of its own with MODEL and FOLDER."""
 
 import sys
 from pathlib import Path

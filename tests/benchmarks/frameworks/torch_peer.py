@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import BenchmarkError
+from tests.benchmarks.frameworks.same_tokenizer import require_same_tokenizer
 
-REMEDY = "pip install 'ov-specdec[bench]'"
+REMEDY = "pip install torch"
 
 
 @dataclass
@@ -104,24 +106,22 @@ class TorchRunner:
 def plain(setup: Setup, _length: int | None) -> TorchRunner:
     """`generate` with the main model's checkpoint."""
     load = _import_loader()
-    return TorchRunner(load(_checkpoint("main", setup.main_checkpoint, setup.main)))
+    return TorchRunner(load(_checkpoint("main", setup.main)))
 
 
 def assisted(setup: Setup, _length: int | None) -> TorchRunner:
     """Assisted generation with the checkpoints of main and draft, all its settings at default."""
-    setup.require_same_tokenizer()
+    require_same_tokenizer(setup)
     load = _import_loader()
-    draft = load(_checkpoint("draft", setup.draft_checkpoint, setup.draft))
-    return TorchRunner(load(_checkpoint("main", setup.main_checkpoint, setup.main)), draft)
+    draft = load(_checkpoint("draft", setup.draft))
+    return TorchRunner(load(_checkpoint("main", setup.main)), draft)
 
 
-def _checkpoint(role: str, checkpoint: str | None, folder: str) -> str:
-    if checkpoint is None:
-        raise BenchmarkError(
-            f"no checkpoint: torch needs the {role} model's, in {folder}/checkpoint or given by "
-            f"--{role}-checkpoint"
-        )
-    return checkpoint
+def _checkpoint(role: str, folder: str) -> str:
+    checkpoint = Path(folder) / "checkpoint"
+    if not (checkpoint / "config.json").is_file():
+        raise BenchmarkError(f"no checkpoint: torch needs the {role} model's, in {checkpoint}")
+    return str(checkpoint)
 
 
 def _import_loader() -> Callable[[str], Any]:

@@ -8,10 +8,16 @@ from typing import Any
 import numpy as np
 import openvino as ov
 
-from ov_specdec.bench.genai import MAX_NGRAM_SIZE, greedy, import_genai, model_with_tokenizer
 from ov_specdec.bench.load import Progress
 from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import BenchmarkError
+from tests.benchmarks.frameworks.genai import (
+    MAX_NGRAM_SIZE,
+    greedy,
+    import_genai,
+    model_with_tokenizer,
+)
+from tests.benchmarks.frameworks.same_tokenizer import require_same_tokenizer
 
 TOKENS_PER_STEP = 256
 """Most tokens of a step, prompts and candidates together: its default."""
@@ -93,7 +99,7 @@ def plain(setup: Setup, _length: int | None) -> GenaiEngine:
 
 def with_draft(setup: Setup, length: int | None) -> GenaiEngine:
     """The pipeline with a draft model that proposes `length` tokens per step."""
-    setup.require_same_tokenizer()
+    require_same_tokenizer(setup)
     genai = import_genai()
     folder = model_with_tokenizer(Path(setup.draft), Path(setup.scratch) / "draft")
     draft = genai.draft_model(str(folder), setup.device, **setup.all_properties("draft"))

@@ -14,8 +14,9 @@ from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import BenchmarkError
 from ov_specdec.loading.locate import IR_FILE
+from tests.benchmarks.frameworks.same_tokenizer import require_same_tokenizer
 
-REMEDY = "pip install 'ov-specdec[bench]'"
+REMEDY = "pip install openvino-genai openvino-tokenizers"
 MAX_NGRAM_SIZE = 3
 ALL_AT_ONCE = 2**31
 """Prompt tokens per step: more than any context has."""
@@ -73,7 +74,7 @@ def plain(setup: Setup, _length: int | None) -> GenaiRunner:
 
 def with_draft(setup: Setup, length: int | None) -> GenaiRunner:
     """`LLMPipeline` with a draft model that proposes `length` tokens per round."""
-    setup.require_same_tokenizer()
+    require_same_tokenizer(setup)
     genai = import_genai()
     folder = model_with_tokenizer(Path(setup.draft), Path(setup.scratch) / "draft")
     draft = genai.draft_model(str(folder), setup.device, **setup.all_properties("draft"))
@@ -128,8 +129,14 @@ def model_with_tokenizer(model: Path, folder: Path) -> Path:
     for file in model.iterdir():
         if file.is_file() and not file.name.startswith(("openvino_tok", "openvino_detok")):
             (partial / file.name).symlink_to(file.resolve())
-    command = [sys.executable, "-m", "ov_specdec.bench.tokenizer_ir", str(model), str(partial)]
-    done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.frameworks.tokenizer_ir",
+        str(model),
+        str(partial),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         raise BenchmarkError(f"the tokenizer cannot be converted ({lines[-1]}): {REMEDY}")

@@ -1,4 +1,4 @@
-"""What the plots show besides the methods: draft lengths, temperatures, the cost of a pass."""
+"""Measures what the plots show: draft lengths, temperatures, the cost of a pass."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from typing import Any
 
 from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.own import measure
-from ov_specdec.bench.plan import Plan
 from ov_specdec.bench.setup import Setup
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.session import Runner
@@ -16,7 +15,43 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import RoundStats
 
 PASS_REPEATS = 7
+TIMELINE_ROUNDS = 25
+"""Rounds in the time line: more could not be told apart."""
+
 Step = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the sweeps go through, and how often.
+
+    temperatures: 0 is greedy decoding. num_prompts: from the first.
+    """
+
+    lengths: tuple[int, ...]
+    temperatures: tuple[float, ...]
+    pass_sizes: tuple[int, ...]
+    num_prompts: int
+    rounds: int
+    max_new_tokens: int
+
+
+FULL = Plan(
+    lengths=tuple(range(1, 17)),
+    temperatures=(0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2),
+    pass_sizes=(*range(1, 17), 24, 32),
+    num_prompts=4,
+    rounds=2,
+    max_new_tokens=128,
+)
+QUICK = Plan(
+    lengths=(1, 2, 4, 8),
+    temperatures=(0.0, 0.5, 1.0),
+    pass_sizes=(1, 2, 4, 8),
+    num_prompts=1,
+    rounds=2,
+    max_new_tokens=32,
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +76,8 @@ class Sweeps:
     plain, adaptive: the lines to hold `by_length` (draft length, point) against. by_temperature:
     temperature, plain, speculative. pass_seconds: by model, the tokens of a pass and its seconds.
     by_position: by place in the draft, how many candidates of the longest length were judged there,
-    all before them having been accepted, and how many of those were accepted.
+    all before them having been accepted, and how many of those were accepted. timeline: the first
+    rounds of a generation with adaptive lengths.
     """
 
     plain: Point
@@ -50,6 +86,7 @@ class Sweeps:
     by_temperature: list[tuple[float, Point, Point]]
     pass_seconds: dict[str, list[tuple[int, float]]]
     by_position: list[tuple[int, int]]
+    timeline: tuple[RoundStats, ...]
 
 
 def run_sweeps(setup: Setup, prompts: Sequence[Sequence[int]], plan: Plan, step: Step) -> Sweeps:
@@ -67,8 +104,8 @@ def run_sweeps(setup: Setup, prompts: Sequence[Sequence[int]], plan: Plan, step:
             settings[f"temperature {temperature}, {name}"] = {**settings[name], **chosen}
 
     measured: dict[str, list[Measurement]] = {name: [] for name in settings}
-    for round_ in range(plan.sweep_rounds + 1):  # the first is the warm-up
-        for prompt in prompts[: plan.sweep_prompts]:
+    for round_ in range(plan.rounds + 1):  # the first is the warm-up
+        for prompt in prompts[: plan.num_prompts]:
             for name, options in settings.items():
                 step(f"{name}")
                 # Without a seed: with one, lengths would not follow this machine's speed.
@@ -88,13 +125,14 @@ def run_sweeps(setup: Setup, prompts: Sequence[Sequence[int]], plan: Plan, step:
         ],
         pass_seconds=_pass_seconds(pipeline, prompts[0], plan.pass_sizes),
         by_position=acceptance_by_position(r for m in longest for r in m.rounds),
+        timeline=measured["adaptive"][0].rounds[:TIMELINE_ROUNDS],
     )
 
 
 def num_steps(plan: Plan, num_prompts: int) -> int:
     """How often `run_sweeps` tells its `step` something."""
     settings = 2 + len(plan.lengths) + 2 * len(plan.temperatures)
-    return 2 + (plan.sweep_rounds + 1) * min(plan.sweep_prompts, num_prompts) * settings
+    return 2 + (plan.rounds + 1) * min(plan.num_prompts, num_prompts) * settings
 
 
 def acceptance_by_position(rounds: Iterable[RoundStats]) -> list[tuple[int, int]]:
