@@ -1,4 +1,4 @@
-"""`ov-specdec` in this process: as fast as a function call, as real as its entry point."""
+"""A command line in this process: as fast as a function call, as real as its entry point."""
 
 import io
 import sys
@@ -18,8 +18,8 @@ class Done:
     stderr: str
 
 
-def run(*arguments, stdin=b"", cwd=None, encoding="utf-8", env=None):
-    """Run the command line with these arguments. stdin: bytes, or None for a terminal."""
+def run(*arguments, main=main, stdin=b"", cwd=None, encoding="utf-8", env=None):
+    """Run `ov-specdec` or another main with arguments. stdin: bytes, or None for a terminal."""
     streams = {
         "stdin": io.TextIOWrapper(Terminal() if stdin is None else io.BytesIO(stdin)),
         "stdout": io.TextIOWrapper(io.BytesIO(), encoding),

@@ -10,8 +10,8 @@ from ov_specdec.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurv
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.stats import RoundStats
+from tests.benchmarks.simulation import TEXTS, Machine, Text, compare, rounds_of, steady
 from tests.rounds import a_round, step_of
-from tests.simulation import TEXTS, Machine, Text, compare, rounds_of, steady
 
 CASES = [
     ("flat", 0.0, "0.8"),
@@ -27,7 +27,7 @@ CASES = [
     ("avx2", 0.3, "lookup"),
     ("avx2", 1.0, "~0.6"),
 ]
-"""Machines with jumps of pace and outliers; `python -m tests.simulation` has them all."""
+"""Machines with jumps of pace and outliers; `tests/benchmarks/simulation.py` has them all."""
 
 
 @pytest.mark.parametrize(("curve", "change", "text"), CASES)

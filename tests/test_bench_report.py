@@ -10,7 +10,6 @@ from ov_specdec.bench.measurement import Measurement
 from ov_specdec.bench.report import Report
 from ov_specdec.bench.runner import Outcome, Run
 from ov_specdec.bench.summary import Spread, paired_ratios, run_rows, share_equal, summarize
-from ov_specdec.bench.sweeps import acceptance_by_position
 
 ENVIRONMENT = {
     "machine": {"cpu": "a CPU", "cores": 2, "system": "Linux"},
@@ -148,12 +147,11 @@ def test_rows_of_runs_have_the_columns_of_llm_bench():
 
 
 def test_the_report_is_written_in_every_format(tmp_path):
-    report = Report(ENVIRONMENT, {"rounds": 2}, outcome(), {"a sweep": 1})
+    report = Report(ENVIRONMENT, {"rounds": 2}, outcome())
     files = {file.name: file for file in report.write(tmp_path / "new")}
     content = json.loads(files["report.json"].read_text())
     assert content["failures"] == {"both": "not here"}
     assert content["environment"]["models"]["main"] == "M"
-    assert content["sweeps"] == {"a sweep": 1}
     assert len(content["runs"]) == 8
     with files["summary.csv"].open() as stream:
         rows = list(csv.DictReader(stream))
@@ -166,7 +164,7 @@ def test_the_report_is_written_in_every_format(tmp_path):
 
 
 def test_markdown_shows_figures_failures_and_what_it_ran_on():
-    text = Report(ENVIRONMENT, {"rounds": 2}, outcome(), {}).markdown()
+    text = Report(ENVIRONMENT, {"rounds": 2}, outcome()).markdown()
     table = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in table}) == 1
     assert table[3].startswith("| adaptive | 3.0 (2.0 to 4.0) | 4.00 (4.00 to 4.00) | 250 |")
@@ -176,14 +174,3 @@ def test_markdown_shows_figures_failures_and_what_it_ran_on():
     assert "openvino 2026.4.1" in text
     assert "torch" not in text  # not installed
     assert "properties: defaults" in text
-
-
-def test_acceptance_by_position_counts_only_candidates_that_were_reached():
-    rounds = [
-        RoundStats(0, 0, 1, 0.0, 0.1, 0.0, 0.1),
-        RoundStats(3, 0, 1, 0.0, 0.1, 0.0, 0.1),
-        RoundStats(3, 1, 2, 0.0, 0.1, 0.0, 0.1),
-        RoundStats(3, 3, 4, 0.0, 0.1, 0.0, 0.1),
-        RoundStats(1, 1, 2, 0.0, 0.1, 0.0, 0.1),
-    ]
-    assert acceptance_by_position(rounds) == [(4, 3), (2, 1), (1, 1)]

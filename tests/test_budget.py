@@ -6,7 +6,7 @@ import pytest
 from ov_specdec.costs import CostCurve, FixedCurve, PassCurve
 from ov_specdec.speculation.budget import Budget, Load
 from ov_specdec.speculation.draft_length import Bid
-from tests.many import compare
+from tests.benchmarks.many import compare
 
 # A token more costs a fifth of a plain pass; a pass of the draft model a tenth, and half of that
 # for each sequence more.

@@ -1,8 +1,9 @@
-"""`ov-specdec expand` from its command line to a model that decodes, with Optimum's real export."""
+"""`expand` from its command line to a model that decodes, with Optimum's real export."""
 
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,23 +11,27 @@ import pytest
 
 import ov_specdec
 from ov_specdec import GenerationOptions, SpeculativePipeline
-from ov_specdec.expansion.ir_weights import read_weights
-from ov_specdec.expansion.shape import LlamaShape
 from ov_specdec.loading.folder import ModelFolder, read_json
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import read_ir
-from tests.command_line import run
+from tests import benchmarks, command_line
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.expansion.ir_weights import read_weights
+from tests.benchmarks.expansion.shape import LlamaShape
+
+run = partial(command_line.run, main=main)
 
 ORIGINAL = embedded_folder("draft")
 """The smallest trained model at hand, in int8: 2 layers, expanded to 12 wider ones."""
 
 PACKAGE = Path(ov_specdec.__file__).parent
+EXPANSION = Path(benchmarks.__file__).parent / "expansion"
 NAME = "draft-expanded-30m-int8"
 
 
 def expand(output):
     """Run the command in a process of its own; what it printed goes into a file."""
-    command = [sys.executable, "-m", "ov_specdec", "expand", ORIGINAL, "--size", "30M"]
+    command = [sys.executable, "-m", "tests.benchmarks", "expand", ORIGINAL, "--size", "30M"]
     done = subprocess.run(
         [*command, "--output", output / "models"],
         capture_output=True,
@@ -45,7 +50,7 @@ def expand(output):
 def expanded(shelf, tmp_path_factory):
     """The folder of the expanded model, and what the command printed about it."""
     target = tmp_path_factory.mktemp("expand") / "made"
-    made = shelf.copy("expanded", expand, target, Path(__file__), PACKAGE, ORIGINAL)
+    made = shelf.copy("expanded", expand, target, Path(__file__), PACKAGE, EXPANSION, ORIGINAL)
     return made / "models" / NAME, (made / "printed.txt").read_text(encoding="utf-8")
 
 

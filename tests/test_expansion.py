@@ -13,16 +13,16 @@ from safetensors.numpy import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ov_specdec.errors import ExportError, ModelError, OptionError
-from ov_specdec.expansion import build, checkpoint, comparison
-from ov_specdec.expansion.build import expand_model, expanded_config
-from ov_specdec.expansion.comparison import LogitsDifference, compare_logits
-from ov_specdec.expansion.ir_weights import read_weights
-from ov_specdec.expansion.shape import LlamaShape, fit_shape, parse_size
-from ov_specdec.expansion.weights import expand, tensor_names
 from ov_specdec.loading.export import Exported
 from ov_specdec.loading.folder import ModelFolder, read_json
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import read_ir
+from tests.benchmarks.expansion import build, checkpoint, comparison
+from tests.benchmarks.expansion.build import expand_model, expanded_config
+from tests.benchmarks.expansion.comparison import LogitsDifference, compare_logits
+from tests.benchmarks.expansion.ir_weights import read_weights
+from tests.benchmarks.expansion.shape import LlamaShape, fit_shape, parse_size
+from tests.benchmarks.expansion.weights import expand, tensor_names
 
 LIVE = LlamaShape(
     hidden=24, intermediate=40, layers=2, heads=4, kv_heads=2, head_dim=8, vocab=50, tied=False

@@ -11,12 +11,12 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from ov_specdec import ExportError
 from ov_specdec.cli.export import export as export_command
-from ov_specdec.expansion.ir_weights import constants_by_name
 from ov_specdec.loading import export as export_module
 from ov_specdec.loading.export import export_model
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.int4 import Int4Options, fitting_group_size, layer_widths
 from ov_specdec.loading.source import read_ir
+from tests.benchmarks.expansion.ir_weights import constants_by_name
 from tests.tiny import save_tokenizer
 
 WIDTHS = {"hidden_size": 96, "intermediate_size": 192}

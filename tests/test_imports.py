@@ -28,7 +28,7 @@ LAYERS = (
     {"arguments", "background", "batch"},
     {"pipeline"},
     {"speech_pipeline"},
-    {"expansion", "tuning", "bench", "demo", "server", "batch_file"},
+    {"tuning", "bench", "demo", "server", "batch_file"},
     {"cluster", "device_check"},
     {"cli"},
 )
@@ -41,8 +41,6 @@ MAY_IMPORT_OPENVINO = (
     "cache/packed.py",
     "cache/paged.py",
     "loading/",
-    "bench/",
-    "expansion/",
 )
 HEAVY = (
     *("torch", "optimum", "gradio", "pandas", "matplotlib", "soundfile", "soxr"),

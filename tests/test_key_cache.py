@@ -13,7 +13,7 @@ from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import to_paged
 from ov_specdec.loading.key_cache import KEYS, SINKS, center_keys
 from ov_specdec.loading.source import read_ir
-from tests.key_quantization import BY_TOKEN, CACHES, INFERENCE
+from tests.benchmarks.key_quantization import BY_TOKEN, CACHES, INFERENCE
 from tests.tiny import CONTEXT, VOCAB_SIZE, export, save_checkpoint
 
 LAYERS = 2

@@ -4,7 +4,7 @@ import numpy as np
 import openvino as ov
 from openvino import opset13 as ops
 
-from ov_specdec.expansion.scales import restore_scales
+from tests.benchmarks.expansion.scales import restore_scales
 
 NAME = "self.model.layers.0.mlp.up_proj.weight"
 

@@ -7,7 +7,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from ov_specdec.bench.load import TOGETHER, Load, Served, arrival_seconds
-from ov_specdec.bench.methods import BASELINE, find_method
+from ov_specdec.bench.methods import BASELINE
 from ov_specdec.bench.runner import Task, Worker, take_turns
 from ov_specdec.bench.summary import MIB, Spread
 
@@ -77,6 +77,7 @@ class LoadOutcome:
 
     peak_memory: by method and concurrency, the most bytes that its process had held until then.
     failures: why a method did not run, or not to the end. is_interrupted: it was ended by Ctrl-C.
+    frameworks: whose the methods are.
     """
 
     runs: list[LoadRun] = field(default_factory=list)
@@ -84,6 +85,7 @@ class LoadOutcome:
     peak_memory: dict[tuple[str, int], int] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     is_interrupted: bool = False
+    frameworks: dict[str, str] = field(default_factory=dict)
 
     def select(self, method: str, concurrency: int) -> list[LoadRun]:
         """The measured runs of a method at one concurrency."""
@@ -217,7 +219,7 @@ def _row(outcome: LoadOutcome, concurrency: int, method: str, baseline: str) -> 
     return {
         "concurrency": concurrency,
         "method": method,
-        "framework": find_method(method).family.framework,
+        "framework": outcome.frameworks.get(method),
         "loads": len(runs),
         "tokens/s": speed.median if speed else None,
         "tokens/s (q1)": speed.low if speed else None,

@@ -22,8 +22,11 @@ PACKAGES = (
 )
 
 
-def describe_environment(setup: Setup) -> dict[str, Any]:
-    """Machine, versions, command and settings, as names and values for a report."""
+def describe_environment(setup: Setup, program: str) -> dict[str, Any]:
+    """Machine, versions, command and settings, as names and values for a report.
+
+    program: how the command line begins.
+    """
     devices = {device.name: device.full_name for device in list_devices()}
     return {
         "machine": {
@@ -37,7 +40,7 @@ def describe_environment(setup: Setup) -> dict[str, Any]:
             "python": platform.python_version(),
             **{package: _version(package) for package in PACKAGES},
         },
-        "command": shlex.join(["ov-specdec", *sys.argv[1:]]),
+        "command": f"{program} {shlex.join(sys.argv[1:])}",
         "models": {
             "main": Path(setup.main).name,
             "draft": Path(setup.draft).name,

@@ -4,32 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ov_specdec.bench.sweeps import Sweeps
+from ov_specdec.bench.methods import BASELINE
 from ov_specdec.errors import BenchmarkError
 from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
-from ov_specdec.stats import RoundStats
 
 SIZE = (6.4, 4.0)
 DPI = 150
-
-
-def write_plots(folder: Path, sweeps: Sweeps, timeline: Sequence[RoundStats]) -> list[Path]:
-    """Draw every plot into `folder`; returns the files.
-
-    timeline: the rounds of one run, drawn as a time line; none are drawn as none.
-    `BenchmarkError` where matplotlib is missing.
-    """
-    _require_matplotlib()
-    folder.mkdir(parents=True, exist_ok=True)
-    plots: dict[str, Callable[[Any], None]] = {
-        "speed-by-length": lambda figure: _speed_by_length(figure, sweeps),
-        "temperature": lambda figure: _temperature(figure, sweeps),
-        "pass-cost": lambda figure: _pass_cost(figure, sweeps),
-        "acceptance-by-position": lambda figure: _by_position(figure, sweeps),
-    }
-    if timeline:
-        plots["timeline"] = lambda figure: _timeline(figure, timeline)
-    return [_draw(folder / f"{name}.png", draw) for name, draw in plots.items()]
 
 
 def plot_concurrency(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
@@ -37,11 +17,21 @@ def plot_concurrency(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
     `BenchmarkError` where matplotlib is missing.
     """
-    _require_matplotlib()
-    return _draw(file, lambda figure: _speed_by_concurrency(figure, rows))
+    require_matplotlib()
+    return draw(file, lambda figure: _speed_by_concurrency(figure, rows))
 
 
-def _require_matplotlib() -> None:
+def plot_speed(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Draw tokens/s, a bar per method with its quartiles. rows: those of `summarize`.
+
+    `BenchmarkError` where matplotlib is missing.
+    """
+    require_matplotlib()
+    return draw(file, lambda figure: _speed(figure, rows))
+
+
+def require_matplotlib() -> None:
+    """Make matplotlib draw without a screen; `BenchmarkError` where it is missing."""
     try:
         import matplotlib
     except ImportError as error:
@@ -51,25 +41,14 @@ def _require_matplotlib() -> None:
     matplotlib.use("agg")
 
 
-def _draw(file: Path, draw: Callable[[Any], None]) -> Path:
+def draw(file: Path, content: Callable[[Any], None]) -> Path:
+    """Draw a figure into a file, and return that."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
-    draw(figure)
+    content(figure)
     figure.savefig(file)
     return file
-
-
-def _speed_by_length(figure: Any, sweeps: Sweeps) -> None:
-    axes = figure.subplots()
-    lengths = [length for length, _ in sweeps.by_length]
-    speeds = [point.tokens_per_second for _, point in sweeps.by_length]
-    axes.plot(lengths, speeds, "o-", color=BLUE, label="constant length")
-    adaptive, plain = sweeps.adaptive.tokens_per_second, sweeps.plain.tokens_per_second
-    axes.axhline(adaptive, color=ORANGE, linestyle="--", label="adaptive length")
-    axes.axhline(plain, color=GREY, linestyle=":", label="plain decoding")
-    axes.set(xlabel="draft length", ylabel="tokens/s", xticks=lengths)
-    _finish(axes)
 
 
 def _speed_by_concurrency(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -90,78 +69,21 @@ def _speed_by_concurrency(figure: Any, rows: Sequence[Mapping[str, Any]]) -> Non
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
     axes.set(xlabel="requests at a time", ylabel="tokens/s, all requests together")
-    _finish(axes)
+    finish(axes)
 
 
-def _temperature(figure: Any, sweeps: Sweeps) -> None:
-    above, below = figure.subplots(2, 1, sharex=True)
-    temperatures = [temperature for temperature, _, _ in sweeps.by_temperature]
-    speculative = [point for _, _, point in sweeps.by_temperature]
-    plain = [point.tokens_per_second for _, point, _ in sweeps.by_temperature]
-    speeds = [point.tokens_per_second for point in speculative]
-    above.plot(temperatures, speeds, "o-", color=BLUE, label="adaptive length")
-    above.plot(temperatures, plain, "s:", color=GREY, label="plain decoding")
-    above.set(ylabel="tokens/s")
-    rates = [100 * (point.acceptance_rate or 0.0) for point in speculative]
-    below.plot(temperatures, rates, "o-", color=BLUE, label="adaptive length")
-    below.set(xlabel="temperature (0: greedy)", ylabel="acceptance (%)")
-    _finish(above)
-    _finish(below)
-
-
-def _pass_cost(figure: Any, sweeps: Sweeps) -> None:
+def _speed(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     axes = figure.subplots()
-    styles = {"main": ("o-", BLUE), "draft": ("s--", ORANGE)}
-    for name, costs in sweeps.pass_seconds.items():
-        style, colour = styles[name]
-        sizes, seconds = zip(*costs, strict=True)
-        axes.plot(sizes, [1000 * s for s in seconds], style, color=colour, label=f"{name} model")
-    axes.set(xlabel="tokens in the pass", ylabel="time of the pass (ms)")
-    _finish(axes)
+    for place, row in enumerate(rows):
+        speed, low, high = (row[f"tokens/s{part}"] for part in ("", " (q1)", " (q3)"))
+        color = GREY if row["method"] == BASELINE else BLUE
+        axes.bar(place, speed, 0.7, color=color, yerr=[[speed - low], [high - speed]], capsize=3)
+    axes.set_xticks(range(len(rows)), [row["method"] for row in rows], rotation=30, ha="right")
+    axes.set(ylabel="tokens/s (median, quartiles)")
+    finish(axes)
 
 
-def _by_position(figure: Any, sweeps: Sweeps) -> None:
-    axes = figure.subplots()
-    positions = range(1, len(sweeps.by_position) + 1)
-    rates = [100 * accepted / judged for judged, accepted in sweeps.by_position]
-    bars = axes.bar(positions, rates, color=BLUE)
-    axes.bar_label(bars, [str(reached) for reached, _ in sweeps.by_position], fontsize=7)
-    axes.set(
-        xlabel="place in the draft (above its bar: how often reached)",
-        ylabel="accepted, of those that were judged (%)",
-        xticks=list(positions),
-    )
-    _finish(axes)
-
-
-def _timeline(figure: Any, rounds: Sequence[RoundStats]) -> None:
-    """One bar from left to right; each round is drafting, verifying, rollback."""
-    axes = figure.subplots()
-    parts = (
-        ("drafting", ORANGE, "white", "draft_seconds"),
-        ("verifying", BLUE, "white", "verify_seconds"),
-        # Hardly wider than a line, so it needs an edge that can be seen.
-        ("rollback", GREEN, GREEN, "rollback_seconds"),
-    )
-    for row, (_, colour, edge, seconds) in enumerate(parts):
-        bars, now = [], 0.0
-        for round_ in rounds:
-            offset = sum(getattr(round_, part[3]) for part in parts[:row])
-            bars.append((1000 * (now + offset), 1000 * getattr(round_, seconds)))
-            now += round_.seconds
-        axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=colour, edgecolors=edge, linewidth=0.5)
-    axes.set(xlabel="time (ms); the first pass reads the prompt", ylim=(2.6, -1.1))
-    axes.set_yticks(range(len(parts)), [part[0] for part in parts])
-    now = 0.0
-    for round_ in rounds:
-        middle = 1000 * (now + round_.seconds / 2)
-        axes.annotate(str(round_.num_generated), (middle, -0.6), ha="center", fontsize=6)
-        now += round_.seconds
-    axes.set_title("tokens gained per round, above its bars", fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _finish(axes: Any) -> None:
+def finish(axes: Any) -> None:
     """What all charts share: from zero to a little above, a light grid, a legend for lines."""
     axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
     axes.grid(alpha=0.3)

@@ -33,13 +33,12 @@ class Report:
     """Everything that a benchmark found.
 
     environment: see `describe_environment`. schedule: rounds, prompts, tokens, baseline, as names
-    and values. sweeps: what else was measured, by the name of the sweep.
+    and values.
     """
 
     environment: Mapping[str, Any]
     schedule: Mapping[str, Any]
     outcome: Outcome
-    sweeps: Mapping[str, Any]
     baseline: str = BASELINE
 
     def write(self, folder: Path) -> list[Path]:
@@ -60,7 +59,6 @@ class Report:
             "summary": summarize(self.outcome, self.baseline),
             "failures": self.outcome.failures,
             "runs": [asdict(run) for run in self.outcome.runs],
-            "sweeps": self.sweeps,
         }
 
     def markdown(self) -> str:

@@ -51,6 +51,7 @@ class Outcome:
 
     load_seconds and peak_memory (bytes): by method. failures: why a method did not run, or not to
     the end; the runs it had finished until then count. is_interrupted: it was ended by Ctrl-C.
+    frameworks: whose the methods are.
     """
 
     runs: list[Run] = field(default_factory=list)
@@ -58,6 +59,7 @@ class Outcome:
     peak_memory: dict[str, int] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     is_interrupted: bool = False
+    frameworks: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
-from ov_specdec.errors import BenchmarkError
 from ov_specdec.loading.devices import Precision, find_device, openvino_core, precision_properties
 from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.loading.runtime_config import KvBackend
@@ -16,13 +14,13 @@ from ov_specdec.text.pairing import PairingName
 class Setup:
     """The models and how they are compiled. All of it is plain data, for it travels as JSON.
 
-    main, draft: folders of exported models. main_checkpoint, draft_checkpoint: folders of their
-    checkpoints for torch, where there are any. properties: OpenVINO properties for both models, on
+    main, draft: folders of exported models. properties: OpenVINO properties for both models, on
     top of those that `precision` stands for; with a profile, those of the main. draft_properties:
-    with a profile, those of the draft. profile: its file. scratch: a folder for what a peer wants
-    converted. fixed_sizes: of this project's own methods, where the KV cache is paged.
-    max_batch_size, max_prefill_tokens_per_step: of these too; None for the default. pairing: how
-    the draft model drafts for a main model with another tokenizer; None where both have the same.
+    with a profile, those of the draft. profile: its file. scratch: a folder for what another
+    framework wants converted. fixed_sizes: of this project's own methods, where the KV cache is
+    paged. max_batch_size, max_prefill_tokens_per_step: of these too; None for the default. pairing:
+    how the draft model drafts for a main model with another tokenizer; None where both have the
+    same.
     """
 
     main: str
@@ -32,8 +30,6 @@ class Setup:
     properties: Mapping[str, str] = field(default_factory=dict)
     draft_properties: Mapping[str, str] | None = None
     profile: str | None = None
-    main_checkpoint: str | None = None
-    draft_checkpoint: str | None = None
     scratch: str = ""
     fixed_sizes: FixedSizes = "auto"
     max_batch_size: int = 1
@@ -52,14 +48,6 @@ class Setup:
         own = self.draft_properties if role == "draft" else self.properties
         chosen = self.properties if own is None else own
         return {**precision_properties(device, self.precision), **chosen}
-
-    def require_same_tokenizer(self) -> None:
-        """Raise `BenchmarkError` for a peer whose draft models need the main model's tokenizer."""
-        if self.pairing is not None:
-            raise BenchmarkError(
-                f"it has no pairing='{self.pairing}', which draft and main need for their "
-                "tokenizers differ"
-            )
 
     def pipeline_arguments(self, kv: KvBackend, *, drafts: bool) -> dict[str, Any]:
         """Keyword arguments for a `SpeculativePipeline`, with or without the draft model."""
@@ -80,8 +68,3 @@ class Setup:
             "properties": dict(self.properties),
             "profile": "none",  # all methods run with the settings that were asked for
         }
-
-
-def find_checkpoint(folder: Path) -> str | None:
-    """The folder as a checkpoint, if it is one."""
-    return str(folder) if (folder / "config.json").is_file() else None

@@ -7,7 +7,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from ov_specdec.bench.measurement import Measurement
-from ov_specdec.bench.methods import BASELINE, find_method
+from ov_specdec.bench.methods import BASELINE
 from ov_specdec.bench.runner import Outcome, Run
 
 MIB = 2**20
@@ -74,7 +74,7 @@ def _row(outcome: Outcome, name: str, baseline: str) -> dict[str, Any]:
     memory = outcome.peak_memory.get(name)
     return {
         "method": name,
-        "framework": find_method(name).family.framework,
+        "framework": outcome.frameworks.get(name),
         "iterations": len(measured),
         "pretrain_time(s)": outcome.load_seconds.get(name),
         "input_size": _median(measured, lambda m: m.prompt_tokens),
@@ -123,7 +123,7 @@ def run_rows(outcome: Outcome, environment: Mapping[str, Any]) -> list[dict[str,
         {
             "iteration": run.round + 1,
             "model": environment["models"]["main"],
-            "framework": find_method(run.method).family.framework,
+            "framework": outcome.frameworks.get(run.method),
             "method": run.method,
             "device": environment["device"],
             "precision": environment["precision"],

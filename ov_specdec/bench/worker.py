@@ -11,14 +11,14 @@ Reads requests from stdin and answers each on stdout, one JSON object per line. 
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from time import perf_counter
 from typing import Any, TextIO
 
 from ov_specdec.bench.load import Engine, Load, serve_load
 from ov_specdec.bench.measurement import Runner
-from ov_specdec.bench.methods import find_method
+from ov_specdec.bench.methods import OWN, Method
 from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import BenchmarkError, SpecdecError
 
@@ -45,9 +45,9 @@ def peak_memory() -> int | None:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def serve(lines: Iterable[str], answers: TextIO) -> None:
-    """Answer requests until there are no more."""
-    worker = Worker()
+def serve(lines: Iterable[str], answers: TextIO, find: Callable[[str], Method] = OWN.find) -> None:
+    """Answer requests until there are no more. find: a method by its name."""
+    worker = Worker(find)
     for line in lines:
         answer: Answer
         try:
@@ -63,7 +63,8 @@ def serve(lines: Iterable[str], answers: TextIO) -> None:
 class Worker:
     """A method, for one request at a time or for many, once a request has loaded it."""
 
-    def __init__(self) -> None:
+    def __init__(self, find: Callable[[str], Method]) -> None:
+        self._find = find
         self._runner: Runner | None = None
         self._engine: Engine | None = None
 
@@ -83,17 +84,17 @@ class Worker:
         start = perf_counter()
         setup = Setup(**request["setup"])
         if "method" in request:
-            self._runner = find_method(request["method"]).build(setup)
+            self._runner = self._find(request["method"]).build(setup)
         else:
-            self._engine = find_method(request["engine"]).serve(setup)
+            self._engine = self._find(request["engine"]).serve(setup)
         return {"loaded": {"seconds": perf_counter() - start}}
 
 
-def main() -> None:
+def main(find: Callable[[str], Method] = OWN.find) -> None:
     """Serve on the real stdout, and send whatever a library prints there to stderr."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
-        serve(sys.stdin, answers)
+        serve(sys.stdin, answers, find)
 
 
 if __name__ == "__main__":

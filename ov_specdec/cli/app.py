@@ -3,6 +3,7 @@
 import io
 import sys
 import warnings
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,38 +26,50 @@ COMMANDS = {
     "demo": "Show plain and speculative decoding side by side in a browser.",
     "serve": "Serve the models over HTTP, with OpenAI's interface and a page to try them on.",
     "tune": "Measure MAIN and DRAFT, or the embedded pair; say what pays, and write a profile.",
-    "bench": "Measure plain decoding, this project's speculation and its peers on the same models.",
+    "bench": "Measure plain decoding and this project's ways to speculate, in turns.",
     "check": "Compare the tokenizers of MAIN and DRAFT; exit code 0 if they are the same, 1 if "
     "not.",
     "devices": "List OpenVINO's devices: name, capabilities, and the KV cache that --kv auto takes "
     "there.",
     "export": "Export a main and a draft model; with only one of --main and --draft, just that "
     "one.",
-    "expand": "Expand MODEL, a Llama, to the cost of a larger one that computes the same.",
 }
-"""The first line of each command's help. Command X is `X` in the module `ov_specdec.cli.X`."""
+"""The first line of each command's help."""
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""Of all commands."""
 
 
 class LazyCommands(click.Group):
-    """The group of `COMMANDS`: its help and version import none of them."""
+    """A group whose help and version import none of its commands.
+
+    package: that of the commands; `x-y` is `x_y` in its module `x_y`. lines: the first line of
+    each command's help, by its name.
+    """
+
+    def __init__(self, *args: Any, package: str, lines: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._package = package
+        self._lines = lines
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The names, those that a newcomer needs first."""
-        return list(COMMANDS)
+        return list(self._lines)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The command called so, imported now; None if there is none."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self._lines:
             return None
+        name = cmd_name.replace("-", "_")
         with interrupts_end_the_process():
-            module = import_module(f"ov_specdec.cli.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
+            module = import_module(f"{self._package}.{name}")
+        command: click.Command = getattr(module, name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands into the help."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(list(self._lines.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for; on Ctrl-C, click itself would print a blank line."""
@@ -68,22 +81,24 @@ class LazyCommands(click.Group):
 
 @click.group(
     cls=LazyCommands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    package="ov_specdec.cli",
+    lines=COMMANDS,
+    context_settings=SETTINGS,
 )
 @click.version_option(package_name="ov-specdec", prog_name="ov-specdec")
 def app() -> None:
     """Exact speculative decoding for OpenVINO."""
 
 
-def run() -> None:
-    """Run the command line, and exit."""
+def run(commands: click.Group = app, name: str = "ov-specdec") -> None:
+    """Run a command line, by the name that it was called by, and exit."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A console that cannot show every character, such as Windows' cp1252, shows "?" for some.
         sys.stdout.reconfigure(errors="replace")
     with warnings.catch_warnings():
         _show_own_warnings_in_one_line()
         try:
-            sys.exit(app(prog_name="ov-specdec", standalone_mode=False))
+            sys.exit(commands(prog_name=name, standalone_mode=False))
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
         except click.ClickException as error:

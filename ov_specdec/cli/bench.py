@@ -1,9 +1,7 @@
-"""`ov-specdec bench`: every way to decode, this project's and its peers', in turns."""
+"""`ov-specdec bench`: this project's ways to decode, in turns."""
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,51 +11,46 @@ from rich.progress import Progress
 from ov_specdec.bench.concurrency import LoadOutcome, LoadPlan, num_tasks, run_loads
 from ov_specdec.bench.concurrency_report import ConcurrencyReport
 from ov_specdec.bench.environment import describe_environment
-from ov_specdec.bench.plots import plot_concurrency, write_plots
+from ov_specdec.bench.methods import OWN
+from ov_specdec.bench.plots import plot_concurrency, plot_speed
 from ov_specdec.bench.process import WorkerProcess
 from ov_specdec.bench.prompts import encode_prompts, mixed_prompts, require_room
 from ov_specdec.bench.report import Report
-from ov_specdec.bench.runner import Outcome, Schedule, run_methods
-from ov_specdec.bench.sweeps import Sweeps, num_steps, run_sweeps
+from ov_specdec.bench.runner import Outcome, Schedule, Worker, run_methods
+from ov_specdec.bench.summary import summarize
 from ov_specdec.bench.worker import engine_request, load_request
 from ov_specdec.cli.bench_options import Request, bench_options
 from ov_specdec.cli.messages import fail
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import BenchmarkError, OptionError
 from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.stats import RoundStats
 from ov_specdec.text.tokenizer import load_tokenizer
-
-TIMELINE_ROUNDS = 25
-"""Rounds in the time line: more could not be told apart."""
 
 
 @click.command()
 @with_errors
-@bench_options
+@bench_options(OWN)
 def bench(request: Request) -> None:
-    """Measure plain decoding, this project's speculation and its peers on the same models.
+    """Measure plain decoding and this project's ways to speculate, in turns.
 
-    The table goes to stdout; the table, JSON, CSV and plots to the --output folder. How to read
+    The table goes to stdout; the table, JSON, CSV and a plot to the --output folder. How to read
     them, and what each method is: docs/benchmarking.md.
     """
+    measure(request, WorkerProcess, "ov-specdec")
+
+
+def measure(request: Request, start: Callable[[], Worker], program: str) -> None:
+    """Measure what was asked for, show it and write it.
+
+    start: makes a worker, which has to know the methods. program: how the command line begins.
+    """
     prompts = _encode(request)
-    environment = describe_environment(request.setup)
+    environment = describe_environment(request.setup, program)
     _make_folder(request.output)
     if request.concurrency:
-        _measure_loads(request, prompts, environment)
-        return
-    outcome = _run_methods(request, prompts)
-    schedule = _schedule(request, outcome)
-    report = Report(environment, schedule, outcome, {}, request.baseline)
-    files = report.write(request.output)
-    click.echo(report.markdown(), nl=False)
-    _require_runs(outcome, request.output)
-    if request.with_sweeps:
-        sweeps = _run_sweeps(request, prompts)
-        replace(report, sweeps=asdict(sweeps)).write(request.output)
-        files += _draw(request, sweeps, outcome)
-    click.echo(f"written to {request.output}: {' '.join(f.name for f in files)}", err=True)
+        _measure_loads(request, prompts, environment, start)
+    else:
+        _measure_methods(request, prompts, environment, start)
 
 
 def _encode(request: Request) -> list[list[int]]:
@@ -73,7 +66,10 @@ def _encode(request: Request) -> list[list[int]]:
 
 
 def _measure_loads(
-    request: Request, prompts: Sequence[Sequence[int]], environment: Mapping[str, Any]
+    request: Request,
+    prompts: Sequence[Sequence[int]],
+    environment: Mapping[str, Any],
+    start: Callable[[], Worker],
 ) -> None:
     """The benchmark with --concurrency."""
     plan = LoadPlan(
@@ -85,10 +81,12 @@ def _measure_loads(
         request.timeout,
     )
     num_loads = len(request.methods) * (1 + num_tasks(plan))
-    with tempfile.TemporaryDirectory() as scratch, progress("Loads", num_loads) as step:
-        setup = replace(request.setup, scratch=scratch)
-        loads = {method.name: engine_request(method.name, setup) for method in request.methods}
-        outcome = run_loads(WorkerProcess, loads, plan, step)
+    with progress("Loads", num_loads) as step:
+        loads = {
+            method.name: engine_request(method.name, request.setup) for method in request.methods
+        }
+        outcome = run_loads(start, loads, plan, step)
+    outcome.frameworks = _frameworks(request)
     schedule = {**_schedule(request, outcome), "arrivals": request.arrivals, "mix": request.mix}
     report = ConcurrencyReport(environment, schedule, outcome, request.baseline)
     files = report.write(request.output)
@@ -117,31 +115,34 @@ def _make_folder(output: Path) -> None:
         ) from error
 
 
-def _run_methods(request: Request, prompts: Sequence[Sequence[int]]) -> Outcome:
+def _measure_methods(
+    request: Request,
+    prompts: Sequence[Sequence[int]],
+    environment: Mapping[str, Any],
+    start: Callable[[], Worker],
+) -> None:
+    """The benchmark of single requests."""
     plan = request.plan
-    schedule = Schedule(prompts, plan.rounds, plan.max_new_tokens, request.timeout)
+    turns = Schedule(prompts, plan.rounds, plan.max_new_tokens, request.timeout)
     num_runs = len(request.methods) * (1 + plan.rounds * len(prompts))
-    with tempfile.TemporaryDirectory() as scratch, progress("Methods", num_runs) as step:
-        setup = replace(request.setup, scratch=scratch)
-        loads = {method.name: load_request(method.name, setup) for method in request.methods}
-        return run_methods(WorkerProcess, loads, schedule, step)
-
-
-def _run_sweeps(request: Request, prompts: Sequence[Sequence[int]]) -> Sweeps:
-    plan = request.plan
-    with progress("Sweeps", num_steps(plan, len(prompts))) as step:
-        return run_sweeps(request.setup, prompts, plan, step)
-
-
-def _draw(request: Request, sweeps: Sweeps, outcome: Outcome) -> list[Path]:
-    """The plots, where they can be drawn; the tables are there already."""
-    timeline: tuple[RoundStats, ...] = next(
-        (run.measurement.rounds for run in outcome.runs if run.measurement.drafted), ()
-    )
-    files: list[Path] = []
+    with progress("Methods", num_runs) as step:
+        loads = {
+            method.name: load_request(method.name, request.setup) for method in request.methods
+        }
+        outcome = run_methods(start, loads, turns, step)
+    outcome.frameworks = _frameworks(request)
+    report = Report(environment, _schedule(request, outcome), outcome, request.baseline)
+    files = report.write(request.output)
+    click.echo(report.markdown(), nl=False)
+    _require_runs(outcome, request.output)
     with _without_plots():
-        files += write_plots(request.output, sweeps, timeline[:TIMELINE_ROUNDS])
-    return files
+        files.append(plot_speed(request.output / "speed.png", summarize(outcome)))
+    click.echo(f"written to {request.output}: {' '.join(f.name for f in files)}", err=True)
+
+
+def _frameworks(request: Request) -> dict[str, str]:
+    """Whose the methods are, by name."""
+    return {method.name: method.family.framework for method in request.methods}
 
 
 @contextmanager

@@ -10,10 +10,10 @@ import click
 
 from ov_specdec.arguments import find_pairing
 from ov_specdec.bench.load import TOGETHER, check_arrivals
-from ov_specdec.bench.methods import BASELINE, Method, find_method, select_methods
-from ov_specdec.bench.plan import CONCURRENT, CONCURRENT_QUICK, FULL, QUICK, Plan
+from ov_specdec.bench.methods import BASELINE, Catalogue, Method
+from ov_specdec.bench.plan import FULL, QUICK, Plan
 from ov_specdec.bench.prompts import MIX_TOKENS, PROMPT_SETS, read_prompts
-from ov_specdec.bench.setup import Setup, find_checkpoint
+from ov_specdec.bench.setup import Setup
 from ov_specdec.checks import require_int
 from ov_specdec.cli.options import (
     COMPILE_OPTIONS,
@@ -34,11 +34,6 @@ from ov_specdec.loading.runtime_config import RuntimeConfig
 
 BENCH_OPTIONS = (
     click.option("--quick", is_flag=True, help="A few methods on two prompts: to see it work."),
-    click.option(
-        "--methods",
-        metavar="M,M,...",
-        help="Methods and groups of them (own, peers, all); plain always runs. [all]",
-    ),
     click.option(
         "--baseline",
         default=BASELINE,
@@ -87,13 +82,6 @@ BENCH_OPTIONS = (
         "--max-new-tokens", type=int, metavar="N", help=f"Tokens per run. [{FULL.max_new_tokens}]"
     ),
     click.option(
-        "--sweeps/--no-sweeps",
-        "with_sweeps",
-        default=True,
-        show_default=True,
-        help="Measure what the plots show besides the methods, and draw them.",
-    ),
-    click.option(
         "--timeout",
         type=int,
         metavar="S",
@@ -110,8 +98,6 @@ BENCH_OPTIONS = (
     ),
     *MODEL_OPTIONS,
     PAIRING_OPTION,
-    click.option("--main-checkpoint", metavar="DIR", help="For torch. [MAIN/checkpoint]"),
-    click.option("--draft-checkpoint", metavar="DIR", help="For torch. [DRAFT/checkpoint]"),
     DEVICE_OPTION,
     PROFILE_OPTION,
     *COMPILE_OPTIONS,
@@ -132,7 +118,6 @@ class Request:
     prompts: Sequence[str]
     context: int | None
     plan: Plan
-    with_sweeps: bool
     timeout: int
     output: Path
     setup: Setup
@@ -141,17 +126,27 @@ class Request:
     mix: bool
 
 
-def bench_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of the benchmark; it is called with a `Request`."""
+def bench_options(catalogue: Catalogue) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a benchmark of these methods; it is called with a `Request`."""
+    groups = ", ".join(catalogue.groups)
+    methods = click.option(
+        "--methods",
+        metavar="M,M,...",
+        help=f"Methods and groups of them ({groups}); plain always runs. "
+        f"[{','.join(catalogue.full)}]",
+    )
 
-    @functools.wraps(command)
-    def gathered(**options: Any) -> None:
-        command(make_request(options))
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def gathered(**options: Any) -> None:
+            command(make_request(options, catalogue))
 
-    return with_options(BENCH_OPTIONS)(gathered)
+        return with_options((methods, *BENCH_OPTIONS))(gathered)
+
+    return decorate
 
 
-def make_request(options: dict[str, Any]) -> Request:
+def make_request(options: dict[str, Any], catalogue: Catalogue) -> Request:
     """Check the options and find the models. Raises `OptionError` and `ModelError`."""
     concurrency = _concurrency(options)
     plan = _plan(options)
@@ -159,12 +154,11 @@ def make_request(options: dict[str, Any]) -> Request:
     if options["context"] is not None:
         require_int("context", options["context"], low=1)
     return Request(
-        methods=select_methods((*plan.methods, find_method(options["baseline"]).name)),
+        methods=_methods(options, catalogue),
         baseline=options["baseline"],
         prompts=_prompts(options)[: plan.num_prompts],
         context=options["context"],
         plan=plan,
-        with_sweeps=options["with_sweeps"],
         timeout=options["timeout"],
         output=options["output"],
         setup=replace(
@@ -202,11 +196,18 @@ def _plan(options: dict[str, Any]) -> Plan:
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         require_int(name, value, low=1)
-    if options["methods"] is not None:
-        given["methods"] = tuple(options["methods"].split(","))
-    elif options["concurrency"] is not None:
-        given["methods"] = CONCURRENT_QUICK if options["quick"] else CONCURRENT
     return replace(QUICK if options["quick"] else FULL, **given)
+
+
+def _methods(options: dict[str, Any], catalogue: Catalogue) -> list[Method]:
+    """The methods that were asked for, the baseline among them."""
+    if options["methods"] is not None:
+        names = tuple(options["methods"].split(","))
+    elif options["concurrency"] is not None:
+        names = catalogue.quick_loads if options["quick"] else catalogue.loads
+    else:
+        names = catalogue.quick if options["quick"] else catalogue.full
+    return catalogue.select((*names, catalogue.find(options["baseline"]).name))
 
 
 def _prompts(options: dict[str, Any]) -> Sequence[str]:
@@ -234,8 +235,6 @@ def _setup(options: dict[str, Any]) -> Setup:
         fixed_sizes=parse_sizes(options["fixed_sizes"]),
         pairing=find_pairing(folders["main"], folders["draft"], options["pairing"]),
         **properties,
-        main_checkpoint=_checkpoint(options["main_checkpoint"], folders["main"]),
-        draft_checkpoint=_checkpoint(options["draft_checkpoint"], folders["draft"]),
     )
 
 
@@ -258,12 +257,3 @@ def _profile(options: dict[str, Any], main: Path, draft: Path) -> dict[str, Any]
         "draft_properties": dict(profile.draft_properties),
         "profile": str(path),
     }
-
-
-def _checkpoint(given: str | None, model: Path) -> str | None:
-    """The checkpoint that was given, or else the one beside the model, if there is one."""
-    if given is None:
-        return find_checkpoint(model / "checkpoint")
-    if (checkpoint := find_checkpoint(Path(given))) is None:
-        raise OptionError(f"checkpoint '{given}' holds no config.json: give the folder that does")
-    return checkpoint

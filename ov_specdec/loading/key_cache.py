@@ -29,7 +29,8 @@ def center_keys(model: ov.Model) -> int:
     bias are left alone, and those with attention sinks, whose softmax has a term of its own.
 
     SmolLM2-135M as a Qwen2 with biases of up to 300 in its first layer and its last, in bf16: KL
-    from f32 by token 0.0157, centered 0.0057, by channel 0.0053 (`tests/key_quantization.py`).
+    from f32 by token 0.0157, centered 0.0057, by channel 0.0053
+    (`tests/benchmarks/key_quantization.py`).
     """
     layers = _keys(model)
     if not any(_adds_constant(node) for keys in layers for node in _behind(keys)):

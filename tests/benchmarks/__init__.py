@@ -1,0 +1,1 @@
+"""The laboratory: what measures this project, and is no part of it."""

@@ -1,0 +1,53 @@
+"""`python -m tests.benchmarks expand`: a model at the cost of a larger one, to measure with."""
+
+from pathlib import Path
+
+import click
+
+from ov_specdec.cli.options import OUTPUT_OPTION
+from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.loading.locate import embedded_folder
+from tests.benchmarks.expansion.build import expand_model
+from tests.benchmarks.expansion.comparison import TOLERANCES
+
+
+@click.command()
+@with_errors
+@click.argument("model", required=False)
+@click.option(
+    "--size",
+    metavar="N",
+    default="1B",
+    show_default=True,
+    help="Parameters to come close to, such as 0.3B, 500M or 1B.",
+)
+@click.option(
+    "--weight-format", type=click.Choice(tuple(TOLERANCES)), default="int8", show_default=True
+)
+@OUTPUT_OPTION
+@click.option(
+    "--keep-checkpoint", is_flag=True, help="Keep the checkpoint too, for torch: 4 bytes a weight."
+)
+def expand(
+    model: str | None, size: str, weight_format: str, output: Path, keep_checkpoint: bool
+) -> None:
+    """Expand MODEL, a Llama, to the cost of a larger one that computes the same.
+
+    Without MODEL, the embedded main. For measuring: acceptance stays that of the real pair, and a
+    pass costs what it costs at the new size. The result is exported by Optimum, and its logits are
+    compared with MODEL's. What has been made before is skipped.
+    """
+    with console.status("Expanding") as status:
+        expanded = expand_model(
+            model or embedded_folder("main"),
+            size,
+            output,
+            weight_format,
+            status.update,
+            keep_checkpoint=keep_checkpoint,
+        )
+    is_new = expanded.difference is not None
+    click.echo(f"{expanded.folder}{'' if is_new else ' (was there already)'}")
+    click.echo(f"{expanded.shape.num_parameters:,} parameters")
+    if is_new:
+        click.echo(str(expanded.difference))

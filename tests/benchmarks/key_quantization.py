@@ -1,0 +1,196 @@
+"""What each way to keep keys in a paged KV cache costs, against inference in f32 throughout.
+
+    python -m tests.benchmarks key-quantization MODEL... --text TEXT
+    python -m tests.benchmarks key-quantization MODEL --biases 30,100,300 --layers ends
+    python -m tests.benchmarks key-quantization MODEL --cache f16 --cache bf16 --inference bf16
+
+For each model, inference precision and cache: the mean KL divergence of its next-token
+distributions from those in f32, that of its worst tokens (the 99th percentile), its perplexity, and
+the cache's bytes per token. `bf16` is what OpenVINO takes by default where the processor has it;
+`f32` leaves the cache's share alone. Centered keys are those that `center_keys` has changed.
+
+With --biases each model is measured again for each size, with a bias added to its keys as Qwen2 has
+it: a few channels of each head, those that RoPE rotates least, get a constant of that size, half of
+it or a quarter. A constant that does not rotate adds the same to all scores of a query, so that the
+model stays what it was; the perplexity in f32 tells how far. --layers ends gives it to the first
+layer and the last one only, where Qwen2.5-7B has its largest.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+from openvino import opset13 as ops
+
+from ov_specdec.cache.paged import PagedModel
+from ov_specdec.cache.session import Span
+from ov_specdec.files import read_json
+from ov_specdec.loading.devices import describe_machine, openvino_core
+from ov_specdec.loading.graph import select_rows, to_paged
+from ov_specdec.loading.key_cache import center_keys
+from ov_specdec.loading.source import ModelSource, open_source
+from tests.benchmarks.figures import head, row
+from tests.benchmarks.options import PATH, several
+from tests.benchmarks.texts import long_text
+
+Array = NDArray[np.float32]
+
+BY_TOKEN = {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"}
+CENTERED = ", centered"
+CACHES = {
+    "u8, keys by channel": {"KEY_CACHE_QUANT_MODE": "BY_CHANNEL"},
+    "u8, keys by token": BY_TOKEN,
+    f"u8, keys by token{CENTERED}": BY_TOKEN,
+    "u8, keys by token, 32 channels": {**BY_TOKEN, "KEY_CACHE_GROUP_SIZE": "32"},
+    "u8, keys by token, 16 channels": {**BY_TOKEN, "KEY_CACHE_GROUP_SIZE": "16"},
+    "bf16 keys, u8 values": {"KEY_CACHE_PRECISION": "bf16"},
+    "bf16": {"KV_CACHE_PRECISION": "bf16"},
+    "f16": {"KV_CACHE_PRECISION": "f16"},
+    "f32": {"KV_CACHE_PRECISION": "f32"},
+}
+INFERENCE = {
+    "bf16": {"INFERENCE_PRECISION_HINT": "bf16"},
+    "f32": {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"},
+}
+
+SHARES = (1.0, -0.5, 0.25, -0.25)
+"""Of a bias, for the channels that rotate least: two pairs, from the end of either half."""
+
+
+def add_key_biases(model: ov.Model, head_size: int, size: float, layers: str) -> None:
+    """Add a bias to the keys of an exported decoder whose RoPE turns the halves of a head."""
+    products = [
+        node
+        for node in model.get_ordered_ops()
+        if node.get_type_name() == "MatMul" and ".k_proj" in node.get_friendly_name()
+    ]
+    head = np.zeros(head_size, np.float32)
+    half = head_size // 2
+    head[[head_size - 1, half - 1, head_size - 2, half - 2]] = size * np.array(SHARES, np.float32)
+    for product in products if layers == "all" else (products[0], products[-1]):
+        width = product.get_output_partial_shape(0)[-1].get_length()
+        readers = product.output(0).get_target_inputs()
+        bias = np.tile(head, width // head_size).reshape(1, 1, -1)
+        added = ops.add(product, ops.constant(bias))
+        for reader in readers:
+            reader.replace_source_output(added.output(0))
+    model.validate_nodes_and_infer_types()
+
+
+def compile_paged(source: ModelSource, inference: str, cache: str) -> PagedModel:
+    """A model with a paged cache; `RuntimeError` where OpenVINO has no such cache."""
+    to_paged(source.model)
+    if cache.endswith(CENTERED):
+        center_keys(source.model)
+    select_rows(source.model, axis=0)
+    properties = {**INFERENCE[inference], **CACHES[cache]}
+    compiled = openvino_core().compile_model(source.model, "CPU", properties)
+    return PagedModel(
+        compiled, max_length=source.folder.context_length, vocab_size=source.vocab_size
+    )
+
+
+def log_probabilities(model: PagedModel, tokens: list[int], pass_tokens: int) -> Array:
+    """Of each next token, [tokens, vocab]."""
+    session = model.open()
+    rows = []
+    for start in range(0, len(tokens), pass_tokens):
+        some = tokens[start : start + pass_tokens]
+        logits = np.array(model.run([Span(session, some, len(some))])[0], np.float32)
+        logits -= logits.max(axis=1, keepdims=True)
+        logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        rows.append(logits)
+    return np.concatenate(rows)
+
+
+def divergences(reference: Array, measured: Array) -> Array:
+    """KL of each row from the reference."""
+    return np.array(
+        [np.exp(a) @ (a - b) for a, b in zip(reference, measured, strict=True)], np.float32
+    )
+
+
+def perplexity(log_probs: Array, tokens: list[int]) -> float:
+    following = log_probs[np.arange(len(tokens) - 1), tokens[1:]]
+    return float(np.exp(-following.mean()))
+
+
+def biased_source(folder: Path, size: float, layers: str) -> ModelSource:
+    source = open_source(folder)
+    if size:
+        config = read_json(folder / "config.json")
+        heads: int = config["num_attention_heads"]
+        head_size = config.get("head_dim") or config["hidden_size"] // heads
+        add_key_biases(source.model, head_size, size, layers)
+    return source
+
+
+def measure(
+    folder: Path,
+    size: float,
+    tokens: list[int],
+    *,
+    pass_tokens: int,
+    layers: str,
+    caches: Sequence[str],
+    inference: Sequence[str],
+) -> Iterator[tuple[object, ...]]:
+    """Rows of the table for a model with a bias of a size."""
+
+    def run(precision: str, cache: str) -> tuple[Array, int]:
+        model = compile_paged(biased_source(folder, size, layers), precision, cache)
+        return log_probabilities(model, tokens, pass_tokens), model.bytes_per_token
+
+    reference, _ = run("f32", "f32")
+    name = f"{folder.name}, bias {size:g} ({layers})" if size else folder.name
+    yield name, "f32", "reference", "", "", f"{perplexity(reference, tokens):.2f}", ""
+    for precision in inference:
+        for cache in caches:
+            try:
+                measured, num_bytes = run(precision, cache)
+            except RuntimeError as error:
+                if "kvcache type" not in str(error):
+                    raise
+                yield name, precision, cache, "does not compile", "", "", ""
+                continue
+            kl = divergences(reference, measured)
+            worst, ppl = np.percentile(kl, 99), perplexity(measured, tokens)
+            cells = f"{kl.mean():.5f}", f"{worst:.4f}", f"{ppl:.2f}", num_bytes
+            yield name, precision, cache, *cells
+
+
+@click.command()
+@click.argument("models", type=PATH, nargs=-1, required=True)
+@click.option("--text", type=PATH, help="[the source of argparse]")
+@click.option("--tokens", default=1400, show_default=True, help="Of the text.")
+@click.option("--pass-tokens", default=1400, show_default=True, help="Of a pass.")
+@several("--biases", float, (), says="Sizes of biases that are added to keys.")
+@click.option("--layers", type=click.Choice(["all", "ends"]), default="all", show_default=True)
+@click.option(
+    "--cache",
+    "caches",
+    multiple=True,
+    type=click.Choice(tuple(CACHES)),
+    default=tuple(CACHES),
+    metavar="CACHE",
+    help="One of those of the table, or several such options. [all]",
+)
+@several("--inference", str, tuple(INFERENCE), says="Precisions.", among=INFERENCE)
+def key_quantization(
+    models: tuple[Path, ...], text: Path | None, tokens: int, biases: tuple[float, ...], **how: Any
+) -> None:
+    """Measure what each way to keep keys costs, on MODELS: divergence from f32."""
+    measured = text.read_text(encoding="utf-8") if text else long_text()
+    click.echo(f"{describe_machine('CPU')}; {tokens} tokens, {how['pass_tokens']} a pass\n")
+    head(
+        "model", "inference", "cache", "KL", "KL, 99th percentile", "perplexity", "bytes per token"
+    )
+    for folder in models:
+        ids = open_source(folder).tokenizer.encode(measured)[:tokens]
+        for size in (0.0, *biases):
+            for cells in measure(folder, size, ids, **how):
+                row(*cells)

@@ -1,0 +1,171 @@
+"""Simulated machines that many sequences share: what one budget over all of them brings.
+
+`python -m tests.benchmarks many` tries all machines and mixtures, the tests some of them.
+"""
+
+from random import Random
+from statistics import median
+
+import click
+import numpy as np
+
+from ov_specdec.costs import SIZES, CostCurve, LiveCurve, PassCurve
+from ov_specdec.speculation.acceptance import Common
+from ov_specdec.speculation.adaptive import AdaptiveLength
+from ov_specdec.speculation.budget import Budget, Load
+from ov_specdec.speculation.draft_length import Ask
+from ov_specdec.stats import PassStats, RoundStats, StepStats
+
+CURVES = {
+    "flat": {1: 1.0, 512: 1.0},
+    "linear": {1: 1.0, 17: 3.4, 512: 77.0},
+    "avx2": {1: 1.0, 2: 1.4, 3: 1.7, 5: 2.9, 9: 4.1, 17: 7.0, 512: 208.0},
+}
+"""Plain passes that a pass of the main model over so many tokens takes; linear between them."""
+
+DRAFT = 0.1, 0.02
+"""Plain passes that a pass of the draft model takes, and that each sequence more in it adds."""
+
+MIXTURES = {
+    "0.0": [0.0],
+    "0.5": [0.5],
+    "0.8": [0.8],
+    "0.95": [0.95],
+    "0.3, 0.9": [0.3, 0.9],
+    "0, 0.95": [0.0, 0.95],
+    "all": [0.0, 0.3, 0.6, 0.8, 0.9, 0.95],
+}
+"""How often candidates are accepted, by sequence in turns."""
+
+LENGTHS = 0, 1, 2, 3, 4, 6, 8
+CONCURRENCIES = 2, 4, 8, 16, 32
+NUM_STEPS, CACHED = 120, 256
+
+
+class Machine:
+    """What steps take, in plain passes."""
+
+    def __init__(self, curve):
+        sizes, seconds = zip(*CURVES[curve].items(), strict=True)
+        self._passes = np.interp(range(513), sizes, seconds)
+
+    def measured(self):
+        """The curve of one sequence: what several cost has to show when they run."""
+        main = {size: float(self._passes[size]) for size in SIZES}
+        draft = {size: DRAFT[0] + (size - 1) * DRAFT[1] for size in (1, 16)}
+        return LiveCurve(CostCurve(PassCurve({16: main}), PassCurve({16: draft})))
+
+    def step(self, lengths, noise):
+        """A step in which sequences draft so many tokens. noise: of what is measured."""
+        num_tokens = len(lengths) + sum(lengths)
+        drafting = [sum(n > depth for n in lengths) for depth in range(max(lengths))]
+        return StepStats(
+            PassStats(num_tokens, CACHED, len(lengths), 0, float(self._passes[num_tokens]) * noise),
+            tuple(PassStats(n, CACHED, n, 0, DRAFT[0] + (n - 1) * DRAFT[1]) for n in drafting),
+        )
+
+
+class Constant:
+    """The same length for everybody."""
+
+    def __init__(self, length):
+        self._length = length
+
+    def lengths(self, concurrency):
+        return [self._length] * concurrency
+
+    def learn(self, step, rounds):
+        pass
+
+
+class Shared:
+    """The planner of all sequences. before: the same of earlier ones, in the same process."""
+
+    def __init__(self, machine, concurrency, before=None):
+        self.costs = before.costs if before else machine.measured()
+        self.common = before.common if before else Common()
+        self._policies = [
+            AdaptiveLength(("model",), self.costs, self.common) for _ in range(concurrency)
+        ]
+        for policy in self._policies:
+            policy.update(RoundStats(0, 0, 1, 0, 1.0, 0, 1.0, CACHED, reason="prefill"))
+        self.plans = []
+        self._budget = Budget(self.costs)
+
+    def lengths(self, concurrency):
+        bids = [policy.bid(Ask("model")) for policy in self._policies]
+        load = Load(concurrency, concurrency, concurrency, 0, CACHED)
+        self.plans = self._budget.share(bids, load)
+        return [plan.length for plan in self.plans]
+
+    def learn(self, step, rounds):
+        self.costs.learn(step)
+        self._budget.ran(step.main.num_tokens)
+        for policy, plan, (drafted, accepted) in zip(
+            self._policies, self.plans, rounds, strict=True
+        ):
+            stats = RoundStats(
+                num_drafted=drafted,
+                num_accepted=accepted,
+                num_generated=accepted + 1,
+                draft_seconds=0.0,
+                verify_seconds=1.0,
+                rollback_seconds=0.0,
+                seconds=1.0,
+                pass_tokens=drafted + 1,
+                source="model" if drafted else "",
+                planned=plan.length,
+                reason=plan.reason,
+                cached_tokens=CACHED,
+                draft_pass_tokens=drafted,
+                num_sequences=len(rounds),
+            )
+            policy.update(stats)
+
+
+def speed(machine, mixture, concurrency, planner, seed):
+    """Tokens per plain pass."""
+    generator = Random(seed)
+    chances = [MIXTURES[mixture][i % len(MIXTURES[mixture])] for i in range(concurrency)]
+    tokens = seconds = 0.0
+    for _ in range(NUM_STEPS):
+        lengths = planner.lengths(concurrency)
+        rounds = [
+            (n, next((i for i in range(n) if generator.random() >= chance), n))
+            for n, chance in zip(lengths, chances, strict=True)
+        ]
+        step = machine.step(lengths, noise=1.0)
+        tokens += sum(accepted + 1 for _, accepted in rounds)
+        seconds += step.main.seconds + sum(drafting.seconds for drafting in step.drafts)
+        planner.learn(machine.step(lengths, noise=generator.gauss(1.0, 0.05)), rounds)
+    return tokens / seconds
+
+
+def planner_speed(machine, mixture, concurrency, seed):
+    """The planner's, once sequences of the kind have been seen."""
+    before = Shared(machine, concurrency)
+    speed(machine, mixture, concurrency, before, seed + 1000)
+    return speed(machine, mixture, concurrency, Shared(machine, concurrency, before), seed)
+
+
+def compare(curve, mixture, concurrency, seeds=5):
+    """The planner's speed over that of the best constant length, and over plain; that length."""
+    machine = Machine(curve)
+    own = median(planner_speed(machine, mixture, concurrency, seed) for seed in range(seeds))
+    speeds = {
+        n: median(speed(machine, mixture, concurrency, Constant(n), seed) for seed in range(seeds))
+        for n in LENGTHS
+    }
+    best = max(speeds, key=speeds.__getitem__)
+    return own / speeds[best], own / speeds[0], best
+
+
+@click.command()
+def many() -> None:
+    """Compare one budget over many sequences with constant lengths, simulated."""
+    click.echo(" " * 12 + "".join(f"{label:>12}" for label in MIXTURES))
+    for curve in CURVES:
+        for concurrency in CONCURRENCIES:
+            row = [compare(curve, label, concurrency) for label in MIXTURES]
+            cells = "".join(f"{ratio:9.3f}@{best:<2}" for ratio, _, best in row)
+            click.echo(f"{curve:8}{concurrency:4}{cells}")

@@ -1,0 +1,288 @@
+"""How many texts are not those of plain decoding alone: `python -m tests.benchmarks same-texts`.
+
+Prints the tables of docs/exactness.md: every drafter, draft lengths from 1 to 15, batches whose
+requests arrive one after the other, kept and loaded caches, memory that is given up, static
+shapes, the server; greedy, and drawn with a seed. Then openvino.genai's texts against its own plain
+ones. Options choose models, prompts and precision; `--batch-invariant false` shows what it is for.
+"""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import click
+import httpx
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.bench.prompts import read_prompts
+from ov_specdec.bench.setup import Setup
+from ov_specdec.cli.options import parse_invariance
+from ov_specdec.loading.devices import describe_machine
+from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.text.prompt import encode_prompt
+from ov_specdec.text.transcript import Transcript
+from tests.benchmarks.figures import head, row
+from tests.benchmarks.frameworks import genai, genai_batch
+from tests.benchmarks.options import PATH, pair_options
+from tests.prompts import PROMPTS
+from tests.server import NAME, serving
+
+LENGTHS = (1, 2, 3, 5, 8, 15, "auto")
+BATCHES = (4, 16)
+EVERY = 3
+"""Steps between two arrivals."""
+
+CLIENTS = 16
+MEMORY = 4
+"""Requests of the greatest length that the KV cache has room for where memory is given up."""
+
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "greedy": {},
+    "seeded": {"do_sample": True, "temperature": 0.8, "seed": 42},
+}
+Prompts = Sequence[list[int]]
+Texts = list[list[int]]
+Produce = Callable[[Prompts, Mapping[str, Any]], Texts | list[str]]
+
+
+def one_by_one(pipeline: SpeculativePipeline, **more: Any) -> Produce:
+    """Each prompt by itself."""
+    return lambda prompts, run: [
+        pipeline.generate(prompt, **{**run, **more}).token_ids for prompt in prompts
+    ]
+
+
+def staggered(pipeline: SpeculativePipeline) -> Produce:
+    """All of them in one batch, one after the other arriving."""
+
+    def produce(prompts: Prompts, run: Mapping[str, Any]) -> Texts:
+        texts: Texts = [[] for _ in prompts]
+        waiting, steps = list(enumerate(prompts)), 0
+        with pipeline.open_batch() as batch:
+            while waiting or len(batch):
+                if waiting and steps % EVERY == 0:
+                    key, prompt = waiting.pop(0)
+                    batch.add(key, prompt, **run)
+                for key, chunk in batch.step():
+                    if isinstance(chunk, BaseException):
+                        raise chunk
+                    texts[key] += chunk.token_ids
+                steps += 1
+        return texts
+
+    return produce
+
+
+def loaded(saved: SpeculativePipeline, fresh: SpeculativePipeline, folder: Path) -> Produce:
+    """Each prompt on the cache that another process could have saved, in the middle of the text."""
+
+    def produce(prompts: Prompts, run: Mapping[str, Any]) -> Texts:
+        texts = []
+        for prompt in prompts:
+            saved.generate(prompt, **{**run, "max_new_tokens": 40, "cache_prompt": True})
+            saved.save_cache(folder / "kept.safetensors")
+            fresh.load_cache(folder / "kept.safetensors")
+            result = fresh.generate(prompt, **{**run, "cache_prompt": True})
+            if not result.stats.cached_tokens:
+                raise click.ClickException("nothing was found in the loaded cache")
+            texts.append(result.token_ids)
+        return texts
+
+    return produce
+
+
+def over_http(pipeline: SpeculativePipeline, *, stream: bool) -> Produce:
+    """All of them by clients of a server, at once: texts, for its answers have no ids."""
+
+    def produce(prompts: Prompts, run: Mapping[str, Any]) -> Texts:
+        fields = {
+            "max_tokens": run["max_new_tokens"],
+            "ignore_eos": True,
+            "temperature": run.get("temperature", 0),
+            "stream": stream,
+            "model": NAME,
+        }
+        if "seed" in run:
+            fields["seed"] = run["seed"]
+
+        def ask(prompt: list[int]) -> str:
+            body = {**fields, "prompt": prompt}
+            answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=600)
+            answer.raise_for_status()
+            if not stream:
+                return str(answer.json()["choices"][0]["text"])
+            events = [line[6:] for line in answer.text.splitlines() if line.startswith("data: {")]
+            return "".join(json.loads(event)["choices"][0]["text"] for event in events)
+
+        with serving(pipeline) as server, ThreadPoolExecutor(CLIENTS) as clients:
+            return list(clients.map(ask, prompts))
+
+    return produce
+
+
+def ways(
+    arguments: Mapping[str, Any], draft: str | None, has_draft: bool, room: float, folder: Path
+) -> Iterator[tuple[str, Produce]]:
+    """Ways to come to the same texts, by name."""
+    drafters = ("suffix", "prompt-lookup")
+    if has_draft:
+        drafters = ("model", *drafters, "both")
+
+    def load(drafter: str, **more: Any) -> SpeculativePipeline:
+        drafts = {"draft": draft} if drafter in ("model", "both") else {}
+        return SpeculativePipeline(**{**arguments, "drafter": drafter, **drafts, **more})
+
+    for drafter in drafters:
+        with load(drafter) as pipeline:
+            pipeline.prepare()
+            for length in LENGTHS:
+                once = one_by_one(pipeline, num_assistant_tokens=length, cache_prompt=False)
+                yield f"{drafter}, {length} draft tokens", once
+            yield f"{drafter}, first turns", one_by_one(pipeline)
+            yield f"{drafter}, on kept caches", one_by_one(pipeline)
+            for size in BATCHES:
+                with load(drafter, max_batch_size=size) as batched:
+                    yield f"{drafter}, {size} at a time, arriving", staggered(batched)
+    first = drafters[0]
+    with load("none", max_batch_size=16) as plain:
+        yield "plain, 16 at a time, arriving", staggered(plain)
+    with load(first, max_batch_size=16, kv_cache_size=room) as crowded:
+        yield f"{first}, 16 at a time, memory for {MEMORY}", staggered(crowded)
+    with load(first, fixed_sizes="auto", max_batch_size=16) as static:
+        yield f"{first}, static shapes", one_by_one(static)
+        yield f"{first}, static shapes, 16 at a time", staggered(static)
+    with load(first) as saved, load(first) as fresh:
+        yield f"{first}, on loaded caches", loaded(saved, fresh, folder)
+    for restart in ("", ", restarted"):
+        with load(first, max_batch_size=16) as served:
+            for stream in (False, True):
+                how = "streamed" if stream else "whole"
+                yield f"server, {CLIENTS} clients, {how}{restart}", over_http(served, stream=stream)
+
+
+def peers(setup: Setup) -> Iterator[tuple[str, Callable[[Prompts, int], Texts]]]:
+    """openvino.genai's ways, by name; the first is its plain decoding."""
+
+    def alone(make: Any, length: int | None) -> Callable[[Prompts, int], Texts]:
+        runner = make(setup, length)
+        return lambda prompts, most: [runner.run(prompt, most).token_ids for prompt in prompts]
+
+    def together(make: Any, length: int | None) -> Callable[[Prompts, int], Texts]:
+        engine = make(setup, length)
+
+        def produce(prompts: Prompts, most: int) -> Texts:
+            texts: Texts = [[] for _ in prompts]
+            for number, prompt in enumerate(prompts):
+                engine.add(number, prompt, most)
+            left = set(range(len(prompts)))
+            while left:
+                for progress in engine.step():
+                    texts[progress.number] += progress.token_ids
+                    if progress.has_ended:
+                        left.discard(progress.number)
+            return texts
+
+        return produce
+
+    yield "plain, alone", alone(genai.plain, None)
+    for length in (3, 5, 8):
+        if setup.draft:
+            yield f"draft model, {length} draft tokens", alone(genai.with_draft, length)
+        yield f"prompt lookup, {length} draft tokens", alone(genai.prompt_lookup, length)
+    yield "plain, all together", together(genai_batch.plain, None)
+    if setup.draft:
+        yield "draft model, 5, all together", together(genai_batch.with_draft, 5)
+
+
+def count(texts: Sequence[Any], expected: Sequence[Any]) -> str:
+    """How many are not as expected."""
+    return f"{sum(a != b for a, b in zip(texts, expected, strict=True))} of {len(expected)}"
+
+
+def encoded_prompts(pipeline: SpeculativePipeline, tasks: Path | None, number: int) -> Prompts:
+    """Ids of the embedded pair's prompts, or of tasks for a chat model."""
+    if tasks is None:
+        return [pipeline.tokenizer.encode(prompt) for prompt in PROMPTS[:number]]
+    texts = read_prompts(tasks)
+    step = max(len(texts) // number, 1)
+    options = pipeline.complete_options()
+    return [
+        encode_prompt(text, options, pipeline.tokenizer, Transcript())
+        for text in texts[::step][:number]
+    ]
+
+
+@click.command()
+@pair_options
+@click.option("--tasks", type=PATH, help="Prompts of tasks: JSON lines.")
+@click.option("--prompts", "number", default=20, show_default=True)
+@click.option("--max-new-tokens", default=128, show_default=True)
+@click.option("--precision", default="default", show_default=True)
+@click.option("--batch-invariant", default="auto", show_default=True)
+@click.option("--only", multiple=True, help="Ways whose names hold this text, or another such.")
+@click.option("--peers/--no-peers", "with_peers", default=True)
+def same_texts(
+    main: str | None,
+    draft: str | None,
+    tasks: Path | None,
+    number: int,
+    max_new_tokens: int,
+    precision: str,
+    batch_invariant: str,
+    only: tuple[str, ...],
+    with_peers: bool,
+) -> None:
+    """Count texts that are not those of plain decoding alone."""
+    arguments = {
+        "main": main,
+        "precision": precision,
+        "profile": "auto",
+        "batch_invariant": parse_invariance(batch_invariant),
+    }
+    has_draft = main is None or draft is not None
+    with SpeculativePipeline(**{**arguments, "drafter": "none"}) as plain:
+        prompts = encoded_prompts(plain, tasks, number)
+        options = {
+            kind: {"max_new_tokens": max_new_tokens, "ignore_eos": True, **drawn}
+            for kind, drawn in KINDS.items()
+        }
+        alone = {
+            kind: [plain.generate(prompt, **run, cache_prompt=False) for prompt in prompts]
+            for kind, run in options.items()
+        }
+        seen = plain.check_batch_invariant()
+        longest = max(map(len, prompts)) + max_new_tokens
+        room = 2 * MEMORY * longest * plain.main.runner.bytes_per_token / 1e9
+        folders = plain.main.folder.path
+    click.echo(f"{describe_machine('CPU')}; batch invariant: {seen}\n")
+    head("way", *KINDS)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, produce in ways(arguments, draft, has_draft, room, Path(folder)):
+            if not only or any(text in name for text in only):
+                start = time.perf_counter()
+                field = "text" if name.startswith("server") else "token_ids"
+                cells = [
+                    count(produce(prompts, run), [getattr(each, field) for each in alone[kind]])
+                    for kind, run in options.items()
+                ]
+                row(name, *cells)
+                click.echo(f"{name}: {time.perf_counter() - start:.0f} s", err=True)
+        if with_peers:
+            other = str(embedded_folder("draft")) if main is None else draft or ""
+            of_peers(Setup(str(folders), other, scratch=folder), prompts, max_new_tokens)
+
+
+def of_peers(setup: Setup, prompts: Prompts, max_new_tokens: int) -> None:
+    """Print openvino.genai's table."""
+    click.echo()
+    head("openvino.genai", "not as its plain texts")
+    expected: Texts = []
+    for name, produce in peers(setup):
+        texts = produce(prompts, max_new_tokens)
+        if expected:
+            row(name, count(texts, expected))
+        expected = expected or texts

@@ -1,0 +1,1 @@
+"""What a pair does over a range of draft lengths, temperatures and sizes of passes."""
