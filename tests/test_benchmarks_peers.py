@@ -50,6 +50,7 @@ def quick(tmp_path_factory):
     return folder, done
 
 
+@pytest.mark.deep
 def test_quick_measures_peers_as_it_measures_this_projects_methods(quick):
     report = json.loads((quick[0] / "report.json").read_text())
     assert report["failures"] == {}
@@ -75,6 +76,7 @@ def test_quick_measures_peers_as_it_measures_this_projects_methods(quick):
     assert by_method["genai-draft-4"]["acceptance"] == pytest.approx(median(rates))
 
 
+@pytest.mark.deep
 def test_quick_says_whose_the_methods_are(quick):
     with (quick[0] / "runs.csv").open() as stream:
         frameworks = {row["framework"] for row in csv.DictReader(stream)}
@@ -83,6 +85,7 @@ def test_quick_says_whose_the_methods_are(quick):
     assert environment["command"].startswith("python -m tests.benchmarks peers --quick")
 
 
+@pytest.mark.deep
 def test_sweeps_are_measured_and_drawn(tmp_path):
     done = laboratory("sweeps", "--quick", "--output", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -98,6 +101,7 @@ def test_sweeps_are_measured_and_drawn(tmp_path):
         assert f"{name}.png" in done.stdout
 
 
+@pytest.mark.deep
 def test_it_runs_without_what_is_not_installed(tiny_pair, tmp_path):
     for module in MISSING:
         (tmp_path / f"{module}.py").write_text("raise ImportError('not here')\n")
@@ -118,6 +122,7 @@ def test_it_runs_without_what_is_not_installed(tiny_pair, tmp_path):
     assert "no plots: plots need matplotlib: pip install" in done.stderr
 
 
+@pytest.mark.deep
 def test_loads_are_measured(tmp_path):
     done = laboratory(
         *(

@@ -54,6 +54,7 @@ def expanded(shelf, tmp_path_factory):
     return made / "models" / NAME, (made / "printed.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.deep
 def test_the_command_says_what_it_made(expanded):
     folder, printed = expanded
     lines = printed.splitlines()
@@ -65,6 +66,7 @@ def test_the_command_says_what_it_made(expanded):
     assert lines[0].split()[0] in card
 
 
+@pytest.mark.deep
 def test_what_is_there_is_left_alone(expanded):
     folder, _ = expanded
     written = (folder / "openvino_model.bin").stat().st_mtime_ns
@@ -74,6 +76,7 @@ def test_what_is_there_is_left_alone(expanded):
     assert (folder / "openvino_model.bin").stat().st_mtime_ns == written
 
 
+@pytest.mark.deep
 def test_a_checkpoint_that_was_not_kept_is_refused_afterwards(expanded):
     folder, _ = expanded
     done = run("expand", ORIGINAL, "--size", "30M", "--output", folder.parent, "--keep-checkpoint")
@@ -81,6 +84,7 @@ def test_a_checkpoint_that_was_not_kept_is_refused_afterwards(expanded):
     assert f"remove {folder} and expand again" in done.stderr.replace("\n", " ")
 
 
+@pytest.mark.deep
 def test_the_integers_of_the_weights_are_those_of_the_original(expanded):
     shapes = [
         LlamaShape.from_config(read_json(folder / "config.json"))
@@ -96,6 +100,7 @@ def test_the_integers_of_the_weights_are_those_of_the_original(expanded):
             np.testing.assert_array_equal(larger[name][:rows, :columns], weights, err_msg=name)
 
 
+@pytest.mark.deep
 def test_no_two_constants_are_alike(expanded):
     model = read_ir(ModelFolder.read(expanded[0]))
     constants = [
@@ -108,6 +113,7 @@ def test_no_two_constants_are_alike(expanded):
     assert len(set(constants)) == len(constants)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kv", ["paged", "stateful"])
 def test_it_decodes_as_the_original_does(expanded, kv):
     original, larger = (
@@ -119,6 +125,7 @@ def test_it_decodes_as_the_original_does(expanded, kv):
     assert texts[0].token_ids == texts[1].token_ids
 
 
+@pytest.mark.deep
 def test_longer_contexts_than_the_originals_can_be_measured(expanded):
     assert ModelFolder.read(expanded[0]).context_length == 2048
 

@@ -27,6 +27,7 @@ def texts(notebook):
             yield from (data.get(kind, "") for kind in ("text/plain", "text/markdown"))
 
 
+@pytest.mark.deep
 def test_the_walkthrough_runs_from_top_to_bottom():
     notebook = read(WALKTHROUGH)
     for cell in code_cells(notebook):

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPTS = Path(__file__).parent.parent / "models" / "training"
 
 # In a process of its own: the scripts import one another by plain names such as `config`.
@@ -48,6 +50,7 @@ print(json.dumps({"losses": losses, "report": asdict(report), "text": evaluate.m
 """
 
 
+@pytest.mark.deep
 def test_the_scripts_train_distil_and_evaluate_a_pair(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", MINIATURE, str(tmp_path)],

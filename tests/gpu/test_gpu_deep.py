@@ -25,6 +25,8 @@ from tests.prompts import PROMPTS
 from tests.server import serving
 from tests.test_demo import form
 
+pytestmark = pytest.mark.deep
+
 LENGTHS = (1, 4, 8)
 
 
