@@ -91,12 +91,14 @@ class VisibleMemory:
 class RemoteMemory:
     """Tensors in the memory of a GPU that has its own. Implements `BlockMemory`.
 
-    What the host wants of a block is copied, by region.
+    What the host wants of a block is copied, by region. Copies to regions go on after they were
+    asked for; the next one from a whole tensor waits for them.
     """
 
     def __init__(self, context: ov.RemoteContext) -> None:
         self.tensors: dict[str, ov.RemoteTensor] = {}
         self._context = context
+        self._fence = context.create_tensor(ov.Type.u8, ov.Shape([1]), {})
         self._ports: Mapping[str, ov.ConstOutput] = {}
 
     def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
@@ -109,13 +111,16 @@ class RemoteMemory:
             if old is not None:
                 num_held = old.get_shape()[0]
                 region(new, 0, num_held).copy_from(old)
-            region(new, num_held, num_blocks).copy_from(self._zeros(name, num_blocks - num_held))
+            zeros = self._zeros(name, num_blocks - num_held)
+            region(new, num_held, num_blocks).copy_from(zeros)
+            self._wait()
             self.tensors[name] = new
 
     def copy(self, source: int, target: int) -> None:
         """Make one block hold what another one does, on the device."""
         for tensor in self.tensors.values():
             region(tensor, target, target + 1).copy_from(region(tensor, source, source + 1))
+        self._wait()
 
     def read(self, name: str, blocks: Sequence[int]) -> Blocks:
         """A copy of some blocks."""
@@ -132,6 +137,11 @@ class RemoteMemory:
             one = self._zeros(name, 1)
             content_of(one)[0] = own
             region(self.tensors[name], block, block + 1).copy_from(one)
+            self._wait()
+
+    def _wait(self) -> None:
+        """Return once all copies have come about; what they read must last until then."""
+        self._fence.copy_to(ov.Tensor(ov.Type.u8, [1]))
 
     def _zeros(self, name: str, num_blocks: int) -> ov.Tensor:
         """Memory of the host for so many blocks of a tensor."""

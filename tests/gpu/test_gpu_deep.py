@@ -3,6 +3,7 @@
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import openvino as ov
@@ -10,7 +11,7 @@ import pytest
 
 import ov_specdec.loading.compile as compiling
 from ov_specdec import SpeculativePipeline, SpeechPipeline
-from ov_specdec.cache.block_memory import RemoteMemory, VisibleMemory
+from ov_specdec.cache.block_memory import RemoteMemory, VisibleMemory, bytes_of_block
 from ov_specdec.demo.cancellation import Cancellation
 from ov_specdec.demo.comparison import compare
 from ov_specdec.demo.models import Choice, LoadedModels
@@ -101,15 +102,28 @@ def test_memory_of_the_device_itself_holds_blocks_too(open_on_gpu, texts_of_cpu,
     context = openvino_core().get_default_context("GPU")
     monkeypatch.setattr(compiling, "block_memory", lambda device: RemoteMemory(context))
     with open_on_gpu() as pipeline:
-        memory = pipeline.main.runner.memory
         results = together(pipeline, 4)
-        assert ids(results) == texts_of_cpu
-        assert verifies(results)
-        name = next(iter(memory.tensors))
-        content = np.arange(memory.read(name, [0]).size, dtype=np.uint32).astype(np.uint8)[None]
-        memory.write(name, [3], content)
-        memory.copy(3, 5)
-        assert np.array_equal(memory.read(name, [5, 3]), np.repeat(content, 2, axis=0))
+    assert ids(results) == texts_of_cpu
+    assert verifies(results)
+
+
+@pytest.mark.parametrize("kind", ["f16", "f32"])
+def test_what_is_copied_to_the_device_is_there_at_once(kind):
+    shape = ov.PartialShape([-1, 4, 64, 16])
+    port = SimpleNamespace(element_type=getattr(ov.Type, kind), partial_shape=shape)
+    memory = RemoteMemory(openvino_core().get_default_context("GPU"))
+    memory.resize({"key_cache.0": port}, 33)
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        source, target = rng.choice(33, 2, replace=False).tolist()
+        content = rng.integers(0, 256, (1, bytes_of_block(port)), np.uint8)
+        memory.write("key_cache.0", [source], content)
+        assert np.array_equal(memory.read("key_cache.0", [source]), content)
+        memory.copy(source, target)
+        assert np.array_equal(memory.read("key_cache.0", [target]), content)
+    memory.resize({"key_cache.0": port}, 66)
+    assert np.array_equal(memory.read("key_cache.0", [target, 65])[:1], content)
+    assert not memory.read("key_cache.0", [33, 65]).any()
 
 
 def test_ordinary_memory_would_lose_what_lies_before(open_on_gpu, texts_of_cpu, monkeypatch):
@@ -180,7 +194,8 @@ def test_the_command_line_decodes_there(compiled, texts_of_cpu):
 def test_check_agrees():
     done = run("check", "--device", "GPU")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(": 4 of 4 texts are the CPU's") == 10
+    assert done.stdout.count(": 4 of 4 texts are the CPU's") >= 10
+    assert "WRONG" not in done.stdout
 
 
 def test_a_chat_goes_on_there(tmp_path, compiled):
@@ -208,7 +223,7 @@ def test_the_demo_shows_both_texts_there(compiled):
     models = LoadedModels(None, None, {"cache_dir": compiled})
     settings = form(device="GPU", draft_device="GPU").settings
     *_, last = compare(models.get(Choice("model", "GPU", "GPU")), settings, Cancellation())
-    assert len(last.plain.token_ids) == len(last.speculative.token_ids) == 24
+    assert {last.plain.outcome, last.speculative.outcome} <= {"length", "stop"}
     assert last.speculative.accepted > 0
     assert "main paged" in last.models
     models.close()
