@@ -12,8 +12,8 @@ from ov_specdec.checks import (
     require_text,
     require_texts,
 )
-from ov_specdec.errors import DeviceError, OptionError
-from ov_specdec.loading.devices import find_device, openvino_core
+from ov_specdec.errors import OptionError
+from ov_specdec.loading.devices import find_device, openvino_core, require_paged
 from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
@@ -36,10 +36,8 @@ def check_devices(configs: Sequence[RuntimeConfig], fixed_sizes: FixedSizes = "n
         device = find_device(openvino_core(), config.device)
         devices.append(device)
         config.properties_for(device)
-        if config.kv == "paged" and not device.takes_paged:
-            raise DeviceError(
-                f"a paged KV cache has not been run on {device.name}: leave kv='paged' out"
-            )
+        if config.kv == "paged":
+            require_paged(device)
     device = devices[0]
     if not device.is_cpu and not isinstance(fixed_sizes, str):
         raise OptionError(

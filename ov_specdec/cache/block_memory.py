@@ -133,11 +133,12 @@ class RemoteMemory:
 
     def write(self, name: str, blocks: Sequence[int], content: Blocks) -> None:
         """Put content into some blocks."""
+        sources = []  # which have to last until all are copied
         for block, own in zip(blocks, content, strict=True):
-            one = self._zeros(name, 1)
-            content_of(one)[0] = own
-            region(self.tensors[name], block, block + 1).copy_from(one)
-            self._wait()
+            sources.append(self._zeros(name, 1))
+            content_of(sources[-1])[0] = own
+            region(self.tensors[name], block, block + 1).copy_from(sources[-1])
+        self._wait()
 
     def _wait(self) -> None:
         """Return once all copies have come about; what they read must last until then."""

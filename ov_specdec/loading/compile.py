@@ -17,12 +17,14 @@ from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulModel
 from ov_specdec.errors import DeviceError, ModelError, OptionError, openvino_message
 from ov_specdec.loading.device_memory import block_memory, largest_tensor
 from ov_specdec.loading.devices import (
+    NOT_PAGED,
     Device,
     compile_for,
     describe_machine,
     find_device,
     has_readable_states,
     openvino_core,
+    require_paged,
 )
 from ov_specdec.loading.encoder import load_encoders
 from ov_specdec.loading.folder import ModelFolder
@@ -324,10 +326,9 @@ def _choose_backend(
     if kv == "stateful":
         return "stateful", "as asked for", source.model
     if not device.takes_paged:
-        reason = f"a paged KV cache has not been run on {device.name}"
         if kv == "paged":
-            raise DeviceError(f"{reason}: leave kv='paged' out")
-        return "stateful", reason, source.model
+            require_paged(device)
+        return "stateful", f"{NOT_PAGED} {device.name}", source.model
     try:
         to_paged(source.model)
     except ModelError as error:

@@ -40,6 +40,9 @@ SPREADING = ("HETERO", "MULTI", "BATCH")
 SEEN = {"CPU": "measured", "GPU": "simulated"}
 """How it was seen that this package works on a kind of device."""
 
+NOT_PAGED = "a paged KV cache has not been run on"
+"""Why `kv="auto"` takes the stateful one on a device, whose name follows."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -146,6 +149,12 @@ def computes_in(device: str, precision: str) -> bool:
     """Whether a device lists a precision among its capabilities; f32 needs no mention."""
     needed = CAPABILITIES.get(precision)
     return needed is None or needed in find_device(openvino_core(), device).capabilities
+
+
+def require_paged(device: Device) -> None:
+    """Raise `DeviceError` for a device on which a paged KV cache has not been run."""
+    if not device.takes_paged:
+        raise DeviceError(f"{NOT_PAGED} {device.name}: leave kv='paged' out")
 
 
 def causal_keys(device: Device) -> dict[str, str]:

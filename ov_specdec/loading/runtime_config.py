@@ -86,8 +86,9 @@ class RuntimeConfig:
         """
         given = self.properties or {}
         precision = self.precision
-        if precision == "default" and given.get("EXECUTION_MODE_HINT") == "ACCURACY":
-            precision = "default" if device.is_cpu else "f32"  # the CPU sees to that itself
+        is_accurate = given.get("EXECUTION_MODE_HINT") == "ACCURACY"
+        if is_accurate and precision == "default" and not device.is_cpu:  # which sees to it itself
+            precision = "f32"
         properties = {**causal_keys(device), **precision_properties(device, precision)}
         if self.num_threads is not None and device.is_cpu:
             properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)

@@ -6,9 +6,8 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from tests.gpu.presence import has_gpu
+from tests.gpu.texts import plain_on_cpu
 from tests.prompts import PROMPTS
-
-NUM_TOKENS = 32
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,5 +39,4 @@ def open_on_gpu(compiled):
 @pytest.fixture(scope="session")
 def texts_of_cpu():
     """The ids of plain decoding on the CPU in f32, for `PROMPTS`."""
-    with SpeculativePipeline(drafter="none", precision="exact") as cpu:
-        return [text.token_ids for text in cpu.generate_batch(PROMPTS, max_new_tokens=NUM_TOKENS)]
+    return plain_on_cpu(PROMPTS)

@@ -20,8 +20,7 @@ from ov_specdec.loading.devices import find_device, openvino_core
 from ov_specdec.loading.locate import embedded_folder
 from tests.chats import PLAIN
 from tests.command_line import run
-from tests.gpu.conftest import NUM_TOKENS
-from tests.gpu.texts import alone, ids, together, verifies
+from tests.gpu.texts import NUM_TOKENS, alone, ids, plain_on_cpu, together, verifies
 from tests.prompts import PROMPTS
 from tests.server import serving
 from tests.test_demo import form
@@ -44,12 +43,6 @@ def code(texts_of_cpu):
     text = Path(compiling.__file__).read_text(encoding="utf-8")
     with SpeculativePipeline(embedded_folder("draft"), drafter="none") as pipeline:
         return pipeline.tokenizer.encode(text)
-
-
-def plain_on_cpu(prompts, num_tokens=NUM_TOKENS):
-    """Ids that follow prompts in plain decoding in f32."""
-    with SpeculativePipeline(drafter="none", precision="exact") as cpu:
-        return ids(cpu.generate_batch(prompts, max_new_tokens=num_tokens))
 
 
 @pytest.mark.parametrize("length", [0, *LENGTHS])

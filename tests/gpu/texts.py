@@ -1,7 +1,9 @@
 """Texts of a pipeline for the same prompts, and whether both kinds of draft token were in them."""
 
-from tests.gpu.conftest import NUM_TOKENS
+from ov_specdec import SpeculativePipeline
 from tests.prompts import PROMPTS
+
+NUM_TOKENS = 32
 
 
 def alone(pipeline, length, prompts=PROMPTS):
@@ -25,3 +27,9 @@ def verifies(results):
     """Whether draft tokens were accepted, and rejected, so that something was rolled back."""
     accepted = sum(result.stats.accepted for result in results)
     return 0 < accepted < sum(result.stats.drafted for result in results)
+
+
+def plain_on_cpu(prompts, num_tokens=NUM_TOKENS):
+    """Ids that follow prompts in plain decoding on the CPU in f32."""
+    with SpeculativePipeline(drafter="none", precision="exact") as cpu:
+        return ids(cpu.generate_batch(prompts, max_new_tokens=num_tokens))
