@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import subprocess
 import sysconfig
 from pathlib import Path
 
@@ -26,20 +25,14 @@ from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.text.tokenizer import load_tokenizer
+from tests.bench_reports import LOADS, PNG, read_loads, run_apart
 from tests.command_line import run
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "ov-specdec")
-PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def bench(*arguments, **settings):
-    return subprocess.run(
-        [COMMAND, "bench", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        **settings,
-    )
+    return run_apart(COMMAND, "bench", *arguments, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -155,27 +148,10 @@ def plain(setup):
 
 
 def test_loads_are_measured(tmp_path):
-    done = bench(
-        *("--quick", "--concurrency", 2, "--arrivals", "poisson:100", "--precision", "exact"),
-        *("--methods", "constant-2"),
-        *("--rounds", 1, "--max-new-tokens", 8, "--fixed-sizes", "none", "--output", tmp_path),
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "concurrency.md").read_text() == done.stdout
-    assert (tmp_path / "concurrency.png").read_bytes().startswith(PNG)
-    report = json.loads((tmp_path / "concurrency.json").read_text())
+    done = bench(*LOADS, "--methods", "constant-2", "--output", tmp_path)
+    report, rows = read_loads(tmp_path, done)
     assert report["failures"] == {}
-    rows = {row["method"]: row for row in report["summary"]}
     assert list(rows) == ["plain", "constant-2"]
-    for row in rows.values():
-        assert row["concurrency"] == 2
-        assert row["tokens/s"] > 0
-        assert row["equal to plain"] == 1.0  # in exact precision
-        assert row["first token(ms)"] <= row["first token(ms) (p95)"]
-        assert row["step(ms)"] <= row["step(ms) (p95)"]
-        assert row["reading"] > 0
-        assert row["max_rss_mem(MiB)"] > 50
-    assert rows["plain"]["tokens/step"] == 1.0
     served = [
         each
         for run in report["runs"]

@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from statistics import median
@@ -17,6 +16,7 @@ from ov_specdec.bench.plan import QUICK
 from ov_specdec.bench.setup import Setup
 from ov_specdec.errors import BenchmarkError
 from ov_specdec.loading.locate import embedded_folder
+from tests.bench_reports import LOADS, PNG, read_loads, run_apart
 from tests.benchmarks.frameworks.genai import model_with_tokenizer
 from tests.benchmarks.frameworks.methods import ALL
 from tests.benchmarks.sweep import measure
@@ -25,19 +25,12 @@ from tests.benchmarks.sweep.measure import acceptance_by_position
 from tests.fakes import ScriptedModel, counting
 
 MODEL = Path(__file__).parent.parent / "models" / "draft"
-PNG = b"\x89PNG\r\n\x1a\n"
 PLOTS = ("speed-by-length", "temperature", "pass-cost", "acceptance-by-position", "timeline")
 MISSING = ("matplotlib", "openvino_genai", "torch")
 
 
 def laboratory(*arguments, **settings):
-    return subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        **settings,
-    )
+    return run_apart(sys.executable, "-m", "tests.benchmarks", *arguments, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -124,38 +117,13 @@ def test_it_runs_without_what_is_not_installed(tiny_pair, tmp_path):
 
 @pytest.mark.deep
 def test_loads_are_measured(tmp_path):
-    done = laboratory(
-        *(
-            "peers",
-            "--quick",
-            "--concurrency",
-            2,
-            "--arrivals",
-            "poisson:100",
-            "--precision",
-            "exact",
-        ),
-        *("--methods", "constant-2,genai-plain,genai-draft-2,torch-plain"),
-        *("--rounds", 1, "--max-new-tokens", 8, "--fixed-sizes", "none", "--output", tmp_path),
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "concurrency.md").read_text() == done.stdout
-    assert (tmp_path / "concurrency.png").read_bytes().startswith(PNG)
-    report = json.loads((tmp_path / "concurrency.json").read_text())
+    methods = "constant-2,genai-plain,genai-draft-2,torch-plain"
+    done = laboratory("peers", *LOADS, "--methods", methods, "--output", tmp_path)
+    report, rows = read_loads(tmp_path, done)
     assert report["failures"] == {
         "torch-plain": "torch-plain does not answer many requests at once"
     }
-    rows = {row["method"]: row for row in report["summary"]}
     assert list(rows) == ["plain", "constant-2", "genai-plain", "genai-draft-2"]
-    for row in rows.values():
-        assert row["concurrency"] == 2
-        assert row["tokens/s"] > 0
-        assert row["equal to plain"] == 1.0  # in exact precision
-        assert row["first token(ms)"] <= row["first token(ms) (p95)"]
-        assert row["step(ms)"] <= row["step(ms) (p95)"]
-        assert row["reading"] > 0
-        assert row["max_rss_mem(MiB)"] > 50
-    assert rows["plain"]["tokens/step"] == 1.0
     assert rows["genai-plain"]["acceptance"] is None
     own, peer = (
         [
