@@ -12,7 +12,7 @@ from ov_specdec.cache.session import Runner
 from ov_specdec.cache.source import Source
 from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, GenerationResult, Output, collect
-from ov_specdec.errors import ContextLengthError, OptionError
+from ov_specdec.errors import CacheFullError, ContextLengthError, OptionError
 from ov_specdec.invariance import Invariance
 from ov_specdec.options import GenerationOptions, as_tuple
 from ov_specdec.sampling.from_options import Samplers, make_samplers
@@ -21,6 +21,7 @@ from ov_specdec.speculation.begin import begin
 from ov_specdec.speculation.drafters.factory import DrafterFactory
 from ov_specdec.speculation.engine import Round, SequenceState, Speculation
 from ov_specdec.speculation.schedule import LearnedStats
+from ov_specdec.stats import LengthLimit
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.prompt import Prompt, encode_prompt
 from ov_specdec.text.text_to_text import TextToText
@@ -75,19 +76,17 @@ class GenerationStream:
 class TextGenerator:
     """A main model, its tokenizer, and the drafters for it.
 
-    turns: runs all generations together. vocab_size: ids below it have a token. context_length:
-    tokens that the model was made for. eos_token_ids: what ends a text unless options say so.
-    learned: what generations before have taught about the speed of the models. transcript: their
-    answers, which later prompts may hold. text_to_text: how the decoder of an encoder-decoder model
-    begins, which does not read the prompt itself. invariance: whether passes give a token the same
-    logits, for the statistics.
+    turns: runs all generations together. vocab_size: ids below it have a token. eos_token_ids:
+    what ends a text unless options say so. learned: what generations before have taught about the
+    speed of the models. transcript: their answers, which later prompts may hold. text_to_text: how
+    the decoder of an encoder-decoder model begins, which does not read the prompt itself.
+    invariance: whether passes give a token the same logits, for the statistics.
     """
 
     main: Runner
     turns: Turns
     tokenizer: Tokenizer
     vocab_size: int
-    context_length: int
     eos_token_ids: frozenset[int]
     drafters: DrafterFactory
     learned: LearnedStats = field(default_factory=LearnedStats)
@@ -162,9 +161,7 @@ class TextGenerator:
         for name, named in options.token_ids().items():
             require_ids(name, named, self.vocab_size)
         eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
-        length = self.main.max_length
-        if options.max_new_tokens is not None:
-            length = min(len(tokens) + options.max_new_tokens, length)
+        length, set_by = self._length_limit(len(tokens), options.max_new_tokens)
         state = SequenceState(tokens.copy(), length, eos)
         samplers = make_samplers(
             options, prompt_length=len(tokens), eos_token_ids=eos, prompt_ids=ids
@@ -173,6 +170,7 @@ class TextGenerator:
         text = IncrementalDetokenizer(self.tokenizer.decode, tokens, options.stops)
         output = Output(state, text, len(ids))
         output.stats.max_sequences = self._max_sequences
+        output.stats.length_limit = set_by
         if self.invariance is not None:
             output.stats.batch_invariant = self.invariance.status
         request = Request(
@@ -242,27 +240,39 @@ class TextGenerator:
         if self.text_to_text is not None:
             self._check_source(ids)
             return ids
-        if len(ids) >= self.context_length:
+        context, capacity = self.main.max_length, self.main.capacity
+        if len(ids) >= context:
             raise ContextLengthError(
-                f"the prompt has {len(ids)} tokens, the model's context {self.context_length} "
+                f"the prompt has {len(ids)} tokens, the model's context {context} "
                 "with the output: shorten the prompt"
             )
         num_new = 1 if options.max_new_tokens is None else options.max_new_tokens
-        needed = min(len(ids) + num_new, self.context_length)
-        if needed > self.main.max_length:
-            raise ContextLengthError(
+        needed = min(len(ids) + num_new, context)
+        if capacity is not None and needed > capacity:
+            raise CacheFullError(
                 f"prompt and max_new_tokens need {needed} tokens of KV cache, kv_cache_size has "
-                f"room for {self.main.max_length}: raise it, or lower max_new_tokens"
+                f"room for {capacity}: raise it, or lower max_new_tokens"
             )
         require_ids("the prompt", ids, self.vocab_size)
         return ids
 
+    def _length_limit(self, num_tokens: int, max_new_tokens: int | None) -> tuple[int, LengthLimit]:
+        """Tokens that a sequence of so many may grow to, and what says so."""
+        limits: dict[LengthLimit, int] = {}
+        if max_new_tokens is not None:
+            limits["max_new_tokens"] = num_tokens + max_new_tokens
+        limits["max_model_len"] = self.main.max_length
+        if self.main.capacity is not None:
+            limits["kv_cache_size"] = self.main.capacity
+        name = min(limits, key=limits.__getitem__)  # the first of equal ones
+        return limits[name], name
+
     def _check_source(self, ids: Sequence[int]) -> None:
         """Refuse a text that an encoder cannot read."""
-        if len(ids) > self.context_length:
+        if len(ids) > self.main.max_length:
             raise ContextLengthError(
                 f"the prompt has {len(ids)} tokens, the model's encoder reads up to "
-                f"{self.context_length}: shorten the prompt"
+                f"{self.main.max_length}: shorten the prompt"
             )
         require_ids("the prompt", ids, self.vocab_size)
 

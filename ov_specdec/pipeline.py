@@ -91,8 +91,9 @@ class SpeculativePipeline:
     max_batch_size: most of them at a time; others wait. kv_cache_size: memory for the KV caches of
     both models, in GB, on each of their devices, which is taken as it is needed; None: enough for
     so many of the greatest length, or half of the memory that is free. When it is used up, the
-    newest one is suspended; its output is the same. max_prefill_tokens_per_step: tokens of prompts
-    that a pass reads while others are being answered.
+    newest one is suspended; its output is the same. max_model_len: tokens that prompt and output
+    may have together; None: the main model's context. max_prefill_tokens_per_step: tokens of
+    prompts that a pass reads while others are being answered.
 
     Encoder-decoder models work in the same way: the prompt is what their encoders read. A draft has
     an encoder of its own, or shares the main's: where it has the same weights, or none. Their
@@ -124,6 +125,7 @@ class SpeculativePipeline:
         generation_config: GenerationConfigUse = "none",
         max_batch_size: int = 16,
         kv_cache_size: float | None = None,
+        max_model_len: int | None = None,
         max_prefill_tokens_per_step: int | None = None,
         fixed_sizes: FixedSizes = "none",
         batch_invariant: WantedInvariance = "auto",
@@ -137,6 +139,7 @@ class SpeculativePipeline:
         config = RuntimeConfig(
             *(device, kv, precision, properties, max_hidden_tokens, num_threads, cache_dir),
             encoder_device=encoder_device,
+            max_model_len=max_model_len,
             shares_passes=limits.max_batch_size > 1,
         )
         configs = [config, config.for_draft(draft_device, draft_properties)]
@@ -183,7 +186,6 @@ class SpeculativePipeline:
             Turns(scheduler),
             self.tokenizer,
             vocab_size,
-            self.main.runner.max_length,
             sources[0].eos_token_ids,
             DrafterFactory(drafter, DraftModel(draft_runner, paired) if draft_runner else None),
             LearnedStats(self._costs),

@@ -9,6 +9,10 @@ FinishReason = Literal["stop", "length", "cancelled"]
 """What ended an output: an end-of-sequence token or a stop string, the token budget, a user."""
 
 
+LengthLimit = Literal["kv_cache_size", "max_model_len", "max_new_tokens"]
+"""What an output may be no longer for: memory, the model's context, or what was asked for."""
+
+
 @dataclass(frozen=True)
 class RoundStats:
     """One round: candidates drafted, one pass of the main model, rollback.
@@ -109,12 +113,14 @@ class GenerationStats:
 
     batch_invariant: whether its text depends on nothing but prompt, options and model.
     max_sequences: that the KV caches hold at a time, while others wait; None: what memory allows.
+    length_limit: what ended it, where it ended with "length".
     """
 
     prompt_tokens: int
     rounds: list[RoundStats] = field(default_factory=list)
     batch_invariant: BatchInvariance = NOT_INVARIANT
     max_sequences: int | None = None
+    length_limit: LengthLimit = "max_new_tokens"
 
     @property
     def cached_tokens(self) -> int:
@@ -204,7 +210,8 @@ class GenerationStats:
         names = (
             "drafted accepted acceptance_rate main_passes tokens_per_main_pass "
             "time_to_first_token time_per_output_token tokens_per_second "
-            "seconds draft_seconds verify_seconds rollback_seconds draft_lengths max_sequences"
+            "seconds draft_seconds verify_seconds rollback_seconds draft_lengths max_sequences "
+            "length_limit"
         )
         figures = {name: getattr(self, name) for name in names.split()}
         return {**figures, "batch_invariant": self.batch_invariant.as_dict()}

@@ -41,7 +41,7 @@ class ScriptedModel:
         self.border = border
         self.block_size = block_size
         num_blocks = num_blocks or 16 * -(-max_length // block_size)
-        self.pool = BlockPool(min(num_blocks, 8), num_blocks)
+        self.pool = BlockPool(num_blocks, num_blocks)
         self.memory: dict[tuple[int, int], int] = {}
         """Tokens by block, and place in it."""
         self.sizes: list[list[int]] = []
@@ -59,9 +59,12 @@ class ScriptedModel:
     def num_free(self) -> int:
         return self.pool.num_available * self.block_size
 
+    @property
+    def capacity(self) -> int:
+        return self.pool.max_blocks * self.block_size
+
     def limit(self, num_tokens: int) -> None:
-        self.pool.max_blocks = max(num_tokens // self.block_size, self.pool.size)
-        self.max_length = min(self.max_length, self.pool.max_blocks * self.block_size)
+        self.pool.size = self.pool.max_blocks = num_tokens // self.block_size
 
     def open(self, namespace: Hashable = None) -> "ScriptedSession":
         return ScriptedSession(self, namespace)

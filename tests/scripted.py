@@ -48,8 +48,7 @@ def generator(main, draft=None, limits=None):
     drafters = DrafterFactory("none")
     if draft is not None:
         drafters = DrafterFactory("model", DraftModel(draft))
-    context = main.max_length
-    return TextGenerator(main, turns, Letters(), 50, context, frozenset(), drafters, learned)
+    return TextGenerator(main, turns, Letters(), 50, frozenset(), drafters, learned)
 
 
 def stream(main, draft=None, prompt="ABC", **options):

@@ -34,11 +34,16 @@ def test_rollback_outside_the_cache_is_refused(length):
         table.rollback(length)
 
 
-def test_the_pool_doubles_up_to_its_limit_and_says_when_it_is_full():
+def test_blocks_that_were_used_come_first_and_those_added_last():
     pool = BlockPool(2, 5)
-    assert [pool.allocate() for _ in range(5)] == [0, 1, 2, 3, 4]
-    assert pool.size == 5
-    with pytest.raises(SessionError, match="all 5 blocks"):
+    assert [pool.allocate() for _ in range(2)] == [0, 1]
+    with pytest.raises(CacheFullError, match="all 2 blocks"):
+        pool.allocate()
+    pool.size = 5
+    assert pool.num_unused == 3
+    pool.release([0])
+    assert [pool.allocate() for _ in range(4)] == [0, 2, 3, 4]
+    with pytest.raises(CacheFullError, match="all 5 blocks"):
         pool.allocate()
 
 
@@ -183,7 +188,7 @@ def test_blocks_that_were_kept_after_a_rollback_are_given_back_before_others_are
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), max_size=60))
 def test_sequences_never_share_a_block(steps):
-    pool = BlockPool(1, 64)
+    pool = BlockPool(64, 64)
     tables = [BlockTable(pool, block_size=4) for _ in range(3)]
     for which, amount in steps:
         table = tables[which]
@@ -230,7 +235,7 @@ class Memory:
     ),
 )
 def test_whatever_is_shared_each_sequence_reads_its_own_tokens(max_blocks, steps):
-    pool = BlockPool(1, max_blocks)
+    pool = BlockPool(max_blocks, max_blocks)
     memory, tables, texts = Memory(pool), [BlockTable(pool, 4) for _ in range(3)], [[], [], []]
     for which, text, end in steps:
         table = tables[which]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import (
+    ContextLengthError,
     DeviceError,
     ModelError,
     OptionError,
@@ -307,6 +308,17 @@ def test_a_small_cache_is_enough_for_many_and_too_small_for_one_that_cannot_fit(
         assert [result.token_ids for result in results] == expected
 
 
+def test_a_context_may_be_shorter_than_the_models(tiny_pair):
+    with SpeculativePipeline(*tiny_pair, max_model_len=40) as pipeline:
+        result = pipeline.generate([5] * 20, max_new_tokens=None, ignore_eos=True)
+        assert len(result.token_ids) == 20
+        assert (result.finish_reason, result.stats.length_limit) == ("length", "max_model_len")
+        with pytest.raises(ContextLengthError, match="40 tokens, the model's context 40"):
+            pipeline.generate([5] * 40)
+    with pytest.raises(OptionError, match=r"max_model_len=4000 is more than the context .* 256"):
+        SpeculativePipeline(*tiny_pair, max_model_len=4000)
+
+
 def test_an_abandoned_generation_leaves_no_trace(pipeline):
     expected = pipeline.generate("def area(", **OPTIONS).token_ids
     for chunk in pipeline.stream("width * height", **OPTIONS):
@@ -344,6 +356,7 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         ({"max_hidden_tokens": 4}, OptionError, "max_hidden_tokens=4 has no effect on"),
         ({"max_batch_size": 0}, OptionError, "max_batch_size=0"),
         ({"kv_cache_size": -1}, OptionError, "kv_cache_size=-1"),
+        ({"max_model_len": 1}, OptionError, "max_model_len=1"),
         ({"kv_cache_size": 1, "kv": "stateful"}, OptionError, "kv_cache_size=1 has no effect"),
         ({"max_prefill_tokens_per_step": 0}, OptionError, "max_prefill_tokens_per_step=0"),
         ({"main": 3}, OptionError, "main=3 must be a folder"),

@@ -4,9 +4,11 @@ import shutil
 
 import numpy as np
 import openvino as ov
+import psutil
 import pytest
 
 from ov_specdec import SessionError
+from ov_specdec.cache.block_memory import VisibleMemory, lazy_zeros
 from ov_specdec.cache.paged import INITIAL_TOKENS, PagedModel
 from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, alone
 from ov_specdec.cache.session import Session, Span
@@ -153,35 +155,48 @@ def test_a_pass_cannot_give_other_rows(session, num_rows):
 
 @pytest.fixture(scope="module")
 def embedded_draft(tmp_path_factory):
-    """The folder of a real model, told that it has room for more tokens than a pool begins with."""
+    """The folder of a real model, told that it has room for more tokens than a chunk."""
     folder = shutil.copytree(embedded_folder("draft"), tmp_path_factory.mktemp("long") / "draft")
     change(folder / "config.json", max_position_embeddings=2048)
     return folder
 
 
-def test_the_block_pool_grows_under_a_long_text_and_prompts_are_read_in_chunks(embedded_draft):
-    text = tokens(INITIAL_TOKENS + PREFILL_CHUNK + 40)
+def test_long_prompts_are_read_in_chunks(embedded_draft):
+    text = tokens(2 * PREFILL_CHUNK + 40)
     rows = {}
     for kv in ("paged", "stateful"):
         source = open_source(embedded_draft)
         config = RuntimeConfig(kv=kv, precision="exact")
         model = load_model(source, config, vocab_size=VOCAB_SIZE)
         cache = CachedSequence(model.runner)
-        long = alone(cache.advance(text[: INITIAL_TOKENS + 7], tokens(PREFILL_CHUNK, 1), 1))
-        assert long.num_tokens == INITIAL_TOKENS + 7 + PREFILL_CHUNK
+        long = alone(cache.advance(text[: PREFILL_CHUNK + 7], tokens(PREFILL_CHUNK, 1), 1))
+        assert long.num_tokens == 2 * PREFILL_CHUNK + 7
         rows[kv] = alone(cache.advance(text[:-9], text[-9:])).logits.copy()
         assert cache.length == len(text)
     np.testing.assert_allclose(rows["paged"], rows["stateful"], rtol=0, atol=1e-3)
 
 
-def paged_model(folder, max_sequences=1):
+class EagerMemory(VisibleMemory):
+    """Memory that takes what it is asked for, as that of a GPU, up to so many blocks."""
+
+    def __init__(self, most):
+        super().__init__(self._allocate_some)
+        self.most = most
+
+    def _allocate_some(self, element_type, shape):
+        if shape[0] > self.most:
+            raise RuntimeError("CL_MEM_OBJECT_ALLOCATION_FAILURE")
+        return lazy_zeros(element_type, shape)
+
+
+def paged_model(folder, max_sequences=1, memory=None):
     """A compiled paged model, and room for so many sequences of the tiny models' context."""
     source = open_source(folder)
     to_paged(source.model)
     select_rows(source.model, axis=0)
     properties = dict(PRECISION_PROPERTIES["exact"])
     compiled = ov.Core().compile_model(source.model, "CPU", properties)
-    model = PagedModel(compiled, max_length=256, vocab_size=VOCAB_SIZE)
+    model = PagedModel(compiled, max_length=256, vocab_size=VOCAB_SIZE, memory=memory)
     model.limit(256 * max_sequences)
     return model
 
@@ -191,10 +206,55 @@ def test_sequences_share_the_blocks_of_one_model(tiny_pair):
     texts = [tokens(256, seed) for seed in range(3)]
     expected = [fresh(paged_model(tiny_pair[0], 1).open(), text) for text in texts]
     sessions = [model.open() for _ in texts]
-    for start in range(0, 256, 64):  # in turns, while the pool grows under all of them
+    for start in range(0, 256, 64):  # in turns
         for session, text, rows in zip(sessions, texts, expected, strict=True):
             actual = forward(session, text[start : start + 64])
             np.testing.assert_allclose(actual, rows[start : start + 64], **CLOSE)
+
+
+def test_memory_that_a_device_takes_at_once_is_had_as_it_is_needed(tiny_pair):
+    model = paged_model(tiny_pair[0], max_sequences=8, memory=EagerMemory(10**6))
+    assert model.pool.size * model.block_size == INITIAL_TOKENS
+    texts = [tokens(256, seed) for seed in range(4)]
+    expected = [fresh(paged_model(tiny_pair[0]).open(), text) for text in texts]
+    sessions = [model.open() for _ in texts]
+    for start in range(0, 256, 64):
+        for session, text, rows in zip(sessions, texts, expected, strict=True):
+            actual = forward(session, text[start : start + 64])
+            np.testing.assert_allclose(actual, rows[start : start + 64], **CLOSE)
+    assert model.pool.size * model.block_size == 1024
+
+
+def test_a_device_that_gives_no_more_memory_fails_nothing_but_what_has_no_room(tiny_pair):
+    blocks = INITIAL_TOKENS // 32
+    model = paged_model(tiny_pair[0], max_sequences=8, memory=EagerMemory(blocks + 1))
+    texts = [tokens(256, seed) for seed in range(4)]
+    sessions = [model.open() for _ in texts]
+    for session, text in zip(sessions, texts, strict=True):
+        forward(session, text[:128])
+    full = pytest.raises(CacheFullError, match=f"all {blocks} blocks")
+    with pytest.warns(RuntimeWarning, match="going on with 512"), full:
+        forward(sessions[3], texts[3][128:])
+    assert sessions[3].length == 128
+    assert model.num_free == 0
+    sessions[0].leave(texts[0][:128])  # whose blocks are given up now
+    for session, text in list(zip(sessions, texts, strict=True))[1:3]:
+        expected = fresh(paged_model(tiny_pair[0]).open(), text)[128:192]
+        np.testing.assert_allclose(forward(session, text[128:192]), expected, **CLOSE)
+
+
+def test_caches_of_any_size_take_memory_only_as_they_are_written_to(tiny_pair):
+    model = paged_model(tiny_pair[0])
+    resident = psutil.Process().memory_info().rss
+    model.limit(2 * 10**9 // model.bytes_per_token)
+    forward(model.open(), tokens(256))
+    assert psutil.Process().memory_info().rss - resident < 10**8
+
+
+def test_a_limit_that_no_memory_is_enough_for_is_refused(tiny_pair):
+    model = paged_model(tiny_pair[0])
+    with pytest.raises(CacheFullError, match=r"no memory for .* lower kv_cache_size"):
+        model.limit(10**18 // model.bytes_per_token)
 
 
 def test_more_sequences_than_there_may_be_blocks_for_are_refused_and_do_no_harm(tiny_pair):

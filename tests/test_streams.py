@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 import pytest
 
 from ov_specdec.chunks import collect
-from ov_specdec.errors import ContextLengthError, SessionError
+from ov_specdec.errors import CacheFullError, ContextLengthError, SessionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.scheduling import MAX_UNREAD, Limits
 from tests.fakes import ScriptedModel, counting, mixing, wrong_at
@@ -264,9 +264,34 @@ def test_what_cannot_fit_alone_is_refused_at_once():
     main = ScriptedModel(counting)
     text = generator(main)
     main.limit(40)
-    with pytest.raises(ContextLengthError, match=r"need 50 tokens of KV cache, .* room for 40"):
-        text.stream([1] * 20, GenerationOptions(max_new_tokens=30))
+    with pytest.raises(CacheFullError, match=r"need 41 tokens of KV cache, .* room for 40"):
+        text.stream([1] * 20, GenerationOptions(max_new_tokens=21))
     assert main.passes == []
+
+
+@pytest.mark.parametrize(
+    ("max_new_tokens", "num_tokens", "limit"),
+    [(None, 40, "kv_cache_size"), (20, 40, "max_new_tokens"), (7, 27, "max_new_tokens")],
+)
+def test_a_text_runs_to_its_limit_and_says_which_that_was(max_new_tokens, num_tokens, limit):
+    main = ScriptedModel(counting)
+    text = generator(main)
+    main.limit(40)
+    options = GenerationOptions(max_new_tokens=max_new_tokens)
+    result = collect(text.stream([1] * 20, options))
+    assert result.token_ids == [token % 50 for token in range(2, num_tokens - 18)]
+    assert (result.finish_reason, result.stats.length_limit) == ("length", limit)
+    assert result.stats.as_dict()["length_limit"] == limit
+
+
+def test_what_memory_allows_is_not_taken_for_the_models_context():
+    main = ScriptedModel(counting, max_length=60)
+    text = generator(main)
+    main.limit(40)
+    with pytest.raises(ContextLengthError, match="60 tokens, the model's context 60"):
+        text.stream([1] * 60, GenerationOptions())
+    with pytest.raises(CacheFullError, match=r"need 51 tokens .* room for 40"):
+        text.stream([1] * 50, GenerationOptions(max_new_tokens=None))
 
 
 def test_nothing_may_use_the_models_alone_while_generations_run():

@@ -1,12 +1,15 @@
 """Where the blocks of a paged KV cache lie: in memory that the host sees, or in a device's own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
+
+from ov_specdec.errors import CacheFullError
 
 Blocks = NDArray[np.uint8]
 """The content of blocks, [num_blocks, bytes]."""
@@ -22,6 +25,11 @@ class BlockMemory(Protocol):
     """
 
     @property
+    def is_lazy(self) -> bool:
+        """Whether memory is taken only once something is written there: all may be had at once."""
+        ...
+
+    @property
     def tensors(self) -> Mapping[str, CacheTensor]:
         """The tensors, [num_blocks, kv_heads, block_size, head_size] on CPU; none at first."""
         ...
@@ -29,7 +37,8 @@ class BlockMemory(Protocol):
     def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
         """Have so many blocks, which hold what they held; new ones hold zeros.
 
-        For stray NaNs in what was never written would survive masking.
+        For stray NaNs in what was never written would survive masking. Raises `CacheFullError`
+        where the device has no memory for them, and then changes nothing.
         """
         ...
 
@@ -47,7 +56,18 @@ class BlockMemory(Protocol):
 
 
 Allocate = Callable[[ov.Type, list[int]], ov.Tensor]
-"""Makes a tensor of an element type and shape."""
+"""Makes a tensor of zeros, of an element type and shape."""
+
+ALIGNMENT = 64
+"""Bytes that a vector register has at most: kernels read aligned memory faster."""
+
+
+def lazy_zeros(element_type: ov.Type, shape: list[int]) -> ov.Tensor:
+    """A tensor of zeros whose pages the system gives only once something is written to them."""
+    num_bytes = prod(shape) * element_type.bitwidth // 8
+    memory = np.zeros(num_bytes + ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % ALIGNMENT
+    return ov.Tensor(memory[begin : begin + num_bytes], ov.Shape(shape), element_type)
 
 
 class VisibleMemory:
@@ -57,21 +77,22 @@ class VisibleMemory:
     and what it writes to the copy is lost.
     """
 
-    def __init__(self, allocate: Allocate = ov.Tensor) -> None:
+    def __init__(self, allocate: Allocate = lazy_zeros) -> None:
         self.tensors: dict[str, ov.Tensor] = {}
+        self.is_lazy = allocate is lazy_zeros
         self._allocate = allocate
 
     def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
-        """Allocate larger tensors and copy what the old ones hold."""
-        for name, port in ports.items():
-            new = self._allocate(port.element_type, shape_of(port, num_blocks))
-            content, num_held = content_of(new), 0
-            if name in self.tensors:
-                old = content_of(self.tensors[name])
-                num_held = len(old)
-                content[:num_held] = old
-            content[num_held:] = 0
-            self.tensors[name] = new
+        """Allocate other tensors, and copy what the old ones hold."""
+        with full_where_it_fails(num_blocks):
+            new = {
+                name: self._allocate(port.element_type, shape_of(port, num_blocks))
+                for name, port in ports.items()
+            }
+        for name, tensor in self.tensors.items():
+            num_held = min(tensor.shape[0], num_blocks)
+            content_of(new[name])[:num_held] = content_of(tensor)[:num_held]
+        self.tensors = new
 
     def copy(self, source: int, target: int) -> None:
         """Make one block hold what another one does."""
@@ -95,6 +116,8 @@ class RemoteMemory:
     asked for; the next one from a whole tensor waits for them.
     """
 
+    is_lazy = False
+
     def __init__(self, context: ov.RemoteContext) -> None:
         self.tensors: dict[str, ov.RemoteTensor] = {}
         self._context = context
@@ -102,19 +125,26 @@ class RemoteMemory:
         self._ports: Mapping[str, ov.ConstOutput] = {}
 
     def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
-        """Allocate larger tensors and copy what the old ones hold, on the device."""
+        """Allocate other tensors, and copy what the old ones hold, on the device."""
+        with full_where_it_fails(num_blocks):
+            new = {
+                name: self._context.create_tensor(
+                    port.element_type, ov.Shape(shape_of(port, num_blocks)), {}
+                )
+                for name, port in ports.items()
+            }
         self._ports = ports
-        for name, port in ports.items():
-            shape = ov.Shape(shape_of(port, num_blocks))
-            new = self._context.create_tensor(port.element_type, shape, {})
-            old, num_held = self.tensors.get(name), 0
-            if old is not None:
-                num_held = old.get_shape()[0]
-                region(new, 0, num_held).copy_from(old)
-            zeros = self._zeros(name, num_blocks - num_held)
-            region(new, num_held, num_blocks).copy_from(zeros)
+        for name, tensor in new.items():
+            num_held = 0
+            if name in self.tensors:
+                old = self.tensors[name]
+                num_held = min(old.get_shape()[0], num_blocks)
+                region(tensor, 0, num_held).copy_from(region(old, 0, num_held))
+            if num_held < num_blocks:
+                zeros = self._zeros(name, num_blocks - num_held)
+                region(tensor, num_held, num_blocks).copy_from(zeros)
             self._wait()
-            self.tensors[name] = new
+        self.tensors = new
 
     def copy(self, source: int, target: int) -> None:
         """Make one block hold what another one does, on the device."""
@@ -150,6 +180,18 @@ class RemoteMemory:
         tensor = ov.Tensor(port.element_type, shape_of(port, num_blocks))
         content_of(tensor)[:] = 0
         return tensor
+
+
+@contextmanager
+def full_where_it_fails(num_blocks: int) -> Iterator[None]:
+    """Say that the cache is full where a device gives no memory for so many blocks."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        raise CacheFullError(
+            f"there is no memory for {num_blocks} blocks of KV cache: lower kv_cache_size, "
+            "max_batch_size or max_model_len, or free some"
+        ) from error
 
 
 def content_of(tensor: ov.Tensor) -> Blocks:

@@ -53,8 +53,8 @@ class Prefix:
 class BlockPool:
     """The blocks of one model's KV cache: handed out, shared, taken back, and found by content.
 
-    `size` blocks exist at first. When none is free, `size` doubles up to `max_blocks`, and the
-    owner of the tensors enlarges those to match. After that, blocks that nobody uses any more but
+    `size` blocks exist; the owner of the tensors may add more, up to `max_blocks`. Those that were
+    used before are handed out again first. When all were, blocks that nobody uses any more but
     whose content is known are given up, the least recently used first.
     """
 
@@ -63,7 +63,8 @@ class BlockPool:
             raise SessionError(f"a pool of {size} blocks does not fit its limit of {max_blocks}")
         self.size = size
         self.max_blocks = max_blocks
-        self._free = list(reversed(range(size)))
+        self._free: list[int] = []
+        self._num_touched = 0  # blocks from there on were never used
         self._users: dict[int, int] = {}
         # Blocks without users whose content is known, the least recently used first.
         self._idle: OrderedDict[int, None] = OrderedDict()
@@ -82,18 +83,24 @@ class BlockPool:
         """Blocks that sequences hold."""
         return len(self._users)
 
+    @property
+    def num_unused(self) -> int:
+        """Blocks that exist, that nobody uses, and whose content nobody knows."""
+        return self.size - self.num_used - len(self._idle)
+
     def allocate(self) -> int:
         """Hand out a block. Raises `CacheFullError` where all are in use."""
-        if not self._free and self.size < self.max_blocks:
-            self._grow()
         if self._free:
             block = self._free.pop()
+        elif self._num_touched < self.size:
+            block = self._num_touched
+            self._num_touched += 1
         elif self._idle:
             block, _ = self._idle.popitem(last=False)
             self._forget(block)
         else:
             raise CacheFullError(
-                f"all {self.max_blocks} blocks of the KV cache are in use: "
+                f"all {self.size} blocks of the KV cache are in use: "
                 "shorten the prompt or lower max_new_tokens"
             )
         self._users[block] = 1
@@ -127,6 +134,10 @@ class BlockPool:
             node = siblings[key] = Node(next(self._serials), parent, key, block)
             self._nodes[block] = node
         return siblings[key].serial
+
+    def forget_all(self) -> None:
+        """Let nobody find any block that nobody uses."""
+        self.forget([*self._idle])
 
     def forget(self, blocks: Sequence[int]) -> None:
         """Let nobody find those of these blocks that nobody uses."""
@@ -162,11 +173,6 @@ class BlockPool:
         if not siblings:
             del self._children[node.parent, node.tokens[0]]
 
-    def _grow(self) -> None:
-        size = min(2 * self.size, self.max_blocks)
-        self._free.extend(reversed(range(self.size, size)))
-        self.size = size
-
 
 class BlockTable:
     """The blocks of one sequence, in order, and how many of its tokens they hold.
@@ -186,6 +192,10 @@ class BlockTable:
         self._num_known = 0
         self._node: NodeId = self._root
 
+    def num_missing(self, num_tokens: int) -> int:
+        """Blocks that it takes to hold `num_tokens` more."""
+        return max(-(-(self.length + num_tokens) // self._block_size) - len(self.blocks), 0)
+
     def append(self, num_tokens: int) -> None:
         """Make room for `num_tokens` more and count them as held.
 
@@ -193,7 +203,7 @@ class BlockTable:
         """
         held = len(self.blocks)
         try:
-            while len(self.blocks) * self._block_size < self.length + num_tokens:
+            for _ in range(self.num_missing(num_tokens)):
                 self.blocks.append(self._pool.allocate())
         except CacheFullError:
             self._pool.release(self.blocks[held:])

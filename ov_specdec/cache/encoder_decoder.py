@@ -33,7 +33,7 @@ class EncoderDecoderModel:
 
     max_sequences = 1
     border = None
-    num_free = None
+    num_free = capacity = None
     bytes_per_token = 0
     fixed_sizes: frozenset[int] = frozenset()
     is_invariant = is_proven = False

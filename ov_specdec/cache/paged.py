@@ -1,5 +1,6 @@
 """Session on a paged KV cache: rollback sets a counter and costs nothing."""
 
+import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -12,21 +13,22 @@ from ov_specdec.cache.block_memory import BlockMemory, Blocks, VisibleMemory, by
 from ov_specdec.cache.blocks import BlockPool, BlockTable
 from ov_specdec.cache.packed import PackedModel
 from ov_specdec.cache.session import Session, Span, check_room, check_rows, check_tensors
-from ov_specdec.errors import SessionError
+from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.logits import Logits
 
 CACHES = ("key_cache.", "value_cache.")
 """How the names of the inputs begin that hold the KV cache, one of each per layer."""
 
 INITIAL_TOKENS = 512
-"""Room in the block pool before it first grows."""
+"""Room in the block pool at first, where memory is taken whether it is written to or not."""
 
 
 class PagedModel:
     """A compiled paged model and its block pool; what all of its sequences share.
 
-    Implements `Runner`. The pool grows as its blocks are needed. memory: where its blocks lie.
-    max_cache_bytes: of one tensor, as the device allows; None: any number.
+    Implements `Runner`. memory: where its blocks lie; where it is taken only as it is written to,
+    all blocks are there from the first pass on, elsewhere there are more before passes that need
+    them. max_cache_bytes: of one tensor, as the device allows; None: any number.
 
     max_length: tokens of one sequence, the model's context. There are blocks for so many, but for
     what `limit` says. copies: the model compiled for passes over so many tokens and no others.
@@ -65,12 +67,10 @@ class PagedModel:
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
         # The values are never quantized over the block axis, so their shape tells the block size.
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
-        max_blocks = -(-max_length // self.block_size)
-        self.pool = BlockPool(min(-(-INITIAL_TOKENS // self.block_size), max_blocks), max_blocks)
         self.memory: BlockMemory = memory or VisibleMemory()
         self._max_cache_bytes = max_cache_bytes
         self._num_blocks = 0  # that the memory has
-        self.fit_caches()
+        self.pool = BlockPool(*self._pool_sizes(-(-max_length // self.block_size)))
 
     @property
     def fixed_sizes(self) -> frozenset[int]:
@@ -84,13 +84,26 @@ class PagedModel:
         return sizes | {1} if 2 in sizes else sizes - {1}
 
     def limit(self, num_tokens: int) -> None:
-        """Have so many tokens at most, in whole blocks, and at least those of the pool as it is."""
+        """Have so many tokens at most, in whole blocks; before any sequence has some.
+
+        Raises `CacheFullError` where the device has no memory for them.
+        """
         num_blocks = num_tokens // self.block_size
         if self._max_cache_bytes is not None:
             largest = max(map(bytes_of_block, self._ports.values()))
             num_blocks = min(num_blocks, self._max_cache_bytes // largest - 1)  # the spare one
-        self.pool.max_blocks = max(num_blocks, self.pool.size)
-        self.max_length = min(self.max_length, self.pool.max_blocks * self.block_size)
+        self.pool.size, self.pool.max_blocks = self._pool_sizes(max(num_blocks, 1))
+        self._fit_memory(self.pool.size)
+
+    def _pool_sizes(self, max_blocks: int) -> tuple[int, int]:
+        """Blocks at first, and at most: all at once where those that nobody uses cost nothing."""
+        first = max_blocks if self.memory.is_lazy else -(-INITIAL_TOKENS // self.block_size)
+        return min(first, max_blocks), max_blocks
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that all sequences together can have. See `Runner`."""
+        return self.pool.max_blocks * self.block_size
 
     @property
     def num_free(self) -> int:
@@ -119,8 +132,10 @@ class PagedModel:
             for span, table in zip(spans, tables, strict=True):
                 check_room(table.length, len(span.tokens), self.max_length)
                 check_rows(span)
-                table.append(len(span.tokens))
-            self.fit_caches()
+            pairs = list(zip(tables, [len(span.tokens) for span in spans], strict=True))
+            self.make_room(sum(table.num_missing(size) for table, size in pairs))
+            for table, size in pairs:
+                table.append(size)
             logits = self._run_parts(spans, past, tables)
         except BaseException:
             for table, length in zip(tables, past, strict=True):
@@ -176,15 +191,14 @@ class PagedModel:
     @property
     def _spare_block(self) -> int:
         """The last of the tensors' blocks, which no sequence has, and which nobody reads."""
-        return self.pool.size
+        return self._num_blocks - 1
 
     def forget(self) -> None:
         """Let no sequence find what others have left."""
-        self.pool.forget(range(self.pool.size))
+        self.pool.forget_all()
 
     def copy_block(self, source: int, target: int) -> None:
         """Make one block hold what another one does."""
-        self.fit_caches()
         self.memory.copy(source, target)
 
     def read_blocks(self, blocks: Sequence[int]) -> dict[str, Blocks]:
@@ -196,13 +210,29 @@ class PagedModel:
         for name, own in content.items():
             self.memory.write(name, blocks, own)
 
-    def fit_caches(self) -> None:
-        """Enlarge the caches when the pool has grown, keeping what they hold."""
-        num_blocks = self.pool.size + 1  # with the spare one
-        if self._num_blocks == num_blocks:
+    def make_room(self, num_blocks: int) -> None:
+        """Have so many blocks that nobody uses or knows, as far as the pool may grow.
+
+        Where the device gives no more memory, the pool stays as it is from then on.
+        """
+        if self._num_blocks == 0:
+            self._fit_memory(self.pool.size)
+        missing = num_blocks - self.pool.num_unused
+        if missing <= 0 or self.pool.size == self.pool.max_blocks:
             return
-        self.memory.resize(self._ports, num_blocks)
-        self._num_blocks = num_blocks
+        size = min(self.pool.size + max(missing, self.pool.size), self.pool.max_blocks)
+        try:
+            self._fit_memory(size)
+        except CacheFullError as error:
+            size = self.pool.max_blocks = self.pool.size
+            message = f"{error}; going on with {size * self.block_size} tokens of KV cache"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+        self.pool.size = size
+
+    def _fit_memory(self, num_blocks: int) -> None:
+        """Have memory for so many blocks, and the spare one."""
+        self.memory.resize(self._ports, num_blocks + 1)
+        self._num_blocks = num_blocks + 1
         for model in (self._model, *self._copies.values()):
             model.use_caches(self.memory.tensors)
 
@@ -254,6 +284,7 @@ class PagedSession:
 
     def adopt(self, tokens: Sequence[int]) -> int:
         """Share the blocks that hold the first of these tokens. See `Session`."""
+        self.runner.make_room(1)  # for the copy of a block that fits in part
         copied = self.table.adopt(tokens)
         if copied is not None:
             self.runner.copy_block(*copied)
@@ -279,8 +310,8 @@ class PagedSession:
         """Put the blocks of `length` tokens in place of those that the sequence has."""
         self.drop()
         check_room(0, length, self.runner.max_length)
+        self.runner.make_room(self.table.num_missing(length))
         self.table.append(length)
-        self.runner.fit_caches()
         try:
             check_tensors(self.read_kv(), tensors)
         except SessionError:

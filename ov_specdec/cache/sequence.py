@@ -87,7 +87,7 @@ class CachedSequence:
 
         None of those that are fed lies beyond the border if the tokens do not.
         """
-        most, border = self.runner.max_length, self.runner.border
+        most, border = max_tokens(self.runner), self.runner.border
         if border is not None and num_tokens <= border:
             most = min(most, border)
         return most + 1 - num_tokens
@@ -140,7 +140,7 @@ class CachedSequence:
             return Span(self._session, self._wanted(start, start + size), 1)
         end = start + self.num_pending
         tokens = self._wanted(start, end)
-        tokens += tokens[-1:] * min(padding, self.runner.max_length - end)
+        tokens += tokens[-1:] * min(padding, max_tokens(self.runner) - end)
         return Span(self._session, tokens, rows + start + len(tokens) - end)
 
     def fed(self, span: Span, logits: Logits, num_sequences: int) -> None:
@@ -217,6 +217,12 @@ class CachedSequence:
             self._session.rollback(length)
         del self._cached[length:]
         self._settled = min(self._settled, length)
+
+
+def max_tokens(runner: Runner) -> int:
+    """Tokens that one sequence can have: its model's context, or the memory for KV caches."""
+    capacity = runner.capacity
+    return runner.max_length if capacity is None else min(runner.max_length, capacity)
 
 
 def run(caches: Sequence[CachedSequence], spans: Sequence[Span]) -> None:

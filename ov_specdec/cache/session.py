@@ -71,8 +71,13 @@ class Runner(Protocol):
         """Tokens that there is room for beside those of the sequences at present; None: any."""
         ...
 
+    @property
+    def capacity(self) -> int | None:
+        """Tokens that all sequences together can have; None: the device manages the memory."""
+        ...
+
     def limit(self, num_tokens: int) -> None:
-        """Have all sequences together hold so many tokens at most, and none of them more."""
+        """Have all sequences together hold so many tokens at most; before there are any."""
         ...
 
     def open(self, namespace: Hashable = None) -> "Session":

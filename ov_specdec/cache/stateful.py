@@ -49,7 +49,7 @@ class StatefulModel:
     until others begin a batch.
     """
 
-    num_free = None
+    num_free = capacity = None
     bytes_per_token = 0
     fixed_sizes: frozenset[int] = frozenset()
     is_invariant = is_proven = False

@@ -138,6 +138,12 @@ PIPELINE_OPTIONS = (
         help="Memory for the KV caches of both models, on each of their devices. [half of what is "
         "free, as it is needed]",
     ),
+    click.option(
+        "--max-model-len",
+        type=int,
+        metavar="N",
+        help="Tokens that prompt and output may have together. [the main model's context]",
+    ),
     PROFILE_OPTION,
     *COMPILE_OPTIONS,
     DRAFT_PROPERTY_OPTION,

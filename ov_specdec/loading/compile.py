@@ -14,7 +14,7 @@ from ov_specdec.cache.encoder_decoder import EncoderDecoderModel
 from ov_specdec.cache.paged import PagedModel
 from ov_specdec.cache.session import Runner
 from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulModel
-from ov_specdec.errors import DeviceError, ModelError, OptionError, openvino_message
+from ov_specdec.errors import DeviceError, ModelError, OptionError
 from ov_specdec.loading.device_memory import block_memory, largest_tensor
 from ov_specdec.loading.devices import (
     NOT_PAGED,
@@ -94,6 +94,17 @@ class _Prepared:
     copies: dict[int, ov.Model]
     axes: dict[str, int]
     max_hidden: int
+
+    @property
+    def max_length(self) -> int:
+        """Tokens that a sequence may have; `OptionError` for more than the model's context."""
+        context, wanted = self.source.folder.context_length, self.config.max_model_len
+        if wanted is not None and wanted > context:
+            raise OptionError(
+                f"max_model_len={wanted} is more than the context of {self.source.folder.path}, "
+                f"{context} tokens: lower it"
+            )
+        return context if wanted is None else wanted
 
     @property
     def may_fall_back(self) -> bool:
@@ -247,7 +258,7 @@ def _open(
     Raises the `DeviceError` where there is no other.
     """
     model, folder = compiled[None], prepared.source.folder
-    max_length, border = folder.context_length, folder.border
+    max_length, border = prepared.max_length, folder.border
     if isinstance(model, DeviceError):
         if not prepared.may_fall_back:
             raise model
@@ -277,23 +288,17 @@ def _open(
 def _open_paged(
     prepared: _Prepared, model: ov.CompiledModel, compiled: Compiled, vocab_size: int
 ) -> PagedModel:
-    """A runner with memory of its device; `DeviceError` where there is none to be had."""
-    try:
-        return PagedModel(
-            model,
-            max_length=prepared.source.folder.context_length,
-            vocab_size=vocab_size,
-            copies=_usable_copies(compiled),
-            memory=block_memory(prepared.device),
-            max_cache_bytes=largest_tensor(prepared.device),
-            is_invariant=prepared.config.batch_invariant,
-            border=prepared.source.folder.border,
-        )
-    except RuntimeError as error:  # OpenVINO's, of a device without room for the caches
-        raise DeviceError(
-            f"{prepared.device.name} has no memory for the KV cache of "
-            f"{prepared.source.folder.path} ({openvino_message(error)}): free some, or use CPU"
-        ) from error
+    """A runner with memory of its device."""
+    return PagedModel(
+        model,
+        max_length=prepared.max_length,
+        vocab_size=vocab_size,
+        copies=_usable_copies(compiled),
+        memory=block_memory(prepared.device),
+        max_cache_bytes=largest_tensor(prepared.device),
+        is_invariant=prepared.config.batch_invariant,
+        border=prepared.source.folder.border,
+    )
 
 
 def _usable_copies(compiled: Compiled) -> dict[int, ov.CompiledModel]:

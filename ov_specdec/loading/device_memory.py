@@ -4,7 +4,7 @@ import openvino as ov
 import psutil
 from openvino.properties.device import Type
 
-from ov_specdec.cache.block_memory import BlockMemory, RemoteMemory, VisibleMemory
+from ov_specdec.cache.block_memory import BlockMemory, RemoteMemory, VisibleMemory, content_of
 from ov_specdec.loading.devices import Device, openvino_core
 
 
@@ -15,7 +15,13 @@ def block_memory(device: Device) -> BlockMemory:
     context = openvino_core().get_default_context(device.name)
     if _is_discrete(device):
         return RemoteMemory(context)
-    return VisibleMemory(lambda kind, shape: context.create_host_tensor(kind, ov.Shape(shape)))
+
+    def shared_zeros(element_type: ov.Type, shape: list[int]) -> ov.Tensor:
+        tensor = context.create_host_tensor(element_type, ov.Shape(shape))
+        content_of(tensor)[:] = 0
+        return tensor
+
+    return VisibleMemory(shared_zeros)
 
 
 def free_memory(device: Device) -> int:

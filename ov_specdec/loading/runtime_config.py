@@ -34,7 +34,8 @@ class RuntimeConfig:
     decoder does. fixed_sizes: tokens of passes that a paged model is compiled once more for.
     needs_copies: a stateful KV cache, which has none, is an error. batch_invariant: run the passes
     of a paged model in the form that gives a token the same logits in any of them. shares_passes:
-    several sequences may share passes.
+    several sequences may share passes. max_model_len: tokens that a sequence may have, where that
+    is fewer than the model's context; None: as many.
     """
 
     device: str = "CPU"
@@ -49,6 +50,7 @@ class RuntimeConfig:
     needs_copies: bool = False
     batch_invariant: bool = False
     shares_passes: bool = True
+    max_model_len: int | None = None
 
     def __post_init__(self) -> None:
         require_text("device", self.device)
@@ -67,6 +69,8 @@ class RuntimeConfig:
                 )
         if self.num_threads is not None:
             require_int("num_threads", self.num_threads, low=1)
+        if self.max_model_len is not None:
+            require_int("max_model_len", self.max_model_len, low=2)
         if self.cache_dir is not None:
             if not isinstance(self.cache_dir, str | Path):
                 raise OptionError(f"cache_dir={self.cache_dir!r} must be a folder")
@@ -111,6 +115,7 @@ class RuntimeConfig:
             device=self.device if device is None else device,
             properties={**(self.properties or {}), **(properties or {})},
             batch_invariant=False,
+            max_model_len=None,
         )
 
 
