@@ -105,11 +105,12 @@ class Core:
         limits = usual if run.prefill is None else Limits(run.max_batch_size, run.prefill)
         costs = _costs(run.curve)
         self._scheduler = Scheduler(main, draft, limits, costs)
+        tokenizer: Any = MAIN
         has_source = run.main.kv == "encoder-decoder"
         self._generator = TextGenerator(
             main,
             Turns(self._scheduler),
-            MAIN,
+            tokenizer,
             len(MAIN.tokens),
             main.max_length,
             frozenset(),
@@ -186,7 +187,7 @@ def _runner(role: str, model: Model, letters: Letters, journal: Journal) -> Any:
     """What runs passes of a model."""
     device = Device(role, model, Script(letters, model.drift), journal)
     compiled: Any = Compiled(device)
-    known = {"max_length": model.max_length, "vocab_size": len(letters.tokens)}
+    known: dict[str, Any] = {"max_length": model.max_length, "vocab_size": len(letters.tokens)}
     if model.kv == "encoder-decoder":
         encoder = Encoder(CompiledEncoder(device))
         return EncoderDecoderModel(compiled, {"keys": 2}, encoder, **known)
@@ -210,8 +211,8 @@ def _runner(role: str, model: Model, letters: Letters, journal: Journal) -> Any:
 def _pairing(run: Run) -> Pairing | None:
     if run.pairing is None:
         return None
-    sizes = len(MAIN.tokens), len(OTHER.tokens)
-    return Pairing(run.pairing, TokenizerPair(Pieces(MAIN), Pieces(OTHER), *sizes))
+    pieces: tuple[Any, Any] = Pieces(MAIN), Pieces(OTHER)
+    return Pairing(run.pairing, TokenizerPair(*pieces, len(MAIN.tokens), len(OTHER.tokens)))
 
 
 @dataclass(frozen=True)
@@ -224,9 +225,11 @@ class GivenCurve(FixedCurve):
 def _costs(curve: Curve | None) -> Costs:
     if curve is None:
         return FixedCurve(NOMINAL)
-    draft = curve.draft and _pass_curve(curve.draft)
-    kinds = {"nothing": FixedCurve, "load": GivenCurve, "clock": LiveCurve}
-    return kinds[curve.follows](CostCurve(_pass_curve(curve.main), draft))
+    draft = None if curve.draft is None else _pass_curve(curve.draft)
+    costs = CostCurve(_pass_curve(curve.main), draft)
+    if curve.follows == "clock":
+        return LiveCurve(costs)
+    return GivenCurve(costs) if curve.follows == "load" else FixedCurve(costs)
 
 
 def _pass_curve(passes: Passes) -> PassCurve:

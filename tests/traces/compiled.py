@@ -14,7 +14,7 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from tests.traces.describe import Model
-from tests.traces.journal import Journal, Pass, Row, asked_rows
+from tests.traces.journal import Journal, Pass, Row, ScriptedError, asked_rows
 from tests.traces.letters import signs
 from tests.traces.script import Script
 
@@ -36,7 +36,7 @@ DECODER = ("input_ids", "encoder_hidden_states", "encoder_attention_mask", "beam
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Port:
     """An input or output."""
 
@@ -66,7 +66,7 @@ class Device:
         """The logits that come of it; a pass that is to fail does so once the cache has changed."""
         number, self.num_passes = self.num_passes, self.num_passes + 1
         if number in self.model.fails_at:
-            raise RuntimeError("the device is gone")
+            raise ScriptedError("the device is gone")
         return np.full_like(logits, np.nan) if number in self.model.blank_at else logits
 
     def row(self, history: Sequence[int], source: Sequence[int] = ()) -> Array:

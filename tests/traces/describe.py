@@ -136,7 +136,7 @@ class Run:
     actions: tuple[Action, ...]
     main: Model = field(default_factory=Model)
     draft: Model | None = None
-    drafter: str = "none"
+    drafter: Literal["none", "model", "suffix", "both", "prompt-lookup"] = "none"
     pairing: Literal["intersection", "retokenize"] | None = None
     max_batch_size: int = 16
     prefill: int | None = None

@@ -39,7 +39,7 @@ def difference(kept: Sequence[Record], now: Sequence[Record]) -> str:
             continue
         if old is None or new is None:
             return f"{len(kept)} records were kept, now {len(now)}"
-        lines = [f"record {number} of {len(kept)}, {old['do']}:"]
+        lines = [f"record {number} of {len(kept)}, {old.get('do', 'step')}:"]
         names = dict.fromkeys([*old, *new])
         for name in names:
             lines += _differing(name, old.get(name), new.get(name))

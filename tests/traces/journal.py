@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
+class ScriptedError(RuntimeError):
+    """What a run has fail; any other error that is no error of `ov_specdec` is a broken run."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One sequence of a pass.

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 SIGNS = ascii_letters + "0123456789+-*/=.,;:!?"
 """What ids are written as in a record, each as one sign, whatever their tokens are."""
 
-PAIRS = ("ab", "cd", "ef", "gh", "aa", "ee", "on", "it", "st", "XY", "AB", "oo")
+PAIRS = ("on", "ti", "aa", "dj", "Ol", "Au", "by", "ht", "zw", "Qj", "JN", "zz")
+"""Some that texts of `Script` have."""
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from typing import Any
 
 from ov_specdec import Chunk
 from ov_specdec.baseline import common_prefix
+from ov_specdec.errors import SpecdecError
 from ov_specdec.stats import GenerationStats, RoundStats
 from tests.traces.adapter import Core, Pool, determined
 from tests.traces.describe import Action, Add, Cancel, Close, Read, Run, Step, Stream
-from tests.traces.journal import Journal, Pass, Row
+from tests.traces.journal import Journal, Pass, Row, ScriptedError
 from tests.traces.letters import MAIN, OTHER, signs
 
 Record = dict[str, Any]
@@ -25,7 +26,7 @@ def play(run: Run) -> list[Record]:
 
     A record has only what there is to say, under these names:
 
-    do       what was done
+    do       what was done, if not a step
     passes   each pass of a model in its order: `main: a 7+xyz/2@0-2` feeds sequence a, of which 7
              tokens are cached, three more, and asks for 2 rows; its blocks are 0, 1 and 2
     back     sequences whose cache a pass found shorter than the one before had left it
@@ -52,7 +53,7 @@ class Player:
         self._core = Core(run, journal)
         self._texts: dict[str, str] = {}
         """By prompt, the whole text so far."""
-        self._under_way: list[str] = []
+        self._running: list[str] = []
         self._num_rounds: dict[str, int] = {}
         self._lengths: dict[tuple[str, str], int] = {}
         """Tokens in the KV cache after the last pass, by model and prompt."""
@@ -75,7 +76,6 @@ class Player:
             self._write(f"cancel {action.key}", [])
         elif isinstance(action, Close):
             self._core.close(action.key)
-            self._under_way = [key for key in self._under_way if key != (action.key or key)]
             self._write(f"close {action.key or 'all'}", [])
 
     def left(self) -> Record:
@@ -89,7 +89,6 @@ class Player:
         begin(action.key, prompt, action.options)
         is_source = self._run.main.kv == "encoder-decoder"
         self._texts[action.key] = MAIN.tokens[0] if is_source else prompt
-        self._under_way.append(action.key)
         self._num_rounds[action.key] = 0
 
     def _read(self, action: Read) -> None:
@@ -110,9 +109,10 @@ class Player:
             got.setdefault(key, []).append(_piece(piece))
             if isinstance(piece, Chunk):
                 self._texts[key] += MAIN.decode(piece.token_ids)
-        passes, back = self._passes(events)
-        self._under_way = [key for key in self._under_way if not _has_ended(key, news)]
         running, waiting = self._core.queues()
+        active = [k for k in self._texts if k in {*self._running, *running, *(k for k, _ in news)}]
+        passes, back = self._passes(events, active)
+        self._running = running
         changed = {
             "queue": f"{' '.join(running)} | {' '.join(waiting)}".strip(),
             "blocks": {role: _blocks(pool) for role, pool in self._core.pools().items()},
@@ -121,8 +121,13 @@ class Player:
         self._last |= changed
         self.records.append(
             {
-                "do": what,
-                **_given(passes=passes, back=back, got=got, rounds=self._rounds()),
+                **_given(
+                    do="" if what == "step" else what,
+                    passes=passes,
+                    back=back,
+                    got=got,
+                    rounds=self._rounds(),
+                ),
                 **_given(**changed),
                 **_given(stats={k: _stats(c) for k, c in news if isinstance(c, Chunk) and c.stats}),
             }
@@ -138,7 +143,9 @@ class Player:
                 found[key] = [_round(stats) for stats in rounds[number:]]
         return found
 
-    def _passes(self, events: Sequence[Pass | str]) -> tuple[list[str], list[str]]:
+    def _passes(
+        self, events: Sequence[Pass | str], active: Sequence[str]
+    ) -> tuple[list[str], list[str]]:
         """Passes in words, and what was rolled back before them."""
         passes, back = [], []
         for event in events:
@@ -147,7 +154,7 @@ class Player:
                 continue
             keys: list[str] = []
             for row in event.rows:
-                keys.append(self._key(event.model, row, keys))
+                keys.append(self._key(event.model, row, [k for k in active if k not in keys]))
                 place = event.model, keys[-1]
                 before, now = self._lengths.get(place, 0), len(row.past)
                 if now < before:
@@ -158,29 +165,22 @@ class Player:
             passes.append(f"{event.model}{event.variant}: {rows}{note}")
         return passes, back
 
-    def _key(self, model: str, row: Row, taken: Sequence[str]) -> str:
-        """Whose sequence it is: of those under way, the one whose text it shares most of.
+    def _key(self, model: str, row: Row, keys: Sequence[str]) -> str:
+        """Whose sequence it is: the one of the prompts whose text it shares most of.
 
         A draft model may have other tokens, and see only the end of a text.
         """
         letters = OTHER if self._run.pairing and model == "draft" else MAIN
         text = letters.decode([*row.past, *row.fed])
-        shared = {
-            key: (
-                max(common_prefix(own[start:], text) for start in (0, own.find(text[:6]))),
-                -len(own),
-            )
-            for key, own in self._texts.items()
-            if key in self._under_way and key not in taken
-        }
-        return max(shared, key=shared.__getitem__, default="?")
+        ids = MAIN.encode(text)
 
+        def likeness(key: str) -> tuple[int, int]:
+            own = self._texts[key]
+            starts = 0, max(own.find(text[:6]), 0)
+            shared = max(common_prefix(MAIN.encode(own[start:]), ids) for start in starts)
+            return shared, -len(own)
 
-def _has_ended(key: str, news: Sequence[tuple[str, Chunk | BaseException]]) -> bool:
-    return any(
-        key == other and (not isinstance(piece, Chunk) or piece.finish_reason)
-        for other, piece in news
-    )
+        return max(keys, key=likeness, default="?")
 
 
 def _given(**fields: Any) -> Record:
@@ -232,6 +232,8 @@ def _known(pool: Pool) -> list[str]:
 def _piece(piece: Chunk | BaseException) -> str:
     """A chunk in words, or an error."""
     if isinstance(piece, BaseException):
+        if not isinstance(piece, SpecdecError | ScriptedError):
+            raise piece
         return f"{type(piece).__name__}: {piece}"
     words = [f"{piece.origin} {signs(piece.token_ids)}"]
     if piece.text != MAIN.decode(piece.token_ids):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tests.traces.letters import MAIN, Letters
 
 Row = NDArray[np.float32]
+SIXTEENTH = np.float32(1 / 16)
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,9 @@ class Script:
 @lru_cache(maxsize=4096)
 def _row(text: bytes, source: bytes, drift: float) -> Row:
     last, size = _numbers(text[-1:], b"last"), len(MAIN.tokens)
-    row = last * last / 16 + _numbers(text, source + b"whole") / 8
+    row = last * last * SIXTEENTH + _numbers(text, source + b"whole") * 2 * SIXTEENTH
     if drift:
-        row += np.float32(drift / 16) * _numbers(text, source + b"drift")
+        row = row + np.float32(drift / 16) * _numbers(text, source + b"drift")
     assert row.shape == (size,)
     row.setflags(write=False)
     return row
@@ -60,4 +61,4 @@ def _row(text: bytes, source: bytes, drift: float) -> Row:
 def _numbers(text: bytes, kind: bytes) -> Row:
     """Numbers from 0 to 16 that follow from a text."""
     digest = shake_128(kind + b"/" + text).digest(len(MAIN.tokens))
-    return np.frombuffer(digest, np.uint8).astype(np.float32) / 16
+    return np.frombuffer(digest, np.uint8).astype(np.float32) * SIXTEENTH

@@ -4,7 +4,7 @@ from tests.traces.describe import FINISH, Model, Run, add
 
 NEAR = Model(drift=1.5)
 PROMPT = "onceuponatimethereonce"
-REPEATS = "djOlAudjOlAuonce"
+REPEATS = "zzwQjbjJNKzzwQjbjJ"
 CODE = "RdjOlAudjbyhtUzwQU"
 
 RUNS = (

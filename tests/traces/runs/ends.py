@@ -53,12 +53,17 @@ RUNS = (
         "so many tokens and no more, one of them at least",
         (
             add("one", PROMPT, max_new_tokens=1, num_assistant_tokens=4),
-            add("two", PROMPT, max_new_tokens=2, num_assistant_tokens=4),
-            add("six", PROMPT, max_new_tokens=6, num_assistant_tokens=4),
+            add("two", PROMPT[1:], max_new_tokens=2, num_assistant_tokens=4),
+            add("six", PROMPT[2:], max_new_tokens=6, num_assistant_tokens=4),
             FINISH,
         ),
         draft=EXACT,
         drafter="model",
+    ),
+    Run(
+        "an end-of-sequence token in the middle of a match",
+        (add("a", "htUzwhtUzwht", eos_token_id=25, num_assistant_tokens=6), FINISH),
+        drafter="suffix",
     ),
     Run(
         "the end of the context",

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.traces.describe import FINISH, Model, Run, Step, add
+from tests.traces.journal import ScriptedError
 
 PROMPT = "onceuponatime"
 SHORT = {"max_new_tokens": 8, "num_assistant_tokens": 2}
@@ -14,11 +15,22 @@ SHORT = {"max_new_tokens": 8, "num_assistant_tokens": 2}
 def breaks(tokens: Sequence[int], row: NDArray[np.float32]) -> NDArray[np.float32]:
     """Raises once a text has sixteen tokens."""
     if len(tokens) >= 16:
-        raise ZeroDivisionError("on purpose")
+        raise ScriptedError("this function raises")
     return row
 
 
+def ends_after_p(tokens: Sequence[int], row: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Lets nothing follow a p, which the main model never comes to."""
+    return row if tokens[-1] != ord("p") - ord("a") else np.full_like(row, -np.inf)
+
+
 RUNS = (
+    Run(
+        "a draft that comes to a dead end",
+        (add("a", PROMPT, logits_processor=[ends_after_p], **SHORT), FINISH),
+        draft=Model(drift=1.5),
+        drafter="model",
+    ),
     Run(
         "a draft model that fails, and is asked again",
         (

@@ -1,12 +1,12 @@
 """KV caches that are kept: turns of a conversation, forks, salts."""
 
-from tests.traces.describe import FINISH, Model, Run, Step, add
+from tests.traces.describe import FINISH, Action, Model, Run, Step, add
 
 NEAR = Model(drift=1.5)
 SYSTEM = "youareahelpfulassistant"
 
 
-def conversation(**more: object) -> tuple:
+def conversation() -> tuple[Action, ...]:
     """Two turns, the second asked once more with another question."""
     return (
         add("first", SYSTEM + "hello", max_new_tokens=7, num_assistant_tokens=3),

@@ -4,12 +4,11 @@ from tests.traces.describe import FINISH, Curve, Model, Passes, Run, Step, add
 
 NEAR = Model(drift=1, ticks=(0.1, 0.01))
 PROMPT = "onceuponatimethereonce"
-REPEATS = "djOlAudjOlAuonce"
+REPEATS = "zzwQjbjJNKzzwQjbjJ"
 AUTO = {"max_new_tokens": 40}
 
 RISING = {16: {1: 1.0, 4: 1.2, 8: 1.5, 16: 2.2, 64: 5.0}, 256: {1: 1.2, 4: 1.4, 8: 1.8, 16: 2.6}}
 CHEAP = Passes({16: {1: 0.1, 2: 0.11, 8: 0.15, 16: 0.2}})
-DEAR = Passes({16: {1: 0.9, 2: 0.95, 8: 1.2}})
 """What passes of draft models take."""
 
 CURVE = Curve(Passes(RISING, per_sequence=0.02), CHEAP)
@@ -71,10 +70,21 @@ RUNS = (
     ),
     Run(
         "adaptive, with a draft model that hardly ever pays",
-        (add("a", PROMPT, max_new_tokens=60), FINISH),
-        draft=Model(drift=16),
+        (add("a", PROMPT, max_new_tokens=72), FINISH),
+        draft=Model(drift=100),
         drafter="model",
-        curve=Curve(Passes(RISING), DEAR),
+        curve=Curve(Passes(RISING), CHEAP),
+    ),
+    Run(
+        "adaptive, one budget for two, with a draft model that hardly ever pays",
+        (
+            add("a", PROMPT, max_new_tokens=24),
+            add("b", REPEATS, max_new_tokens=24),
+            FINISH,
+        ),
+        draft=Model(drift=100),
+        drafter="model",
+        curve=Curve(Passes(RISING), CHEAP),
     ),
     Run(
         "adaptive, matches or the draft model, whichever promises more",
@@ -85,8 +95,8 @@ RUNS = (
     ),
     Run(
         "adaptive, matches that are declined",
-        (add("a", REPEATS, max_new_tokens=30), FINISH),
-        drafter="suffix",
+        (add("a", REPEATS, max_new_tokens=24), FINISH),
+        drafter="prompt-lookup",
         curve=Curve(Passes({16: {1: 1.0, 2: 1.6, 8: 4.0, 16: 8.0}})),
     ),
     Run(
@@ -118,8 +128,8 @@ RUNS = (
     Run(
         "adaptive, where passes correct the costs",
         (
-            add("a", PROMPT, max_new_tokens=60),
-            add("b", REPEATS, max_new_tokens=60),
+            add("a", PROMPT, max_new_tokens=48),
+            add("b", REPEATS, max_new_tokens=48),
             FINISH,
         ),
         main=Model(ticks=(1.0, 0.5)),

@@ -1,6 +1,6 @@
 """KV caches that are too small for all: who waits, who gives its blocks back, what is given up."""
 
-from tests.traces.describe import FINISH, Cancel, Model, Run, Step, add
+from tests.traces.describe import FINISH, Action, Cancel, Model, Run, Step, add
 
 SMALL = Model(max_length=128, memory=128)
 TIGHT = Model(max_length=128, memory=144)
@@ -8,7 +8,7 @@ TEXT = "therewasakingwhohadadaughterandsheaskedhimforaring"
 TEXTS = {name: name + TEXT[i : i + 40] for i, name in enumerate("abcde")}
 
 
-def prompts(names: str, **options: int) -> tuple:
+def prompts(names: str, **options: int) -> tuple[Action, ...]:
     return tuple(add(name, TEXTS[name], **options) for name in names)
 
 
@@ -80,8 +80,8 @@ RUNS = (
     Run(
         "one that outgrows the blocks of a draft model beside it",
         (
-            add("a", TEXT, max_new_tokens=40, num_assistant_tokens=3),
-            add("b", TEXT[20:], max_new_tokens=40, num_assistant_tokens=5),
+            add("a", TEXT, max_new_tokens=30, num_assistant_tokens=3),
+            add("b", TEXT[20:], max_new_tokens=30, num_assistant_tokens=5),
             FINISH,
         ),
         main=Model(max_length=128),
