@@ -13,11 +13,12 @@ A core of another form needs another one of these, and nothing else. What it has
     step, read      what `Batch.step` returns; the next chunk of a stream, None at its end
     cancel, close   as `Batch` and `GenerationStream` have them
     is_done         whether the batch has no prompt under way
-    rounds          the `RoundStats` of a prompt so far
+    rounds          the rounds of a prompt so far, as `RoundStats` has them
     queues          the prompts that run and those that wait, each in their order
     pools           what is known of the blocks of each paged KV cache, see `Pool`
 
-Chunks and statistics are the public ones (`ov_specdec.Chunk`, `GenerationStats`).
+Chunks and statistics are the public ones (`ov_specdec.Chunk`, `GenerationStats`). The names of
+inputs, outputs and states are those of the models (`compiled`), and may stay what they are too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

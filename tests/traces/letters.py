@@ -65,10 +65,10 @@ class Pieces:
         return self._letters.decode(ids).encode()
 
 
-MAIN = Letters(tuple(ascii_letters[:50]))
-"""a to z and A to X."""
+MAIN = Letters((*ascii_letters[:49], " "))
+"""a to z, A to W, and a space, which a record shows as X."""
 
-OTHER = Letters((*ascii_letters[45:48], *ascii_letters[:45], *PAIRS))
+OTHER = Letters((" ", *ascii_letters[45:47], *ascii_letters[:45], *PAIRS))
 """The letters in another order, without two of them, and pairs of some."""
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ov_specdec import Chunk
-from ov_specdec.baseline import common_prefix
 from ov_specdec.errors import SpecdecError
 from ov_specdec.stats import GenerationStats, RoundStats
 from tests.traces.adapter import Core, Pool, determined
@@ -34,6 +33,8 @@ def play(run: Run) -> list[Record]:
     rounds   by prompt, plan and outcome of its rounds
     queue    the prompts that run and those that wait, where that has changed
     blocks   by model, blocks that are held (`3*2` by two sequences), kept and free, likewise
+    stats    by prompt that has ended, its counts
+    known    by model, blocks that are found by content in the end: `3<2 abcd` follows block 2
     """
     journal = Journal()
     with determined(journal):
@@ -172,15 +173,19 @@ class Player:
         """
         letters = OTHER if self._run.pairing and model == "draft" else MAIN
         text = letters.decode([*row.past, *row.fed])
-        ids = MAIN.encode(text)
 
         def likeness(key: str) -> tuple[int, int]:
             own = self._texts[key]
             starts = 0, max(own.find(text[:6]), 0)
-            shared = max(common_prefix(MAIN.encode(own[start:]), ids) for start in starts)
-            return shared, -len(own)
+            return max(_num_shared(own[start:], text) for start in starts), -len(own)
 
         return max(keys, key=likeness, default="?")
+
+
+def _num_shared(one: str, other: str) -> int:
+    """Letters that both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _given(**fields: Any) -> Record:

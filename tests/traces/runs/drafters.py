@@ -86,8 +86,9 @@ RUNS = (
     Run(
         "a draft model with other tokens, by those that both have",
         (
-            add("a", "onceuponatimeXY", max_new_tokens=20, num_assistant_tokens=3),
-            add("b", "WWaabbccWddee", max_new_tokens=8, num_assistant_tokens=3),
+            add("a", "once upona ti m e", max_new_tokens=20, num_assistant_tokens=3),
+            add("b", "WWaabbccV ddee", max_new_tokens=8, num_assistant_tokens=3),
+            add("c", "a b c d e ", max_new_tokens=3, num_assistant_tokens=1),
             FINISH,
         ),
         draft=Model(drift=1),
@@ -97,8 +98,9 @@ RUNS = (
     Run(
         "a draft model with other tokens, by its text",
         (
-            add("a", "onceuponatimeXY", max_new_tokens=20, num_assistant_tokens=3),
-            add("b", "WWaabbccWddee", max_new_tokens=8, num_assistant_tokens=3),
+            add("a", "once upona ti m e", max_new_tokens=20, num_assistant_tokens=3),
+            add("b", "WWaabbccV ddee", max_new_tokens=8, num_assistant_tokens=3),
+            add("c", "a b c d e ", max_new_tokens=3, num_assistant_tokens=1),
             FINISH,
         ),
         draft=Model(drift=1),

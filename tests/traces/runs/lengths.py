@@ -73,7 +73,7 @@ RUNS = (
         (add("a", PROMPT, max_new_tokens=72), FINISH),
         draft=Model(drift=100),
         drafter="model",
-        curve=Curve(Passes(RISING), CHEAP),
+        curve=Curve(Passes({16: {1: 1.0, 2: 1.04, 16: 1.6}}), Passes({16: {1: 0.06}})),
     ),
     Run(
         "adaptive, one budget for two, with a draft model that hardly ever pays",
@@ -128,14 +128,15 @@ RUNS = (
     Run(
         "adaptive, where passes correct the costs",
         (
-            add("a", PROMPT, max_new_tokens=48),
-            add("b", REPEATS, max_new_tokens=48),
+            add("a", PROMPT, max_new_tokens=44),
+            FINISH,
+            add("b", REPEATS, max_new_tokens=16),
             FINISH,
         ),
         main=Model(ticks=(1.0, 0.5)),
-        draft=Model(drift=1, ticks=(0.3, 0.1)),
+        draft=Model(drift=3, ticks=(1.0, 0.1)),
         drafter="model",
-        curve=Curve(Passes(RISING), CHEAP, follows="clock"),
+        curve=Curve(Passes({16: {1: 1.0, 2: 1.05, 16: 1.8}}), CHEAP, follows="clock"),
     ),
     Run(
         "adaptive, what one text teaches about the next",
@@ -159,8 +160,8 @@ RUNS = (
             FINISH,
         ),
         main=Model(copies=(2, 4, 8)),
-        draft=Model(drift=1, copies=(1, 2, 4)),
-        drafter="model",
+        draft=Model(drift=1, copies=(1, 2, 6)),
+        drafter="both",
         curve=CURVE,
     ),
 )

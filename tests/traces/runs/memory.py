@@ -14,9 +14,10 @@ def prompts(names: str, **options: int) -> tuple[Action, ...]:
 
 RUNS = (
     Run(
-        "three prompts, of which the last gives its blocks back",
-        (*prompts("abc", max_new_tokens=10), FINISH),
+        "three of four prompts, of which the last gives its blocks back",
+        (*prompts("abcd", max_new_tokens=10), FINISH),
         main=TIGHT,
+        max_batch_size=3,
     ),
     Run(
         "a draft model without room, and requests that are suspended while they draft",
