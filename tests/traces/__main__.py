@@ -1,0 +1,34 @@
+"""`python -m tests.traces` plays all runs, and shows where each differs from its record."""
+
+import click
+
+from tests.traces import golden
+from tests.traces.recorder import Record, play
+from tests.traces.runs import GROUPS
+
+
+@click.command()
+@click.option("--write", is_flag=True, help="Keep the new records, but for groups with an error.")
+@click.option("--run", "wanted", help="Only this run; nothing is kept.")
+def main(write: bool, wanted: str | None) -> None:
+    """Play all runs, and show the first step in which each differs from its record."""
+    num_differing = 0
+    for group, runs in GROUPS.items():
+        kept, played = golden.read(group), dict[str, list[Record]]()
+        for run in (run for run in runs if wanted in (None, run.name)):
+            try:
+                played[run.name] = play(run)
+                found = golden.difference(kept.get(run.name, []), played[run.name])
+            except Exception as error:
+                found = f"raises {error!r}"
+            if found:
+                num_differing += 1
+                click.echo(f"{group}: {run.name}: {found}\n")
+        if write and wanted is None and len(played) == len(runs):
+            golden.write(group, played)
+    click.echo(f"{num_differing} runs differ")
+    raise SystemExit(bool(num_differing and not write))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,387 @@
+"""Models in place of compiled ones: they have the inputs, outputs and states that OpenVINO's have.
+
+KV caches hold ids where others hold keys, and places where others hold values. So what a pass
+attends to is read from the caches by block table, mask and beam index, as a real one does, and what
+is in a wrong place is found.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from tests.traces.describe import Model
+from tests.traces.journal import Journal, Pass, Row, ScriptedError, asked_rows
+from tests.traces.letters import signs
+from tests.traces.script import Script
+
+BEYOND = 100_000
+"""Added to the places of tokens that were computed with LongRoPE's long factors."""
+
+PADDING = 2
+"""Columns of logits that no token has."""
+
+ROWS, LONG = "row_indices", "takes_long_factors"
+SPARE_ROWS = ("attention_row_indices", "kept_row_indices")
+PAGED = (
+    *("input_ids", "position_ids", "past_lens", "subsequence_begins", "block_indices"),
+    *("block_indices_begins", "max_context_len", ROWS),
+)
+STATEFUL = ("input_ids", "attention_mask", "position_ids", "beam_idx", ROWS)
+DECODER = ("input_ids", "encoder_hidden_states", "encoder_attention_mask", "beam_idx", ROWS)
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Port:
+    """An input or output."""
+
+    any_name: str
+    partial_shape: Any = None
+    element_type: Any = ov.Type.i64
+
+
+@dataclass
+class Device:
+    """What all requests of one model share. role: "main" or "draft"."""
+
+    role: str
+    model: Model
+    script: Script
+    journal: Journal
+    num_passes: int = 0
+
+    def begin(self, made: Pass) -> None:
+        """Note a pass; its time goes by."""
+        self.journal.events.append(made)
+        first, more = self.model.ticks
+        num_tokens = sum(len(row.fed) for row in made.rows)
+        self.journal.clock += first + more * max(num_tokens - 1, 0)
+
+    def end(self, logits: Array) -> Array:
+        """The logits that come of it; a pass that is to fail does so once the cache has changed."""
+        number, self.num_passes = self.num_passes, self.num_passes + 1
+        if number in self.model.fails_at:
+            raise ScriptedError("the device is gone")
+        return np.full_like(logits, np.nan) if number in self.model.blank_at else logits
+
+    def row(self, history: Sequence[int], source: Sequence[int] = ()) -> Array:
+        """Logits after some ids, with columns that no token has."""
+        row = self.script.row(history, source)
+        return np.append(row, np.full(PADDING, 99, np.float32))
+
+    @property
+    def width(self) -> int:
+        """Columns of logits."""
+        return len(self.script.letters.tokens) + PADDING
+
+    @property
+    def garbage(self) -> Array:
+        """The logits of what is no token."""
+        return np.full(self.width, np.nan, np.float32)
+
+
+@dataclass
+class Compiled:
+    """A compiled model. size: the tokens of its passes; None: any number."""
+
+    device: Device
+    size: int | None = None
+    num_requests: int = 0
+
+    @property
+    def inputs(self) -> list[Port]:
+        """The inputs, as the kind of model has them."""
+        model = self.device.model
+        names = {"paged": PAGED, "stateful": STATEFUL, "encoder-decoder": DECODER}[model.kv]
+        if model.kv == "encoder-decoder":
+            names = (*names, "cache_position")
+        if model.form == "spare rows":
+            names = (*names, *SPARE_ROWS)
+        if model.border is not None:
+            names = (*names, LONG)
+        shape = ov.PartialShape([-1, 1, model.block_size, 1])
+        caches = ("key_cache.0", "value_cache.0") if model.kv == "paged" else ()
+        return [*map(Port, names), *(Port(name, shape, ov.Type.i64) for name in caches)]
+
+    def create_infer_request(self) -> "PagedRequest | StatefulRequest | DecoderRequest":
+        """A new request."""
+        number, self.num_requests = self.num_requests, self.num_requests + 1
+        if self.device.model.kv == "paged":
+            return PagedRequest(self.device, self.size)
+        if self.device.model.kv == "stateful":
+            return StatefulRequest(self.device, number)
+        return DecoderRequest(self.device, number)
+
+
+@dataclass
+class Output:
+    """A tensor that a request gives out."""
+
+    data: Array
+
+
+@dataclass
+class PagedRequest:
+    """An infer request of a model with paged attention."""
+
+    device: Device
+    size: int | None
+    tensors: dict[str, ov.Tensor] = field(default_factory=dict)
+    logits: Array = field(default_factory=lambda: np.zeros(0))
+
+    def set_tensor(self, name: str, tensor: ov.Tensor) -> None:
+        """Bind an input."""
+        self.tensors[name] = tensor
+
+    def get_tensor(self, name: str) -> Output:
+        """The logits [rows, vocab]."""
+        assert name == "logits"
+        return Output(self.logits)
+
+    def infer(self, share_outputs: bool) -> None:
+        """One pass."""
+        given = {name: tensor.data for name, tensor in self.tensors.items()}
+        ids, positions = given["input_ids"], given["position_ids"]
+        attended, kept = self._spare_rows(given, len(ids))
+        scores: list[Array] = []
+        rows: list[Row] = []
+        begins, tables = given["subsequence_begins"], given["block_indices_begins"]
+        longest = 0
+        for i, past in enumerate(given["past_lens"].tolist()):
+            own = attended[begins[i] : begins[i + 1]]
+            blocks = given["block_indices"][tables[i] : tables[i + 1]]
+            cache = _Blocks(self.device, given, blocks)
+            cache.write(past, ids[own], positions[own])
+            held = cache.read(
+                past + int((positions[own] == np.arange(past, past + len(own))).sum())
+            )
+            for place, position in enumerate(positions[own].tolist(), past):
+                known = position == place
+                scores.append(self.device.row(held[: place + 1]) if known else self.device.garbage)
+            asked = _of_sequence(given[ROWS], kept, begins[i], begins[i + 1])
+            size = len(held) - past
+            rows.append(Row(held[:past], held[past:], asked_rows(asked, size), blocks.tolist()))
+            longest = max(longest, past + len(own))
+        self._check(given, len(ids), longest)
+        self.device.begin(Pass(self.device.role, f"/{self.size}" if self.size else "", rows))
+        self.logits = self.device.end(np.array([scores[kept[row]] for row in given[ROWS]]))
+
+    def _spare_rows(self, given: Mapping[str, Array], num_tokens: int) -> tuple[Array, Array]:
+        """Which token each row of attention is, and which rows the pass goes on with."""
+        if self.device.model.form != "spare rows":
+            return np.arange(num_tokens), np.arange(num_tokens)
+        attended, kept = (given[name] for name in SPARE_ROWS)
+        fits = attended[kept].tolist() == list(range(num_tokens))
+        self.device.journal.require(fits, "a pass goes on with other rows than those of its tokens")
+        return attended, kept
+
+    def _check(self, given: Mapping[str, Array], num_tokens: int, longest: int) -> None:
+        require = self.device.journal.require
+        require(self.size in (None, num_tokens), f"{num_tokens} tokens in a pass of {self.size}")
+        require(int(given["max_context_len"]) == longest, "max_context_len is not the longest")
+        if self.device.model.form != "plain":
+            require(num_tokens > 1 or len(given["subsequence_begins"]) > 1, "a single row")
+
+
+@dataclass
+class _Blocks:
+    """The blocks of one sequence in a pass."""
+
+    device: Device
+    given: Mapping[str, Array]
+    blocks: Array
+
+    @property
+    def _beyond(self) -> int:
+        return BEYOND if bool(self.given.get(LONG, False)) else 0
+
+    def _slots(self, places: Array) -> tuple[Array, Array]:
+        size = self.device.model.block_size
+        return self.blocks[places // size], places % size
+
+    def write(self, past: int, ids: Array, positions: Array) -> None:
+        """Put ids in the places after the cached ones."""
+        blocks, offsets = self._slots(np.arange(past, past + len(ids)))
+        self.given["key_cache.0"][blocks, 0, offsets, 0] = ids
+        self.given["value_cache.0"][blocks, 0, offsets, 0] = positions + self._beyond
+
+    def read(self, length: int) -> list[int]:
+        """The ids in the first places, each of which has to be in its own."""
+        places = np.arange(length)
+        blocks, offsets = self._slots(places)
+        found = self.given["value_cache.0"][blocks, 0, offsets, 0] - self._beyond
+        self.device.journal.require(
+            bool((found == places).all()), f"blocks {self.blocks} hold the places {found}"
+        )
+        ids: list[int] = self.given["key_cache.0"][blocks, 0, offsets, 0].tolist()
+        return ids
+
+
+def _of_sequence(wanted: Array, kept: Array, begin: int, end: int) -> list[int]:
+    """The rows of logits that are asked of one sequence, by their places in it."""
+    return [int(kept[row] - begin) for row in wanted if begin <= kept[row] < end]
+
+
+@dataclass
+class State:
+    """A KV state of a request, [rows, 1, entries, 1]."""
+
+    name: str
+    request: "StatefulRequest | DecoderRequest"
+    content: Array
+
+    @property
+    def state(self) -> Output:
+        """What it holds."""
+        return Output(self.content.copy())
+
+    @state.setter
+    def state(self, tensor: ov.Tensor) -> None:
+        self.content = tensor.data.copy()
+        if self.name == "keys":
+            rows, _, entries, _ = self.content.shape
+            self.request.note(f"set to {entries} entries of {rows}")
+
+
+EMPTY = np.zeros((1, 1, 0, 1), np.int64)
+
+
+@dataclass
+class StatefulRequest:
+    """An infer request of a model that keeps its KV cache in states."""
+
+    device: Device
+    number: int
+    logits: Array = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        self.states = [State(name, self, EMPTY) for name in ("keys", "places")]
+
+    def query_state(self) -> list[State]:
+        """The states."""
+        return self.states
+
+    def reset_state(self) -> None:
+        """Forget all."""
+        for state in self.states:
+            state.content = EMPTY
+        self.note("reset")
+
+    def note(self, what: str) -> None:
+        """Note what is done to the states."""
+        self.device.journal.events.append(f"{self.device.role} #{self.number}: {what}")
+
+    def get_tensor(self, name: str) -> Output:
+        """The logits [rows, places, vocab]."""
+        assert name == "logits"
+        return Output(self.logits)
+
+    def infer(self, given: Mapping[str, Array], **sharing: bool) -> None:
+        """One pass: each row goes on from that of the states which its beam index names."""
+        ids, mask, sources = given["input_ids"], given["attention_mask"], given["beam_idx"]
+        beyond = BEYOND if bool(given.get(LONG, False)) else 0
+        for state, new in zip(self.states, (ids, given["position_ids"] + beyond), strict=True):
+            old = state.content[sources] if state.content.size else EMPTY.repeat(len(ids), 0)
+            state.content = np.concatenate([old, new[:, None, :, None]], axis=2)
+        keys, places = (state.content[:, 0, :, 0] for state in self.states)
+        fits = mask.shape == keys.shape
+        self.device.journal.require(fits, f"mask {mask.shape}, states {keys.shape}")
+        width = ids.shape[1]
+        rows, scores = [], []
+        for key, place, visible in zip(keys, places, mask.astype(bool), strict=True):
+            held, size = key[visible].tolist(), int(visible[-width:].sum())
+            fits = (place[visible] == np.arange(len(held)) + beyond).all()
+            self.device.journal.require(bool(fits), f"a row sees the places {place[visible]}")
+            scores.append([self._score(key, visible, len(key) - width + p) for p in given[ROWS]])
+            asked = asked_rows(given[ROWS].tolist(), width)
+            rows.append(Row(held[: len(held) - size], held[len(held) - size :], asked))
+        note = f"{keys.shape[1]} entries"
+        if sources.tolist() != list(range(len(rows))):
+            note += f" from {sources.tolist()}"
+        self.device.begin(Pass(self.device.role, f" #{self.number}", rows, note))
+        self.logits = self.device.end(np.array(scores))
+
+    def _score(self, keys: Array, visible: Array, place: int) -> Array:
+        if not visible[place]:
+            return self.device.garbage
+        return self.device.row(keys[: place + 1][visible[: place + 1]].tolist())
+
+
+@dataclass
+class DecoderRequest:
+    """An infer request of a decoder that attends to an encoder's output.
+
+    What it is given as source counts in the first pass after a reset only.
+    """
+
+    device: Device
+    number: int
+    logits: Array = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        self.states = [State("keys", self, EMPTY), State("source", self, EMPTY)]
+
+    def query_state(self) -> list[State]:
+        """The states."""
+        return self.states
+
+    def reset_state(self) -> None:
+        """Forget all, the source too."""
+        for state in self.states:
+            state.content = EMPTY
+        self.note("reset")
+
+    def note(self, what: str) -> None:
+        """Note what is done to the states."""
+        self.device.journal.events.append(f"{self.device.role} #{self.number}: {what}")
+
+    def get_tensor(self, name: str) -> Output:
+        """The logits [1, places, vocab]."""
+        assert name == "logits"
+        return Output(self.logits)
+
+    def infer(self, given: Mapping[str, Array], **sharing: bool) -> None:
+        """One pass."""
+        keys, source = self.states
+        if not source.content.size:
+            source.content = given["encoder_hidden_states"].astype(np.int64)[:, None]
+        past = keys.content[0, 0, :, 0].tolist()
+        new = given["input_ids"][0].tolist()
+        places = list(range(len(past), len(past) + len(new)))
+        fits = given["cache_position"].tolist() == places
+        self.device.journal.require(fits, f"{given['cache_position']} are fed at {places}")
+        keys.content = np.array([*past, *new], np.int64).reshape(1, 1, -1, 1)
+        text, read = [*past, *new], source.content.ravel().tolist()
+        wanted = given[ROWS].tolist()
+        scores = [self.device.row(text[: len(past) + place + 1], read) for place in wanted]
+        row = Row(past, new, asked_rows(wanted, len(new)))
+        self.device.begin(Pass(self.device.role, f" #{self.number}", [row]))
+        self.logits = self.device.end(np.array([scores]))
+
+
+@dataclass
+class CompiledEncoder:
+    """An encoder, whose hidden states are the ids that it reads."""
+
+    device: Device
+    hidden = Port("last_hidden_state", ov.PartialShape([-1, -1, 1]))
+    inputs = (Port("input_ids"), Port("attention_mask"))
+
+    def output(self, index: int) -> Port:
+        """Its only output."""
+        return self.hidden
+
+    def create_infer_request(self) -> "CompiledEncoder":
+        """Requests have no state."""
+        return self
+
+    def infer(self, given: Mapping[str, Array], **sharing: bool) -> dict[Port, Array]:
+        """The hidden states [1, tokens, 1]."""
+        ids = given["input_ids"][0].tolist()
+        self.device.journal.events.append(f"{self.device.role} encoder: {signs(ids)}")
+        return {self.hidden: given["input_ids"].astype(np.float32)[:, :, None]}

@@ -1,0 +1,143 @@
+"""How a run is described: models, limits, and what is done one after the other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model in place of a compiled one.
+
+    drift: how far its logits are from those of a model with 0; 16 is about what they span.
+    block_size: of a paged KV cache. memory: tokens that the KV cache has room for; None: as many as
+    one sequence may have, or what the device allows. copies: numbers of tokens that it is compiled
+    for once more. form: "spare" passes have no single rows, by giving tokens twice, "spare rows"
+    give rows of attention twice. max_hidden: stale entries of states that are kept. ticks: of the
+    clock that a pass over one token takes, and that each token more adds. fails_at, blank_at: of
+    its passes, counted from 0, those that fail, and whose logits are NaN.
+    """
+
+    kv: Literal["paged", "stateful", "encoder-decoder"] = "paged"
+    drift: float = 0.0
+    max_length: int = 128
+    block_size: int = 4
+    memory: int | None = None
+    border: int | None = None
+    copies: tuple[int, ...] = ()
+    form: Literal["plain", "spare", "spare rows"] = "plain"
+    max_pass_tokens: int | None = None
+    max_hidden: int | None = None
+    ticks: tuple[float, float] = (1.0, 0.1)
+    fails_at: tuple[int, ...] = ()
+    blank_at: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What passes of one model are said to cost: by cached tokens, then by tokens in the pass.
+
+    change, start, per_sequence: what a pass of another size than the last one costs more, the
+    first one after another model's, and each sequence beyond the first.
+    """
+
+    ticks: Mapping[int, Mapping[int, float]]
+    change: float = 0.0
+    start: float = 0.0
+    per_sequence: float = 0.0
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What passes cost, for adaptive lengths.
+
+    follows: "nothing" lets each sequence plan by itself; "load" plans sequences together, on a
+    curve that stays; "clock" does so too, and has passes correct it.
+    """
+
+    main: Passes
+    draft: Passes | None = None
+    follows: Literal["nothing", "load", "clock"] = "load"
+
+
+@dataclass(frozen=True)
+class Add:
+    """A prompt joins the batch. `{a}` in it is the whole text of a prompt before."""
+
+    key: str
+    prompt: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A prompt is streamed: it runs while it, or another one, is read."""
+
+    key: str
+    prompt: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """So many steps of the batch; None: until all of its prompts have ended."""
+
+    times: int | None = 1
+
+
+@dataclass(frozen=True)
+class Read:
+    """So many chunks of a stream; None: all."""
+
+    key: str
+    times: int | None = 1
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """A prompt or stream is cancelled."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class Close:
+    """A stream is closed, or with no key the batch."""
+
+    key: str | None = None
+
+
+Action = Add | Stream | Step | Read | Cancel | Close
+
+
+def add(key: str, prompt: str, **options: Any) -> Add:
+    """`Add`, with options as keywords."""
+    return Add(key, prompt, options)
+
+
+def stream(key: str, prompt: str, **options: Any) -> Stream:
+    """`Stream`, with options as keywords."""
+    return Stream(key, prompt, options)
+
+
+FINISH = Step(None)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its name, what there is, and what is done.
+
+    drafter, max_batch_size: as a pipeline has them. pairing: of a draft model with other tokens.
+    prefill: most tokens of a prompt that a pass reads beside answers; None: the usual number.
+    curve: None is the imagined machine, which nothing changes.
+    """
+
+    name: str
+    actions: tuple[Action, ...]
+    main: Model = field(default_factory=Model)
+    draft: Model | None = None
+    drafter: Literal["none", "model", "suffix", "both", "prompt-lookup"] = "none"
+    pairing: Literal["intersection", "retokenize"] | None = None
+    max_batch_size: int = 16
+    prefill: int | None = None
+    curve: Curve | None = None

@@ -1,0 +1,167 @@
+"""How many tokens are drafted: constant, heuristic and adaptive lengths, on given costs."""
+
+from tests.traces.describe import FINISH, Curve, Model, Passes, Run, Step, add
+
+NEAR = Model(drift=1, ticks=(0.1, 0.01))
+PROMPT = "onceuponatimethereonce"
+REPEATS = "zzwQjbjJNKzzwQjbjJ"
+AUTO = {"max_new_tokens": 40}
+
+RISING = {16: {1: 1.0, 4: 1.2, 8: 1.5, 16: 2.2, 64: 5.0}, 256: {1: 1.2, 4: 1.4, 8: 1.8, 16: 2.6}}
+CHEAP = Passes({16: {1: 0.1, 2: 0.11, 8: 0.15, 16: 0.2}})
+"""What passes of draft models take."""
+
+CURVE = Curve(Passes(RISING, per_sequence=0.02), CHEAP)
+SHAPES = Passes(RISING, change=0.8, per_sequence=0.02)
+"""Passes of another size than the last one take longer."""
+
+RUNS = (
+    Run(
+        "heuristic, from five and from two",
+        (
+            add("a", PROMPT, max_new_tokens=30, num_assistant_tokens_schedule="heuristic"),
+            FINISH,
+            add(
+                "b",
+                PROMPT,
+                max_new_tokens=20,
+                num_assistant_tokens=2,
+                num_assistant_tokens_schedule="heuristic",
+            ),
+            FINISH,
+        ),
+        draft=NEAR,
+        drafter="model",
+    ),
+    Run(
+        "constant, but for candidates that the draft model hardly believes in",
+        (
+            add(
+                "a",
+                PROMPT,
+                max_new_tokens=24,
+                num_assistant_tokens=5,
+                assistant_confidence_threshold=0.35,
+            ),
+            FINISH,
+        ),
+        draft=NEAR,
+        drafter="model",
+    ),
+    Run(
+        "adaptive, on the imagined machine",
+        (add("a", PROMPT, **AUTO), FINISH),
+        draft=NEAR,
+        drafter="model",
+    ),
+    Run(
+        "adaptive, alone, on given costs",
+        (add("a", PROMPT, **AUTO), FINISH),
+        draft=NEAR,
+        drafter="model",
+        curve=CURVE,
+    ),
+    Run(
+        "adaptive, with passes that are padded to few sizes",
+        (add("a", PROMPT, **AUTO), FINISH),
+        draft=NEAR,
+        drafter="model",
+        curve=Curve(SHAPES, CHEAP),
+    ),
+    Run(
+        "adaptive, with a draft model that hardly ever pays",
+        (add("a", PROMPT, max_new_tokens=72), FINISH),
+        draft=Model(drift=100),
+        drafter="model",
+        curve=Curve(Passes({16: {1: 1.0, 2: 1.04, 16: 1.6}}), Passes({16: {1: 0.06}})),
+    ),
+    Run(
+        "adaptive, one budget for two, with a draft model that hardly ever pays",
+        (
+            add("a", PROMPT, max_new_tokens=24),
+            add("b", REPEATS, max_new_tokens=24),
+            FINISH,
+        ),
+        draft=Model(drift=100),
+        drafter="model",
+        curve=Curve(Passes(RISING), CHEAP),
+    ),
+    Run(
+        "adaptive, matches or the draft model, whichever promises more",
+        (add("a", REPEATS, max_new_tokens=40), FINISH),
+        draft=NEAR,
+        drafter="both",
+        curve=CURVE,
+    ),
+    Run(
+        "adaptive, matches that are declined",
+        (add("a", REPEATS, max_new_tokens=24), FINISH),
+        drafter="prompt-lookup",
+        curve=Curve(Passes({16: {1: 1.0, 2: 1.6, 8: 4.0, 16: 8.0}})),
+    ),
+    Run(
+        "adaptive, one budget for four sequences",
+        (
+            *(add(f"{i}", PROMPT[i:] + "x" * i, max_new_tokens=14) for i in range(4)),
+            FINISH,
+        ),
+        draft=NEAR,
+        drafter="model",
+        curve=CURVE,
+    ),
+    Run(
+        "adaptive, one budget beside a prompt that is read, and for matches",
+        (
+            add("a", REPEATS, max_new_tokens=20),
+            add("b", PROMPT, max_new_tokens=20),
+            add("c", PROMPT[::-1], max_new_tokens=12, num_assistant_tokens=2),
+            Step(4),
+            add("d", PROMPT * 3, max_new_tokens=5),
+            FINISH,
+        ),
+        main=Model(max_length=256),
+        draft=Model(drift=1, max_length=256),
+        drafter="both",
+        curve=Curve(SHAPES, CHEAP),
+        prefill=16,
+    ),
+    Run(
+        "adaptive, where passes correct the costs",
+        (
+            add("a", PROMPT, max_new_tokens=44),
+            FINISH,
+            add("b", REPEATS, max_new_tokens=16),
+            FINISH,
+        ),
+        main=Model(ticks=(1.0, 0.5)),
+        draft=Model(drift=3, ticks=(1.0, 0.1)),
+        drafter="model",
+        curve=Curve(Passes({16: {1: 1.0, 2: 1.05, 16: 1.8}}), CHEAP, follows="clock"),
+    ),
+    Run(
+        "adaptive, what one text teaches about the next",
+        (
+            add("a", PROMPT, max_new_tokens=24),
+            FINISH,
+            add("b", REPEATS, max_new_tokens=16),
+            FINISH,
+            add("c", REPEATS, max_new_tokens=12, temperature=0.8, seed=3),
+            FINISH,
+        ),
+        draft=Model(drift=4),
+        drafter="model",
+        curve=Curve(Passes(RISING), CHEAP),
+    ),
+    Run(
+        "models that are compiled once more for a few sizes",
+        (
+            add("a", PROMPT, max_new_tokens=20),
+            add("b", REPEATS, max_new_tokens=10),
+            FINISH,
+        ),
+        main=Model(copies=(2, 4, 8)),
+        draft=Model(drift=1, copies=(1, 2, 6)),
+        drafter="both",
+        curve=CURVE,
+    ),
+)

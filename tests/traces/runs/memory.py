@@ -1,0 +1,92 @@
+"""KV caches that are too small for all: who waits, who gives its blocks back, what is given up."""
+
+from tests.traces.describe import FINISH, Action, Cancel, Model, Run, Step, add
+
+SMALL = Model(max_length=128, memory=128)
+TIGHT = Model(max_length=128, memory=144)
+TEXT = "therewasakingwhohadadaughterandsheaskedhimforaring"
+TEXTS = {name: name + TEXT[i : i + 40] for i, name in enumerate("abcde")}
+
+
+def prompts(names: str, **options: int) -> tuple[Action, ...]:
+    return tuple(add(name, TEXTS[name], **options) for name in names)
+
+
+RUNS = (
+    Run(
+        "three of four prompts, of which the last gives its blocks back",
+        (*prompts("abcd", max_new_tokens=10), FINISH),
+        main=TIGHT,
+        max_batch_size=3,
+    ),
+    Run(
+        "a draft model without room, and requests that are suspended while they draft",
+        (*prompts("abc", max_new_tokens=10, num_assistant_tokens=4), FINISH),
+        main=Model(max_length=512),
+        draft=Model(max_length=128, memory=128, drift=1.5),
+        drafter="model",
+    ),
+    Run(
+        "both models without room, while prompts are read in chunks",
+        (
+            *prompts("a", max_new_tokens=8, num_assistant_tokens=3),
+            Step(2),
+            *prompts("bcd", max_new_tokens=8, num_assistant_tokens=3),
+            FINISH,
+        ),
+        main=Model(max_length=128, memory=192),
+        draft=Model(max_length=128, memory=160, drift=1.5),
+        drafter="model",
+        prefill=12,
+    ),
+    Run(
+        "a prompt that waits until there is room for it",
+        (
+            *prompts("a", max_new_tokens=12),
+            Step(2),
+            *prompts("b", max_new_tokens=4),
+            FINISH,
+        ),
+        main=SMALL,
+    ),
+    Run(
+        "what is kept is given up, the least recently used first",
+        (
+            *prompts("a", max_new_tokens=4),
+            FINISH,
+            *prompts("b", max_new_tokens=4),
+            FINISH,
+            *prompts("a", max_new_tokens=4),
+            FINISH,
+            *prompts("c", max_new_tokens=4),
+            FINISH,
+            *prompts("b", max_new_tokens=2),
+            FINISH,
+            *prompts("a", max_new_tokens=2),
+            FINISH,
+        ),
+        main=SMALL,
+    ),
+    Run(
+        "a prompt that is cancelled after it was suspended, and one that takes its place",
+        (
+            *prompts("abc", max_new_tokens=12),
+            Step(7),
+            Cancel("c"),
+            *prompts("d", max_new_tokens=2),
+            FINISH,
+        ),
+        main=TIGHT,
+    ),
+    Run(
+        "one that outgrows the blocks of a draft model beside it",
+        (
+            add("a", TEXT, max_new_tokens=30, num_assistant_tokens=3),
+            add("b", TEXT[20:], max_new_tokens=30, num_assistant_tokens=5),
+            FINISH,
+        ),
+        main=Model(max_length=128),
+        draft=Model(max_length=96, memory=96, drift=1),
+        drafter="model",
+    ),
+)
