@@ -113,7 +113,6 @@ class Core:
             Turns(self._scheduler),
             tokenizer,
             len(MAIN.tokens),
-            main.max_length,
             frozenset(),
             DrafterFactory(run.drafter, draft and DraftModel(draft, _pairing(run))),
             LearnedStats(costs),
