@@ -9,12 +9,13 @@ import pytest
 from ov_specdec import GenerationResult, GenerationStats, RoundStats
 from ov_specdec.bench.methods import find_method, select_methods
 from ov_specdec.bench.pipelines import make_ways, open_pipelines
-from ov_specdec.bench.prompts import QUOTING, read_prompts
+from ov_specdec.bench.prompts import CODE, QUOTING, read_prompts
 from ov_specdec.bench.requests_at_once import Answer, answer_at_once
 from ov_specdec.bench.summary import Spread, summarize
 from ov_specdec.bench.turns import Run, Schedule, take_turns
 from ov_specdec.chunks import Chunk
-from ov_specdec.cli.bench import FULL, QUICK
+from ov_specdec.cli.bench import METHODS, QUICK
+from ov_specdec.cli.bench import bench as command
 from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.loading.devices import describe_machine
 from ov_specdec.loading.folder import ModelFolder
@@ -160,7 +161,7 @@ def test_methods_have_a_drafter_and_a_length():
     assert find_method("constant-12").options == {"num_assistant_tokens": 12}
     assert find_method("constant-12").drafter == find_method("adaptive").drafter == "model"
     assert find_method("suffix").drafter == "suffix"
-    for name in (*FULL.methods, *QUICK.methods):
+    for name in METHODS.split(","):
         assert find_method(name).name == name
     names = [method.name for method in select_methods(["both", "plain", "constant-2", "both"])]
     assert names == ["plain", "both", "constant-2"]
@@ -206,11 +207,13 @@ def profile(tiny_pair, tmp_path):
     return tmp_path / "profile.json"
 
 
-def bench(pair, output, *options):
-    """Run the command on the tiny pair, as little as there is to it."""
+def bench(pair, folder, *options):
+    """Run the command on two prompts; everything goes to b.json in a folder."""
+    (folder / "prompts.txt").write_text("def f(x):\nclass A:\n")
     models = ("--main", pair[0], "--draft", pair[1], "--fixed-sizes", "none")
     little = ("--precision", "exact", "--rounds", 1, "--max-new-tokens", 6)
-    return run("bench", "--quick", *models, *little, "--output", output, *options)
+    files = ("--prompt-file", folder / "prompts.txt", "--output", folder / "b.json")
+    return run("bench", *models, *little, *files, *options)
 
 
 def table_of(stdout):
@@ -221,10 +224,9 @@ def table_of(stdout):
 
 
 def test_a_pair_is_measured_and_shown(tiny_pair, tmp_path):
-    done = bench(
-        *(tiny_pair, tmp_path / "new" / "b.json"),
-        *("--methods", "constant-2,suffix", "--concurrency", "3,1"),
-    )
+    output = tmp_path / "new" / "b.json"
+    options = ("--methods", "constant-2,suffix", "--concurrency", "3,1", "--output", output)
+    done = bench(tiny_pair, tmp_path, *options)
     assert done.returncode == 0, done.stderr
     rows = table_of(done.stdout)
     assert list(rows) == [(m, n) for n in (1, 3) for m in ("plain", "constant-2", "suffix")]
@@ -235,7 +237,7 @@ def test_a_pair_is_measured_and_shown(tiny_pair, tmp_path):
     assert rows["plain", 3]["accepted"] == "-"
     assert rows["constant-2", 1]["accepted"].endswith("%")
 
-    report = json.loads((tmp_path / "new" / "b.json").read_text())
+    report = json.loads(output.read_text())
     assert report["settings"]["ended_by"] is None
     assert report["settings"]["main"] == str(tiny_pair[0])
     assert report["settings"]["max_batch_size"] == 3
@@ -247,10 +249,10 @@ def test_a_pair_is_measured_and_shown(tiny_pair, tmp_path):
         for each in measured["answers"]:
             assert len(each["result"]["token_ids"]) == 6
             assert sum(r["num_generated"] for r in each["result"]["stats"]["rounds"]) == 6
-    assert (tmp_path / "new" / "b.png").read_bytes().startswith(PNG)
+    assert output.with_suffix(".png").read_bytes().startswith(PNG)
     assert [line.split()[1] for line in done.stderr.splitlines()[:2]] == ["model:", "suffix:"]
     assert "waited" in done.stderr.splitlines()[0]
-    assert done.stderr.splitlines()[-1].endswith("b.json and " + str(tmp_path / "new" / "b.png"))
+    assert done.stderr.splitlines()[-1] == f"written to {output} and {output.with_suffix('.png')}"
 
 
 @pytest.mark.parametrize(
@@ -263,7 +265,7 @@ def test_what_was_measured_until_an_early_end_counts(error, said, tiny_pair, tmp
         raise error
 
     monkeypatch.setattr("ov_specdec.cli.bench.take_turns", failing)
-    done = bench(tiny_pair, tmp_path / "b.json", "--methods", "constant-2")
+    done = bench(tiny_pair, tmp_path, "--methods", "constant-2")
     assert done.returncode == 2
     assert list(table_of(done.stdout)) == [("plain", 1), ("constant-2", 1)]
     assert done.stdout.rstrip().endswith(f"; partial: ended by {said}")
@@ -279,28 +281,36 @@ def test_nothing_is_written_where_nothing_was_measured(tiny_pair, tmp_path, monk
 
     (tmp_path / "b.json").write_text("before")
     monkeypatch.setattr("ov_specdec.cli.bench.take_turns", interrupted)
-    done = bench(tiny_pair, tmp_path / "b.json", "--methods", "plain")
+    done = bench(tiny_pair, tmp_path, "--methods", "plain")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1].startswith("error: interrupted")
-    assert [file.name for file in tmp_path.iterdir()] == ["b.json"]
     assert (tmp_path / "b.json").read_text() == "before"
+    assert {file.name for file in tmp_path.iterdir()} == {"b.json", "prompts.txt"}
 
 
 def test_it_runs_without_matplotlib(tiny_pair, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    done = bench(tiny_pair, tmp_path / "b.json", "--methods", "constant-4")
+    done = bench(tiny_pair, tmp_path, "--methods", "constant-4")
     assert done.returncode == 0, done.stderr
     assert list(table_of(done.stdout)) == [("plain", 1), ("constant-4", 1)]
     assert "no plot without matplotlib: pip install 'ov-specdec[bench]'" in done.stderr
-    assert [file.name for file in tmp_path.iterdir()] == ["b.json"]
+    assert {file.name for file in tmp_path.iterdir()} == {"b.json", "prompts.txt"}
 
 
 def test_a_prompt_that_is_too_long_is_refused_before_anything_is_measured(tiny_pair, tmp_path):
-    (tmp_path / "prompts.txt").write_text("def f(x):\n" + "x = 1; " * 400)
-    file = ("--prompt-file", tmp_path / "prompts.txt")
-    done = bench(tiny_pair, tmp_path / "b.json", "--methods", "plain", *file)
+    (tmp_path / "long.txt").write_text("def f(x):\n" + "x = 1; " * 400)
+    file = ("--prompt-file", tmp_path / "long.txt")
+    done = bench(tiny_pair, tmp_path, "--methods", "plain", *file)
     assert (done.returncode, done.stdout) == (2, "")
     assert "shorten the prompt" in done.stderr.splitlines()[-1]
+
+
+def test_quick_changes_defaults_only():
+    """What is typed counts, before and after it."""
+    params = command.make_context("bench", ["--rounds", "7", "--quick"]).params
+    assert (params["methods"], params["rounds"]) == (QUICK["methods"], 7)
+    assert params["max_new_tokens"] == 32
+    assert command.make_context("bench", []).params["rounds"] == 5
 
 
 @pytest.mark.deep
@@ -308,11 +318,11 @@ def test_quick_measures_the_embedded_pair(tmp_path):
     done = run("bench", "--quick", "--precision", "exact", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = table_of(done.stdout)
-    assert list(rows) == [(name, 1) for name in QUICK.methods]
+    assert list(rows) == [(name, 1) for name in QUICK["methods"].split(",")]
     assert {row["equal to plain"] for row in rows.values()} == {"100%"}
     assert float(rows["constant-4", 1]["tokens per pass"]) > 2
     report = json.loads((tmp_path / "benchmark.json").read_text())
-    assert len(report["runs"]) == len(QUICK.methods) * QUICK.num_prompts * QUICK.rounds
+    assert len(report["runs"]) == 3 * len(CODE)
     assert (tmp_path / "benchmark.png").stat().st_size > 5000
     assert "waited" in done.stderr
 
@@ -338,8 +348,8 @@ def test_prompts_from_files(tmp_path):
 
 BAD_INPUT = {
     "unknown method": (["--methods", "plain,fast"], "method 'fast' does not exist: there are"),
-    "no rounds": (["--rounds", "0"], "'--rounds'"),
-    "no tokens": (["--max-new-tokens", "0"], "'--max-new-tokens'"),
+    "no rounds": (["--rounds", "0"], "--rounds 0 must be a whole number"),
+    "no tokens": (["--max-new-tokens", "0"], "--max-new-tokens 0 must be"),
     "no draft": (["--main", "."], "no draft model for --main .: give --draft"),
     "no folder": (["--main", "nowhere", "--draft", "nowhere"], "'nowhere' is not a folder"),
     "no file": (["--prompt-file", "nowhere"], "--prompt-file 'nowhere' cannot be read as text"),

@@ -339,15 +339,10 @@ BAD_INPUT = {
     "unknown method": (["--methods", "plain,fast"], "method 'fast' does not exist: there are"),
     "unknown baseline": (["--baseline", "fast"], "method 'fast' does not exist"),
     "no rounds": (["--rounds", "0"], "--rounds 0 must be a whole number"),
-    "no tokens": (["--max-new-tokens", "0"], "--max-new-tokens 0"),
     "no time": (["--timeout", "0"], "--timeout 0"),
     "no context": (["--context", "0"], "--context 0"),
     "too long": (["--context", "2000"], "are more than the model's context of 2048"),
     "no draft": (["--main", "."], "no draft model for main '.': give --draft"),
-    "no folder": (["--main", "nowhere", "--draft", "nowhere"], "'nowhere' is not a folder"),
-    "no file": (["--prompt-file", "nowhere"], "--prompt-file 'nowhere' cannot be read as text"),
-    "empty file": (["--prompt-file", os.devnull], "holds no prompt"),
-    "two sources": (["--prompts", "code", "--prompt-file", "x"], "or --prompt-file 'x', not both"),
     "no place": (["--output", f"{os.devnull}/x"], "cannot be written (Not a directory)"),
     "no requests": (["--concurrency", "1,0"], "--concurrency '1,0' must be whole numbers above 0"),
     "no numbers": (["--concurrency", "few"], "--concurrency few must be"),
@@ -363,7 +358,6 @@ BAD_INPUT = {
         ["--concurrency", "2", "--mix", "--context", "40"],
         "--mix contradicts --context 40",
     ),
-    "bad property": (["--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
 }
 
 

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ov_specdec.bench.prompts import PROMPT_SETS, read_prompts
 from ov_specdec.bench.report import make_report, make_table
 from ov_specdec.bench.summary import Row, summarize
 from ov_specdec.bench.turns import Run, Schedule, Way, take_turns
+from ov_specdec.checks import require_int
 from ov_specdec.cli.messages import fail, say
 from ov_specdec.cli.options import (
     MODEL_OPTIONS,
@@ -32,27 +33,9 @@ from ov_specdec.errors import OptionError, SpecdecError
 from ov_specdec.files import replacing
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT
 
-
-@dataclass(frozen=True)
-class Extent:
-    """How much is measured unless options say otherwise. num_prompts: None for all."""
-
-    methods: tuple[str, ...]
-    num_prompts: int | None
-    rounds: int
-    max_new_tokens: int
-
-
-FULL = Extent(
-    (
-        *("plain", "adaptive", "constant-2", "constant-4", "constant-8"),
-        *("suffix", "prompt-lookup", "both"),
-    ),
-    num_prompts=None,
-    rounds=5,
-    max_new_tokens=128,
-)
-QUICK = Extent(("plain", "adaptive", "constant-4"), num_prompts=2, rounds=2, max_new_tokens=32)
+METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
+QUICK = {"methods": "plain,adaptive,constant-4", "rounds": 1, "max_new_tokens": 32}
+"""Defaults with --quick."""
 
 GENERATION = {"ignore_eos": True, "cache_prompt": False}
 """Options of all generations: of one length, and each reads all of its prompt."""
@@ -61,15 +44,28 @@ PIPED_WIDTH = 160
 """Of the table where stdout is no terminal: enough for all of it."""
 
 
+def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> None:
+    if is_quick:
+        context.default_map = QUICK
+
+
 @click.command()
 @with_errors
 @click.option(
     "--methods",
     metavar="M,M,...",
-    help="plain, which always runs, adaptive, constant-N, suffix, prompt-lookup, both. "
-    f"[{','.join(FULL.methods)}]",
+    default=METHODS,
+    show_default=True,
+    help="Ways to decode; N of constant-N is any length, and plain always runs.",
 )
-@click.option("--quick", is_flag=True, help="A few methods on two prompts: to see it work.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_take_quick,
+    help="Fewer methods, rounds and tokens: to see it work.",
+)
 @click.option(
     "--prompts",
     "prompt_set",
@@ -89,14 +85,9 @@ PIPED_WIDTH = 160
     show_default=True,
     help="How many requests come together.",
 )
+@click.option("--rounds", type=int, default=5, show_default=True, help="Runs per prompt.")
 @click.option(
-    "--rounds", type=click.IntRange(1), metavar="N", help=f"Runs per prompt. [{FULL.rounds}]"
-)
-@click.option(
-    "--max-new-tokens",
-    type=click.IntRange(1),
-    metavar="N",
-    help=f"Tokens per request. [{FULL.max_new_tokens}]",
+    "--max-new-tokens", type=int, default=128, show_default=True, help="Tokens per request."
 )
 @click.option(
     "--output",
@@ -108,13 +99,12 @@ PIPED_WIDTH = 160
 )
 @with_options((*MODEL_OPTIONS, *RUNTIME_OPTIONS, fixed_sizes_option("auto")))
 def bench(
-    methods: str | None,
-    quick: bool,
+    methods: str,
     prompt_set: str | None,
     prompt_file: Path | None,
     concurrency: str,
-    rounds: int | None,
-    max_new_tokens: int | None,
+    rounds: int,
+    max_new_tokens: int,
     output: Path,
     **options: Any,
 ) -> None:
@@ -122,10 +112,11 @@ def bench(
 
     The table goes to stdout. What the methods and columns are: docs/benchmarking.md.
     """
-    extent = QUICK if quick else FULL
-    selected = select_methods(extent.methods if methods is None else methods.split(","))
-    prompts = _find_prompts(prompt_set, prompt_file)[: extent.num_prompts]
-    schedule = Schedule(prompts, _parse_numbers(concurrency), rounds or extent.rounds)
+    require_int("rounds", rounds, low=1)
+    require_int("max_new_tokens", max_new_tokens, low=1)
+    selected = select_methods(methods.split(","))
+    prompts = _find_prompts(prompt_set, prompt_file)
+    schedule = Schedule(prompts, _parse_numbers(concurrency), rounds)
     arguments = {**pop_pipeline(options), "max_batch_size": max(schedule.concurrency)}
     _require_draft(selected, arguments)
     if output.suffix != ".json":
@@ -135,7 +126,7 @@ def bench(
         with console.status("Loading models and timing their passes"):
             pipelines = open_pipelines(selected, arguments, say)
         check_prompts(pipelines, prompts)
-        generation = {"max_new_tokens": max_new_tokens or extent.max_new_tokens, **GENERATION}
+        generation = {"max_new_tokens": max_new_tokens, **GENERATION}
         runs, ended_by = _measure(make_ways(selected, pipelines, generation), schedule)
         settings = {"ended_by": ended_by, **asdict(schedule), **generation}
         report = make_report(runs, pipelines, {**settings, **arguments})
