@@ -85,9 +85,16 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
     show_default=True,
     help="How many requests come together.",
 )
-@click.option("--rounds", type=int, default=5, show_default=True, help="Runs per prompt.")
 @click.option(
-    "--max-new-tokens", type=int, default=128, show_default=True, help="Tokens per request."
+    "--rounds", type=int, metavar="N", default=5, show_default=True, help="Runs per prompt."
+)
+@click.option(
+    "--max-new-tokens",
+    type=int,
+    metavar="N",
+    default=128,
+    show_default=True,
+    help="Tokens per request.",
 )
 @click.option(
     "--output",
