@@ -197,6 +197,8 @@ def test_a_profile_of_the_pair_is_for_the_main_model_alone_too(tiny_pair, profil
     given = {"main": tiny_pair[0], "draft": tiny_pair[1], "draft_device": None, "profile": profile}
     opened = open_pipelines(select_methods(["adaptive", "suffix"]), given, print)
     assert [dict(each.main.config.properties) for each in opened.values()] == [MAIN, MAIN]
+    with pytest.raises(OptionError, match=r"profile=.* has no use with"):
+        open_pipelines(select_methods(["suffix"]), given, print)
 
 
 @pytest.fixture

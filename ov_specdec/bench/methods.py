@@ -22,15 +22,16 @@ class Method:
 
 
 PLAIN = Method("plain", "none", {"num_assistant_tokens": 0})
-ADAPTIVE = (
+METHODS = (
+    PLAIN,
     Method("adaptive", "model"),
     Method("suffix", "suffix"),
     Method("prompt-lookup", "prompt-lookup"),
     Method("both", "both"),
 )
-"""Each drafter with the default draft length."""
+"""Plain decoding, and each drafter with the default draft length."""
 
-BY_NAME = {method.name: method for method in (PLAIN, *ADAPTIVE)}
+BY_NAME = {method.name: method for method in METHODS}
 
 
 def find_method(name: str) -> Method:

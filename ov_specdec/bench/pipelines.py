@@ -12,7 +12,7 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
 from ov_specdec.stats import Stopwatch
 
-FOR_PAIRS = ("draft", "draft_device", "draft_properties", "pairing", "profile")
+FOR_PAIRS = ("draft", "draft_device", "draft_properties", "pairing")
 """Arguments of a pipeline that one without a draft model has no use for."""
 
 Pipelines = Mapping[DrafterName, SpeculativePipeline]
@@ -50,12 +50,14 @@ def open_pipelines(
 def _arguments(
     drafter: DrafterName, arguments: Mapping[str, Any], first: SpeculativePipeline | None
 ) -> dict[str, Any]:
-    """The arguments of a pipeline; the first one may have found a profile for all of them."""
+    """The arguments of a pipeline. first: one that may have found a profile, for all of them."""
     if drafter in WITH_DRAFT:
         return {**arguments, "drafter": drafter}
     alone = {name: value for name, value in arguments.items() if name not in FOR_PAIRS}
-    if first is not None and first.profile is not None:
-        alone["properties"] = read_profile(first.profile).main_properties
+    if first is not None:
+        alone["profile"] = "none"
+        if first.profile is not None:
+            alone["properties"] = read_profile(first.profile).main_properties
     return {**alone, "drafter": drafter}
 
 

@@ -50,18 +50,18 @@ def make_report(
     runs: Sequence[Run], pipelines: Pipelines, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """All of it for JSON, down to the single rounds. settings: what was asked for."""
-    models = {
-        drafter: [model for model in (pipeline.main, pipeline.draft) if model is not None]
-        for drafter, pipeline in pipelines.items()
-    }
     return {
         "command": shlex.join(["ov-specdec", *sys.argv[1:]]),
         "version": version("ov-specdec"),
         "machine": describe_machine(settings["device"]),
         "settings": settings,
         "models": {
-            drafter: [{**asdict(m.config), "kv": m.kv, "folder": m.folder.path} for m in both]
-            for drafter, both in models.items()
+            drafter: [
+                {**asdict(model.config), "kv": model.kv, "folder": model.folder.path}
+                for model in (pipeline.main, pipeline.draft)
+                if model is not None
+            ]
+            for drafter, pipeline in pipelines.items()
         },
         "table": [asdict(row) for row in summarize(runs)],
         "runs": [asdict(run) for run in runs],
