@@ -49,10 +49,6 @@ class ExportError(SpecdecError):
     """A checkpoint could not be exported to OpenVINO IR."""
 
 
-class BenchmarkError(SpecdecError):
-    """A method of the benchmark that cannot run on this machine or with these models."""
-
-
 CLOSED = "this pipeline is closed: make a new one"
 """What a `SessionError` says of a pipeline that was closed."""
 

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from statistics import median
@@ -11,17 +12,23 @@ from statistics import median
 import pytest
 
 from ov_specdec import RoundStats
-from ov_specdec.bench.load import Load, serve_load
-from ov_specdec.bench.plan import QUICK
-from ov_specdec.bench.setup import Setup
-from ov_specdec.errors import BenchmarkError
+from ov_specdec.errors import OptionError
 from ov_specdec.loading.locate import embedded_folder
-from tests.bench_reports import LOADS, PNG, read_loads, run_apart
-from tests.benchmarks.frameworks.genai import model_with_tokenizer
-from tests.benchmarks.frameworks.methods import ALL
+from ov_specdec.text.tokenizer import load_tokenizer
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.frameworks.genai import model_with_tokenizer
+from tests.benchmarks.peers.load import Load, serve_load
+from tests.benchmarks.peers.methods import QUICK as QUICK_METHODS
+from tests.benchmarks.peers.methods import find_method
+from tests.benchmarks.peers.plan import QUICK
+from tests.benchmarks.peers.process import WorkerProcess
+from tests.benchmarks.peers.prompts import MIX_SIZE, MIX_TOKENS, encode_prompts, mixed_prompts
+from tests.benchmarks.peers.setup import Setup
 from tests.benchmarks.sweep import measure
 from tests.benchmarks.sweep.measure import QUICK as QUICK_SWEEPS
 from tests.benchmarks.sweep.measure import acceptance_by_position
+from tests.command_line import run
 from tests.fakes import ScriptedModel, counting
 
 MODEL = Path(__file__).parent.parent / "models" / "draft"
@@ -29,8 +36,38 @@ PLOTS = ("speed-by-length", "temperature", "pass-cost", "acceptance-by-position"
 MISSING = ("matplotlib", "openvino_genai", "torch")
 
 
+PNG = b"\x89PNG\r\n\x1a\n"
+
+LOADS = (
+    *("--quick", "--concurrency", 2, "--arrivals", "poisson:100", "--precision", "exact"),
+    *("--rounds", 1, "--max-new-tokens", 8, "--fixed-sizes", "none"),
+)
+"""Options of a short measurement of many requests."""
+
+
 def laboratory(*arguments, **settings):
-    return run_apart(sys.executable, "-m", "tests.benchmarks", *arguments, **settings)
+    """Run a command of the laboratory in a process of its own."""
+    command = [sys.executable, "-m", "tests.benchmarks", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **settings)
+
+
+def read_loads(folder, done):
+    """The report of a run with `LOADS`, and its rows by method, each of which makes sense."""
+    assert done.returncode == 0, done.stderr
+    assert (folder / "concurrency.md").read_text() == done.stdout
+    assert (folder / "concurrency.png").read_bytes().startswith(PNG)
+    report = json.loads((folder / "concurrency.json").read_text())
+    rows = {row["method"]: row for row in report["summary"]}
+    for row in rows.values():
+        assert row["concurrency"] == 2
+        assert row["tokens/s"] > 0
+        assert row["equal to plain"] == 1.0  # in exact precision
+        assert row["first token(ms)"] <= row["first token(ms) (p95)"]
+        assert row["step(ms)"] <= row["step(ms) (p95)"]
+        assert row["reading"] > 0
+        assert row["max_rss_mem(MiB)"] > 50
+    assert rows["plain"]["tokens/step"] == 1.0
+    return report, rows
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +84,7 @@ def quick(tmp_path_factory):
 def test_quick_measures_peers_as_it_measures_this_projects_methods(quick):
     report = json.loads((quick[0] / "report.json").read_text())
     assert report["failures"] == {}
-    assert [row["method"] for row in report["summary"]] == list(ALL.quick)
+    assert [row["method"] for row in report["summary"]] == list(QUICK_METHODS)
     for row in report["summary"]:
         assert row["output_size"] == QUICK.max_new_tokens
         assert row["tokens/s"] > 0
@@ -151,13 +188,13 @@ def setup(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plain(setup):
-    return ALL.find("plain").build(setup)
+    return find_method("plain").build(setup)
 
 
 @pytest.mark.parametrize("method", ["genai-plain", "genai-prompt-lookup-3", "genai-draft-2"])
 def test_genai_generates_what_plain_decoding_does(method, setup, plain):
     expected = plain.run([5, 6, 7, 5, 6], 12).token_ids
-    measurement = ALL.find(method).build(setup).run([5, 6, 7, 5, 6], 12)
+    measurement = find_method(method).build(setup).run([5, 6, 7, 5, 6], 12)
     assert measurement.token_ids == expected
     assert 0 < measurement.first_token_seconds < measurement.seconds
     if method == "genai-prompt-lookup-3":
@@ -182,15 +219,15 @@ def test_a_tokenizer_is_converted_once_and_beside_the_model(tiny_pair, tmp_path)
 def test_an_engine_gives_each_request_what_it_gets_alone(method, setup, plain):
     prompts = [[5, 6, 7, 5, 6], [9, 10]]
     alone = [plain.run(prompt, 12).token_ids for prompt in prompts]
-    served = serve_load(ALL.find(method).serve(setup), Load(prompts, [0.0, 0.0], 12, 2))
+    served = serve_load(find_method(method).serve(setup), Load(prompts, [0.0, 0.0], 12, 2))
     assert [each.token_ids for each in served] == alone
     assert [sum(n for _, n in each.steps) for each in served] == [12, 12]
 
 
 def test_torch_reports_passes_and_candidates():
     setup = Setup(str(MODEL), str(MODEL))
-    plain = ALL.find("torch-plain").build(setup).run([5, 6, 7], 12)
-    assisted = ALL.find("torch-assisted").build(setup).run([5, 6, 7], 12)
+    plain = find_method("torch-plain").build(setup).run([5, 6, 7], 12)
+    assisted = find_method("torch-assisted").build(setup).run([5, 6, 7], 12)
     assert plain.main_passes == plain.generated_tokens == assisted.generated_tokens == 12
     assert assisted.main_passes < 12
     assert 0 < assisted.accepted <= assisted.drafted
@@ -201,17 +238,17 @@ def test_torch_reports_passes_and_candidates():
 def test_torch_goes_on_after_an_end_of_sequence_token(tmp_path):
     folder = shutil.copytree(MODEL / "checkpoint", tmp_path / "checkpoint")
     setup = Setup(str(tmp_path), str(tmp_path))
-    before = ALL.find("torch-plain").build(setup).run([5, 6, 7], 8).token_ids
+    before = find_method("torch-plain").build(setup).run([5, 6, 7], 8).token_ids
     for name in ("config.json", "generation_config.json"):
         content = json.loads((folder / name).read_text())
         (folder / name).write_text(json.dumps({**content, "eos_token_id": before[2]}))
     for method in ("torch-plain", "torch-assisted"):
-        assert ALL.find(method).build(setup).run([5, 6, 7], 8).token_ids == before
+        assert find_method(method).build(setup).run([5, 6, 7], 8).token_ids == before
 
 
 def test_torch_without_a_checkpoint_is_not_available(tiny_pair):
     with pytest.raises(BenchmarkError, match="no checkpoint: torch needs the main model's"):
-        ALL.find("torch-plain").build(Setup(*map(str, tiny_pair)))
+        find_method("torch-plain").build(Setup(*map(str, tiny_pair)))
 
 
 def test_passes_are_timed_behind_as_much_of_a_prompt_as_there_is_room_for():
@@ -234,9 +271,102 @@ def test_acceptance_by_position_counts_only_candidates_that_were_reached():
 @pytest.mark.parametrize("method", ["genai-draft-4", "torch-assisted"])
 def test_peers_want_one_tokenizer(method):
     with pytest.raises(BenchmarkError, match="tokenizers differ"):
-        ALL.find(method).build(Setup(str(MODEL), str(MODEL), pairing="retokenize"))
+        find_method(method).build(Setup(str(MODEL), str(MODEL), pairing="retokenize"))
 
 
-def test_all_methods_of_groups_exist():
-    for name in ALL.groups["all"]:
-        assert ALL.find(name).name == name
+def test_it_fails_where_nothing_ran(tiny_pair, tmp_path):
+    done = run(
+        *("peers", "--quick", "--main", tiny_pair[0], "--draft", tiny_pair[1]),
+        *("--methods", "plain", "--property", "NO_SUCH_PROPERTY=1"),
+        *("--output", tmp_path),
+        main=main,
+    )
+    assert done.returncode == 2
+    assert "NO_SUCH_PROPERTY" in done.stdout
+    assert done.stderr.splitlines()[-1].startswith("error: no method ran")
+
+
+@pytest.mark.parametrize(
+    ("options", "report"), [((), "report"), (("--concurrency", 1), "concurrency")]
+)
+def test_an_interrupted_run_reports_what_it_measured(
+    options, report, tiny_pair, tmp_path, monkeypatch
+):
+    answers = []
+
+    def interrupted(self, request, timeout):
+        if len(answers) == 4:  # loading, warming up, two runs
+            raise KeyboardInterrupt
+        answers.append(ask(self, request, timeout))
+        return answers[-1]
+
+    ask = WorkerProcess.ask
+    monkeypatch.setattr(WorkerProcess, "ask", interrupted)
+    done = run(
+        *("peers", "--quick", "--main", tiny_pair[0], "--draft", tiny_pair[1]),
+        *("--methods", "plain", "--rounds", 3, "--output", tmp_path, *options),
+        main=main,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"error: interrupted: 2 runs are written to {tmp_path}"
+    assert "interrupted True" in done.stdout
+    assert len(json.loads((tmp_path / f"{report}.json").read_text())["runs"]) == 2
+
+
+def test_mixed_prompts_have_all_lengths():
+    tokenizer = load_tokenizer(embedded_folder("main"))
+    mixed = mixed_prompts(tokenizer, ["def f(x):", "class A:"])
+    assert mixed == mixed_prompts(tokenizer, ["def f(x):", "class A:"])
+    lengths = [len(ids) for ids in mixed]
+    assert len(set(lengths)) == MIX_SIZE
+    assert (min(lengths), max(lengths)) == MIX_TOKENS
+    assert lengths != sorted(lengths)
+    assert tokenizer.decode(mixed[1]).endswith("class A:")
+
+
+def test_prompts_are_filled_up_from_the_left(tiny_pair):
+    tokenizer = load_tokenizer(tiny_pair[0])
+    (plain,) = encode_prompts(tokenizer, ["def f(x):"], None)
+    (filled,) = encode_prompts(tokenizer, ["def f(x):"], 200)
+    assert len(filled) == 200
+    assert filled[-len(plain) :] == plain
+    assert len(set(filled)) > 20
+    with pytest.raises(OptionError, match="--context 2 must be from"):
+        encode_prompts(tokenizer, ["def f(x):"], 2)
+
+
+BAD_INPUT = {
+    "unknown method": (["--methods", "plain,fast"], "method 'fast' does not exist: there are"),
+    "unknown baseline": (["--baseline", "fast"], "method 'fast' does not exist"),
+    "no rounds": (["--rounds", "0"], "--rounds 0 must be a whole number"),
+    "no time": (["--timeout", "0"], "--timeout 0"),
+    "no context": (["--context", "0"], "--context 0"),
+    "too long": (["--context", "2000"], "are more than the model's context of 2048"),
+    "no draft": (["--main", "."], "no draft model for main '.': give --draft"),
+    "no place": (["--output", f"{os.devnull}/x"], "cannot be written (Not a directory)"),
+    "no requests": (["--concurrency", "1,0"], "--concurrency '1,0' must be whole numbers above 0"),
+    "no numbers": (["--concurrency", "few"], "--concurrency few must be"),
+    "no arrivals": (
+        ["--concurrency", "2", "--arrivals", "poisson:0"],
+        "--arrivals 'poisson:0' must be 'together' or 'poisson:RATE'",
+    ),
+    "no rate": (["--concurrency", "2", "--arrivals", "often"], "--arrivals often must be"),
+    "mix alone": (["--mix"], "--mix has no effect without --concurrency"),
+    "arrivals alone": (["--arrivals", "poisson:3"], "has no effect without --concurrency"),
+    "prefill alone": (["--max-prefill-tokens-per-step", "8"], "has no effect without"),
+    "two lengths": (
+        ["--concurrency", "2", "--mix", "--context", "40"],
+        "--mix contradicts --context 40",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_refused_before_anything_runs(case, tmp_path):
+    arguments, complaint = BAD_INPUT[case]
+    done = run("peers", *arguments, main=main, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert complaint in done.stderr
+    assert not list(tmp_path.iterdir())

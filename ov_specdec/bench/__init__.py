@@ -1,1 +1,1 @@
-"""The benchmark: this project's ways to decode and its peers', measured alike and in turns."""
+"""The benchmark: plain decoding and ways to speculate, in turns, with one pair on one machine."""

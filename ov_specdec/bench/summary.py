@@ -1,19 +1,11 @@
-"""From single runs to one row per method: medians, spread, ratios, equality."""
+"""From runs to a row per method: medians, quartiles, and what plain decoding is compared with."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import md5
-from statistics import median, quantiles
-from typing import Any
+from statistics import quantiles
 
-from ov_specdec.bench.measurement import Measurement
-from ov_specdec.bench.methods import BASELINE
-from ov_specdec.bench.runner import Outcome, Run
-
-MIB = 2**20
-
-Figure = Callable[[Measurement], float | None]
-"""A figure of one measurement; None where the method does not tell."""
+from ov_specdec.bench.methods import PLAIN
+from ov_specdec.bench.turns import Run
 
 
 @dataclass(frozen=True)
@@ -25,126 +17,71 @@ class Spread:
     high: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Spread | None":
-        """The spread of `values`; None where there are none."""
-        if not values:
-            return None
-        if len(values) == 1:
-            return cls(values[0], values[0], values[0])
-        low, middle, high = quantiles(values, n=4, method="inclusive")
+    def of(cls, values: Iterable[float]) -> "Spread":
+        """The spread of one value or more."""
+        known = list(values)
+        if len(known) == 1:
+            return cls(known[0], known[0], known[0])
+        low, middle, high = quantiles(known, n=4, method="inclusive")
         return cls(middle, low, high)
 
 
-def paired_ratios(runs: Iterable[Run], method: str, baseline: str) -> list[float]:
-    """Tokens/s of a method relative to the baseline's on the same prompt in the same round."""
-    speeds = {(r.method, r.round, r.prompt): r.measurement.tokens_per_second for r in runs}
-    return [
-        speed / speeds[baseline, round_, prompt]
-        for (name, round_, prompt), speed in speeds.items()
-        if name == method and (baseline, round_, prompt) in speeds
-    ]
+@dataclass(frozen=True)
+class Row:
+    """What a method came to at one concurrency.
 
-
-def share_equal(runs: Sequence[Run], method: str) -> float | None:
-    """The share of prompts on which a method's output is always that of plain decoding."""
-    outputs: dict[tuple[str, int], set[tuple[int, ...]]] = {}
-    for run in runs:
-        key = run.method, run.prompt
-        outputs.setdefault(key, set()).add(tuple(run.measurement.token_ids))
-    prompts = [prompt for name, prompt in outputs if name == method]
-    compared = [prompt for prompt in prompts if (BASELINE, prompt) in outputs]
-    if not compared:
-        return None
-    equal = [outputs[method, prompt] == outputs[BASELINE, prompt] for prompt in compared]
-    return sum(equal) / len(equal)
-
-
-def summarize(outcome: Outcome, baseline: str = BASELINE) -> list[dict[str, Any]]:
-    """One row per method that has finished runs: figures by column name.
-
-    Names are those of openvino.genai's llm_bench where it has the figure. Figures are medians over
-    all prompts and rounds; None where a method does not tell.
+    tokens_per_second: of a load. ratio: of these to plain decoding's, on the same load in the same
+    round. first_token_seconds, token_seconds: of a request. acceptance: accepted candidates of
+    those drafted, None where none were. equal: share of requests with plain decoding's output.
     """
-    names = dict.fromkeys(run.method for run in outcome.runs)
-    return [_row(outcome, name, baseline) for name in names]
+
+    concurrency: int
+    method: str
+    num_loads: int
+    tokens_per_second: Spread
+    ratio: Spread
+    first_token_seconds: Spread
+    token_seconds: Spread
+    tokens_per_pass: float
+    acceptance: float | None
+    equal: float
 
 
-def _row(outcome: Outcome, name: str, baseline: str) -> dict[str, Any]:
-    measured = [run.measurement for run in outcome.runs if run.method == name]
-    memory = outcome.peak_memory.get(name)
-    return {
-        "method": name,
-        "framework": outcome.frameworks.get(name),
-        "iterations": len(measured),
-        "pretrain_time(s)": outcome.load_seconds.get(name),
-        "input_size": _median(measured, lambda m: m.prompt_tokens),
-        "output_size": _median(measured, lambda m: m.generated_tokens),
-        "generation_time(s)": _median(measured, lambda m: m.seconds),
-        **_spread("tokens/s", [m.tokens_per_second for m in measured]),
-        **_spread(f"ratio to {baseline}", paired_ratios(outcome.runs, name, baseline)),
-        **_spread("1st_latency(ms)", [1000 * m.first_token_seconds for m in measured]),
-        **_spread("2nd_avg_latency(ms)", _values(measured, _token_milliseconds)),
-        "acceptance": _median(measured, lambda m: m.acceptance_rate),
-        "tokens/main pass": _median(measured, lambda m: m.tokens_per_main_pass),
-        "main(s)": _median(measured, lambda m: m.main_seconds),
-        "draft(s)": _median(measured, lambda m: m.draft_seconds),
-        "max_rss_mem(MiB)": None if memory is None else memory / MIB,
-        "equal to plain": share_equal(outcome.runs, name),
-    }
+def summarize(runs: Sequence[Run]) -> list[Row]:
+    """A row for each concurrency and method, in their order.
+
+    Plain decoding has to have the first turn at each place, so that no run lacks its neighbour.
+    """
+    plain = {run.place: run for run in runs if run.method == PLAIN.name}
+    groups: dict[tuple[int, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.concurrency, run.method), []).append(run)
+    return [_row(group, [plain[run.place] for run in group]) for group in groups.values()]
 
 
-def _spread(column: str, values: Sequence[float]) -> dict[str, float | None]:
-    """The median in a column, and the quartiles in two of their own."""
-    spread = Spread.of(values)
-    return {
-        column: spread.median if spread else None,
-        f"{column} (q1)": spread.low if spread else None,
-        f"{column} (q3)": spread.high if spread else None,
-    }
-
-
-def _token_milliseconds(measurement: Measurement) -> float | None:
-    seconds = measurement.time_per_output_token
-    return None if seconds is None else 1000 * seconds
-
-
-def _values(measured: Sequence[Measurement], figure: Figure) -> list[float]:
-    return [value for m in measured if (value := figure(m)) is not None]
-
-
-def _median(measured: Sequence[Measurement], figure: Figure) -> float | None:
-    values = _values(measured, figure)
-    return median(values) if values else None
-
-
-def run_rows(outcome: Outcome, environment: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per run, with the columns of an llm_bench report as far as they apply."""
-    return [
-        {
-            "iteration": run.round + 1,
-            "model": environment["models"]["main"],
-            "framework": outcome.frameworks.get(run.method),
-            "method": run.method,
-            "device": environment["device"],
-            "precision": environment["precision"],
-            "pretrain_time(s)": outcome.load_seconds.get(run.method),
-            "input_size": run.measurement.prompt_tokens,
-            "output_size": run.measurement.generated_tokens,
-            "generation_time(s)": run.measurement.seconds,
-            "latency(ms)": 1000 / run.measurement.tokens_per_second,
-            "1st_latency(ms)": 1000 * run.measurement.first_token_seconds,
-            "2nd_avg_latency(ms)": _token_milliseconds(run.measurement),
-            "prompt_idx": run.prompt,
-            "drafted": run.measurement.drafted,
-            "accepted": run.measurement.accepted,
-            "main_passes": run.measurement.main_passes,
-            "main(s)": run.measurement.main_seconds,
-            "draft(s)": run.measurement.draft_seconds,
-            "result_md5": _digest(run.measurement.token_ids),
-        }
-        for run in outcome.runs
+def _row(runs: Sequence[Run], plain: Sequence[Run]) -> Row:
+    """plain: for each run, plain decoding's at the same place."""
+    answers = [answer for run in runs for answer in run.answers]
+    neighbours = [answer for run in plain for answer in run.answers]
+    equal = [
+        own.result.token_ids == other.result.token_ids
+        for own, other in zip(answers, neighbours, strict=True)
     ]
-
-
-def _digest(token_ids: Sequence[int]) -> str:
-    return md5(str(list(token_ids)).encode(), usedforsecurity=False).hexdigest()
+    stats = [answer.result.stats for answer in answers]
+    num_drafted = sum(each.drafted for each in stats)
+    num_passes = sum(each.main_passes for each in stats)
+    return Row(
+        concurrency=runs[0].concurrency,
+        method=runs[0].method,
+        num_loads=len(runs),
+        tokens_per_second=Spread.of(run.tokens_per_second for run in runs),
+        ratio=Spread.of(
+            run.tokens_per_second / other.tokens_per_second
+            for run, other in zip(runs, plain, strict=True)
+        ),
+        first_token_seconds=Spread.of(answer.first_token_seconds for answer in answers),
+        token_seconds=Spread.of(answer.token_seconds for answer in answers),
+        tokens_per_pass=sum(each.generated_tokens for each in stats) / num_passes,
+        acceptance=sum(each.accepted for each in stats) / num_drafted if num_drafted else None,
+        equal=sum(equal) / len(equal),
+    )

@@ -1,175 +1,203 @@
-"""`ov-specdec bench`: this project's ways to decode, in turns."""
+"""`ov-specdec bench`: the ways of one pair to decode, in turns, on this machine."""
 
+import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 from rich.progress import Progress
 
-from ov_specdec.bench.concurrency import LoadOutcome, LoadPlan, num_tasks, run_loads
-from ov_specdec.bench.concurrency_report import ConcurrencyReport
-from ov_specdec.bench.environment import describe_environment
-from ov_specdec.bench.methods import OWN
-from ov_specdec.bench.plots import plot_concurrency, plot_speed
-from ov_specdec.bench.process import WorkerProcess
-from ov_specdec.bench.prompts import encode_prompts, mixed_prompts, require_room
-from ov_specdec.bench.report import Report
-from ov_specdec.bench.runner import Outcome, Schedule, Worker, run_methods
-from ov_specdec.bench.summary import summarize
-from ov_specdec.bench.worker import engine_request, load_request
-from ov_specdec.cli.bench_options import Request, bench_options
-from ov_specdec.cli.messages import fail
+from ov_specdec.bench.methods import Method, select_methods
+from ov_specdec.bench.pipelines import check_prompts, make_ways, open_pipelines
+from ov_specdec.bench.plot import plot_ratios
+from ov_specdec.bench.prompts import PROMPT_SETS, read_prompts
+from ov_specdec.bench.report import make_report, make_table
+from ov_specdec.bench.summary import Row, summarize
+from ov_specdec.bench.turns import Run, Schedule, Way, take_turns
+from ov_specdec.checks import require_int
+from ov_specdec.cli.messages import fail, say
+from ov_specdec.cli.options import (
+    MODEL_OPTIONS,
+    RUNTIME_OPTIONS,
+    fixed_sizes_option,
+    pop_pipeline,
+    with_options,
+)
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.errors import BenchmarkError, OptionError
-from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.text.tokenizer import load_tokenizer
+from ov_specdec.errors import OptionError, SpecdecError
+from ov_specdec.files import replacing
+from ov_specdec.speculation.drafters.factory import WITH_DRAFT
+
+METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
+QUICK = {"methods": "plain,adaptive,constant-4", "rounds": 1, "max_new_tokens": 32}
+"""Defaults with --quick."""
+
+GENERATION = {"ignore_eos": True, "cache_prompt": False}
+"""Options of all generations: of one length, and each reads all of its prompt."""
+
+PIPED_WIDTH = 160
+"""Of the table where stdout is no terminal: enough for all of it."""
+
+
+def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> None:
+    if is_quick:
+        context.default_map = QUICK
 
 
 @click.command()
 @with_errors
-@bench_options(OWN)
-def bench(request: Request) -> None:
+@click.option(
+    "--methods",
+    metavar="M,M,...",
+    default=METHODS,
+    show_default=True,
+    help="Ways to decode; N of constant-N is any length, and plain always runs.",
+)
+@click.option(
+    "--quick",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_take_quick,
+    help="Fewer methods, rounds and tokens: to see it work.",
+)
+@click.option(
+    "--prompts",
+    "prompt_set",
+    type=click.Choice(list(PROMPT_SETS)),
+    help="quoting: the continuation quotes the prompt. [code]",
+)
+@click.option(
+    "--prompt-file",
+    type=click.Path(path_type=Path),
+    metavar="F",
+    help='Other prompts: one per line; in .jsonl files, objects with "prompt".',
+)
+@click.option(
+    "--concurrency",
+    metavar="N,N,...",
+    default="1",
+    show_default=True,
+    help="How many requests come together.",
+)
+@click.option(
+    "--rounds", type=int, metavar="N", default=5, show_default=True, help="Runs per prompt."
+)
+@click.option(
+    "--max-new-tokens",
+    type=int,
+    metavar="N",
+    default=128,
+    show_default=True,
+    help="Tokens per request.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    default=Path("benchmark.json"),
+    show_default=True,
+    help="Where everything goes as JSON; the plot goes beside it, as .png.",
+)
+@with_options((*MODEL_OPTIONS, *RUNTIME_OPTIONS, fixed_sizes_option("auto")))
+def bench(
+    methods: str,
+    prompt_set: str | None,
+    prompt_file: Path | None,
+    concurrency: str,
+    rounds: int,
+    max_new_tokens: int,
+    output: Path,
+    **options: Any,
+) -> None:
     """Measure plain decoding and this project's ways to speculate, in turns.
 
-    The table goes to stdout; the table, JSON, CSV and a plot to the --output folder. How to read
-    them, and what each method is: docs/benchmarking.md.
+    The table goes to stdout. What the methods and columns are: docs/benchmarking.md.
     """
-    measure(request, WorkerProcess, "ov-specdec")
+    require_int("rounds", rounds, low=1)
+    require_int("max_new_tokens", max_new_tokens, low=1)
+    selected = select_methods(methods.split(","))
+    prompts = _find_prompts(prompt_set, prompt_file)
+    schedule = Schedule(prompts, _parse_numbers(concurrency), rounds)
+    arguments = {**pop_pipeline(options), "max_batch_size": max(schedule.concurrency)}
+    _require_draft(selected, arguments)
+    if output.suffix != ".json":
+        raise OptionError(f"--output '{output}' must end in .json: the plot goes beside it")
+
+    with replacing(output) as file:  # tells at once whether there is a place for it
+        with console.status("Loading models and timing their passes"):
+            pipelines = open_pipelines(selected, arguments, say)
+        check_prompts(pipelines, prompts)
+        generation = {"max_new_tokens": max_new_tokens, **GENERATION}
+        runs, ended_by = _measure(make_ways(selected, pipelines, generation), schedule)
+        settings = {"ended_by": ended_by, **asdict(schedule), **generation}
+        report = make_report(runs, pipelines, {**settings, **arguments})
+        file.write_text(json.dumps(report, default=str), encoding="utf-8")
+    rows = summarize(runs)
+    Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(make_table(rows))
+    partial = "" if ended_by is None else f"; partial: ended by {ended_by}"
+    click.echo(f"medians (quartiles), {report['machine']}{partial}")
+    say(f"written to {output}{_plot(output.with_suffix('.png'), rows)}")
+    if ended_by is not None:
+        fail(f"ended by {ended_by}: what was measured until then is in {output}")
 
 
-def measure(request: Request, start: Callable[[], Worker], program: str) -> None:
-    """Measure what was asked for, show it and write it.
-
-    start: makes a worker, which has to know the methods. program: how the command line begins.
-    """
-    prompts = _encode(request)
-    environment = describe_environment(request.setup, program)
-    _make_folder(request.output)
-    if request.concurrency:
-        _measure_loads(request, prompts, environment, start)
-    else:
-        _measure_methods(request, prompts, environment, start)
+def _find_prompts(prompt_set: str | None, file: Path | None) -> tuple[str, ...]:
+    if prompt_set is not None and file is not None:
+        raise OptionError(f"give --prompts '{prompt_set}' or --prompt-file '{file}', not both")
+    return PROMPT_SETS[prompt_set or "code"] if file is None else read_prompts(file)
 
 
-def _encode(request: Request) -> list[list[int]]:
-    """The prompts as token ids; `OptionError` where the context has no room for one."""
-    folder = ModelFolder.read(Path(request.setup.main))
-    tokenizer = load_tokenizer(folder.path)
-    if request.mix:
-        prompts = mixed_prompts(tokenizer, request.prompts)
-    else:
-        prompts = encode_prompts(tokenizer, request.prompts, request.context)
-    require_room(prompts, request.plan.max_new_tokens, folder.context_length)
-    return prompts
+def _parse_numbers(given: str) -> tuple[int, ...]:
+    """The numbers of `--concurrency`, each once, the least first."""
+    numbers = given.split(",")
+    if not all(number.isdecimal() and int(number) for number in numbers):
+        raise OptionError(f"concurrency='{given}' must be whole numbers above 0: 1,2,4")
+    return tuple(sorted(set(map(int, numbers))))
 
 
-def _measure_loads(
-    request: Request,
-    prompts: Sequence[Sequence[int]],
-    environment: Mapping[str, Any],
-    start: Callable[[], Worker],
-) -> None:
-    """The benchmark with --concurrency."""
-    plan = LoadPlan(
-        prompts,
-        request.concurrency,
-        request.arrivals,
-        request.plan.rounds,
-        request.plan.max_new_tokens,
-        request.timeout,
-    )
-    num_loads = len(request.methods) * (1 + num_tasks(plan))
-    with progress("Loads", num_loads) as step:
-        loads = {
-            method.name: engine_request(method.name, request.setup) for method in request.methods
-        }
-        outcome = run_loads(start, loads, plan, step)
-    outcome.frameworks = _frameworks(request)
-    schedule = {**_schedule(request, outcome), "arrivals": request.arrivals, "mix": request.mix}
-    report = ConcurrencyReport(environment, schedule, outcome, request.baseline)
-    files = report.write(request.output)
-    click.echo(report.markdown(), nl=False)
-    _require_runs(outcome, request.output)
-    with _without_plots():
-        files.append(plot_concurrency(request.output / "concurrency.png", report.rows))
-    click.echo(f"written to {request.output}: {' '.join(f.name for f in files)}", err=True)
-
-
-def _require_runs(outcome: Outcome | LoadOutcome, output: Path) -> None:
-    """End the command where nothing was measured, or the user wants no more of it."""
-    if outcome.is_interrupted:
-        fail(f"interrupted: {len(outcome.runs)} runs are written to {output}")
-    if not outcome.runs:
-        raise BenchmarkError("no method ran to its end: the reasons are above")
-
-
-def _make_folder(output: Path) -> None:
-    """Make the report's folder, before an hour of measuring ends in having no place."""
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+def _require_draft(methods: Sequence[Method], arguments: Mapping[str, Any]) -> None:
+    """Refuse a main model without a draft for methods that need one, in the words of `bench`."""
+    names = [method.name for method in methods if method.drafter in WITH_DRAFT]
+    if names and arguments["main"] is not None and arguments["draft"] is None:
         raise OptionError(
-            f"--output '{output}' cannot be written ({error.strerror}): give another folder"
-        ) from error
+            f"no draft model for main='{arguments['main']}': give --draft, or --methods without "
+            f"{', '.join(names)}"
+        )
 
 
-def _measure_methods(
-    request: Request,
-    prompts: Sequence[Sequence[int]],
-    environment: Mapping[str, Any],
-    start: Callable[[], Worker],
-) -> None:
-    """The benchmark of single requests."""
-    plan = request.plan
-    turns = Schedule(prompts, plan.rounds, plan.max_new_tokens, request.timeout)
-    num_runs = len(request.methods) * (1 + plan.rounds * len(prompts))
-    with progress("Methods", num_runs) as step:
-        loads = {
-            method.name: load_request(method.name, request.setup) for method in request.methods
-        }
-        outcome = run_methods(start, loads, turns, step)
-    outcome.frameworks = _frameworks(request)
-    report = Report(environment, _schedule(request, outcome), outcome, request.baseline)
-    files = report.write(request.output)
-    click.echo(report.markdown(), nl=False)
-    _require_runs(outcome, request.output)
-    with _without_plots():
-        files.append(plot_speed(request.output / "speed.png", summarize(outcome)))
-    click.echo(f"written to {request.output}: {' '.join(f.name for f in files)}", err=True)
-
-
-def _frameworks(request: Request) -> dict[str, str]:
-    """Whose the methods are, by name."""
-    return {method.name: method.family.framework for method in request.methods}
-
-
-@contextmanager
-def _without_plots() -> Iterator[None]:
-    """Go on where plots cannot be drawn, with a word on stderr."""
+def _measure(ways: Mapping[str, Way], schedule: Schedule) -> tuple[list[Run], str | None]:
+    """The runs, and what ended them early: Ctrl-C, or the error of a generation."""
+    runs: list[Run] = []
     try:
-        yield
-    except BenchmarkError as error:
-        click.echo(f"no plots: {error}", err=True)
+        with progress("Measuring", len(ways) * schedule.num_turns) as step:
+            for run in take_turns(ways, schedule, step):
+                runs.append(run)  # noqa: PERF402 - they are to outlast an error
+    except (KeyboardInterrupt, SpecdecError) as error:
+        if not runs:
+            raise
+        return runs, str(error) or "Ctrl-C"
+    return runs, None
 
 
-def _schedule(request: Request, outcome: Outcome | LoadOutcome) -> dict[str, Any]:
-    """How it was measured, as names and values for the report."""
-    interrupted = {"interrupted": True} if outcome.is_interrupted else {}
-    return {
-        "prompts": len(request.prompts),
-        "context": request.context,
-        "max_new_tokens": request.plan.max_new_tokens,
-        "rounds": request.plan.rounds,
-        **interrupted,
-    }
+def _plot(file: Path, rows: Sequence[Row]) -> str:
+    """Draw the plot; returns what to say of it."""
+    try:
+        plot_ratios(file, rows)
+    except ImportError:
+        return "; no plot without matplotlib: pip install 'ov-specdec[bench]'"
+    return f" and {file}"
 
 
 @contextmanager
 def progress(title: str, num_steps: int) -> Iterator[Callable[[str], None]]:
     """A progress bar on stderr; what it yields moves it on, and says what happens now."""
-    with Progress(console=console, transient=True) as bar:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=num_steps)
 
         def step(now: str) -> None:

@@ -105,16 +105,7 @@ BATCH_INVARIANT_OPTION = click.option(
     help="Run passes so that a text is the same, to the bit, with any drafter or none, alone or "
     "beside others. auto: where this machine can; true: or fail; false: a little faster without.",
 )
-PIPELINE_OPTIONS = (
-    *MODEL_OPTIONS,
-    click.option(
-        "--drafter",
-        type=click.Choice(get_args(DrafterName)),
-        default="model",
-        show_default=True,
-        help="Where candidates come from: a draft model; the longest match in the text, in "
-        "reference texts and earlier outputs (suffix); both; the latest match of three tokens.",
-    ),
+RUNTIME_OPTIONS = (
     PAIRING_OPTION,
     DEVICE_OPTION,
     *LOADING_OPTIONS,
@@ -148,6 +139,20 @@ PIPELINE_OPTIONS = (
     *COMPILE_OPTIONS,
     DRAFT_PROPERTY_OPTION,
     BATCH_INVARIANT_OPTION,
+)
+"""How models are paired, and how they run."""
+
+PIPELINE_OPTIONS = (
+    *MODEL_OPTIONS,
+    click.option(
+        "--drafter",
+        type=click.Choice(get_args(DrafterName)),
+        default="model",
+        show_default=True,
+        help="Where candidates come from: a draft model; the longest match in the text, in "
+        "reference texts and earlier outputs (suffix); both; the latest match of three tokens.",
+    ),
+    *RUNTIME_OPTIONS,
     click.option(
         "--generation-config",
         type=click.Choice(get_args(GenerationConfigUse)),

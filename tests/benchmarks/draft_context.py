@@ -8,9 +8,10 @@ import click
 import numpy as np
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.bench.prompts import CODE, encode_prompts, mixed_prompts, read_prompts
+from ov_specdec.bench.prompts import CODE, read_prompts
 from ov_specdec.cache.sequence import CachedSequence, alone
 from tests.benchmarks.options import PATH, pair_options
+from tests.benchmarks.peers.prompts import encode_prompts, mixed_prompts
 
 NUM_TOKENS = 96
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)

@@ -5,7 +5,7 @@ from statistics import quantiles
 
 import click
 
-from ov_specdec.bench.concurrency import Interval
+from tests.benchmarks.peers.concurrency import Interval
 
 
 def interval(ratios: Sequence[float]) -> str:

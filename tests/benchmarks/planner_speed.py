@@ -28,14 +28,15 @@ from types import SimpleNamespace
 import click
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.bench.own import PipelineRunner
-from ov_specdec.bench.prompts import CODE, encode_prompts, read_prompts
-from ov_specdec.bench.setup import Setup
+from ov_specdec.bench.prompts import CODE, read_prompts
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks.figures import interval
-from tests.benchmarks.frameworks.genai import with_draft
 from tests.benchmarks.options import PATH, pair_options, several
+from tests.benchmarks.peers.frameworks.genai import with_draft
+from tests.benchmarks.peers.own import PipelineRunner
+from tests.benchmarks.peers.prompts import encode_prompts
+from tests.benchmarks.peers.setup import Setup
 
 FIRST_GENERATIONS = 3
 """Generations of a new process that are measured, each of another prompt."""

@@ -16,7 +16,7 @@ from statistics import mean, median
 import click
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.bench.prompts import CODE, encode_prompts
+from ov_specdec.bench.prompts import CODE
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.costs import CostCurve, LiveCurve, PassCurve
 from ov_specdec.costs.kept import read_curve, write_curve
@@ -28,6 +28,7 @@ from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters.model import confidence
 from ov_specdec.stats import RoundStats
 from tests.benchmarks.options import PATH, pair_options
+from tests.benchmarks.peers.prompts import encode_prompts
 from tests.rounds import step_of
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15)

@@ -19,15 +19,15 @@ import httpx
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.bench.prompts import read_prompts
-from ov_specdec.bench.setup import Setup
 from ov_specdec.cli.options import parse_invariance
 from ov_specdec.loading.devices import describe_machine
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.transcript import Transcript
 from tests.benchmarks.figures import head, row
-from tests.benchmarks.frameworks import genai, genai_batch
 from tests.benchmarks.options import PATH, pair_options
+from tests.benchmarks.peers.frameworks import genai, genai_batch
+from tests.benchmarks.peers.setup import Setup
 from tests.prompts import PROMPTS
 from tests.server import NAME, serving
 

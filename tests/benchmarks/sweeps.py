@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from ov_specdec.bench.environment import describe_environment
-from ov_specdec.bench.prompts import CODE, encode_prompts, read_prompts
-from ov_specdec.bench.setup import Setup
+from ov_specdec.bench.prompts import CODE, read_prompts
 from ov_specdec.cli.bench import progress
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks.options import PATH, pair_options
+from tests.benchmarks.peers.environment import describe_environment
+from tests.benchmarks.peers.prompts import encode_prompts
+from tests.benchmarks.peers.setup import Setup
 from tests.benchmarks.sweep.measure import FULL, QUICK, num_steps, run_sweeps
 from tests.benchmarks.sweep.plots import write_plots
 

@@ -6,13 +6,13 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from ov_specdec.bench.measurement import Measurement
-from ov_specdec.bench.own import measure
-from ov_specdec.bench.setup import Setup
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.session import Runner
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import RoundStats
+from tests.benchmarks.peers.measurement import Measurement
+from tests.benchmarks.peers.own import measure
+from tests.benchmarks.peers.setup import Setup
 
 PASS_REPEATS = 7
 TIMELINE_ROUNDS = 25

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ov_specdec.bench.plots import draw, finish, require_matplotlib
 from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
 from ov_specdec.stats import RoundStats
+from tests.benchmarks.peers.plots import draw, finish, require_matplotlib
 from tests.benchmarks.sweep.measure import Sweeps
 
 

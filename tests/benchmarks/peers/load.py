@@ -101,7 +101,7 @@ def arrival_seconds(arrivals: str, num_requests: int, seed: int) -> list[float]:
     """
     if arrivals == TOGETHER:
         return [0.0] * num_requests
-    generator, rate = random.Random(seed), _rate(arrivals)  # noqa: S311 - no secret
+    generator, rate = random.Random(seed), _rate(arrivals)
     seconds = [0.0]
     while len(seconds) < num_requests:
         seconds.append(seconds[-1] + generator.expovariate(rate))

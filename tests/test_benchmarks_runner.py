@@ -6,13 +6,24 @@ import sys
 
 import pytest
 
-from ov_specdec.bench import worker
-from ov_specdec.bench.measurement import Measurement
-from ov_specdec.bench.methods import BASELINE, OWN
-from ov_specdec.bench.process import WorkerProcess
-from ov_specdec.bench.runner import Schedule, run_methods
-from ov_specdec.bench.setup import Setup
-from ov_specdec.errors import BenchmarkError, OptionError
+from ov_specdec.errors import OptionError
+from tests.benchmarks.peers import worker
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.measurement import Measurement
+from tests.benchmarks.peers.methods import (
+    BASELINE,
+    FULL,
+    GROUPS,
+    LOADS,
+    OWN,
+    QUICK,
+    QUICK_LOADS,
+    find_method,
+    select_methods,
+)
+from tests.benchmarks.peers.process import WorkerProcess, load_request
+from tests.benchmarks.peers.runner import Schedule, run_methods
+from tests.benchmarks.peers.setup import Setup
 
 DEATH = BenchmarkError("its process died")
 SCHEDULE = Schedule(prompts=[[1, 2], [3]], rounds=2, max_new_tokens=4, timeout=9.0)
@@ -164,8 +175,8 @@ def test_a_worker_loads_runs_and_names_what_goes_wrong(tiny_pair):
     generation = {"prompt_ids": [5, 6, 7], "max_new_tokens": 8}
     early, unknown, loaded, run_, too_long = serve(
         generation,
-        worker.load_request("fastest", setup),
-        worker.load_request("constant-3", setup),
+        load_request("fastest", setup),
+        load_request("constant-3", setup),
         generation,
         {"prompt_ids": [5] * 300, "max_new_tokens": 8},
     )
@@ -183,12 +194,13 @@ def test_a_worker_loads_runs_and_names_what_goes_wrong(tiny_pair):
 
 
 def test_methods_are_found_by_family_length_and_properties():
-    method = OWN.find("stateful-constant-12@default")
+    method = find_method("stateful-constant-12@default")
     assert (method.length, method.takes_defaults) == (12, True)
-    assert method.family is OWN.find("stateful-constant-1").family
-    assert OWN.find("plain").length is None
-    for name in (*OWN.groups["own"], *OWN.full, *OWN.quick, *OWN.loads, *OWN.quick_loads):
-        assert OWN.find(name).name == name
+    assert method.family is find_method("stateful-constant-1").family
+    assert find_method("plain").length is None
+    for name in (*GROUPS["all"], *QUICK, *LOADS, *QUICK_LOADS):
+        assert find_method(name).name == name
+    assert [method.name for method in select_methods(FULL)] == list(GROUPS["all"])
 
 
 @pytest.mark.parametrize(
@@ -196,17 +208,17 @@ def test_methods_are_found_by_family_length_and_properties():
 )
 def test_a_method_that_does_not_exist_is_refused(name):
     with pytest.raises(OptionError, match=f"method '{name}' does not exist"):
-        OWN.find(name)
+        find_method(name)
 
 
 def test_selected_methods_run_once_each_and_the_baseline_always():
-    names = [method.name for method in OWN.select(["constant-2", "own", "constant-2"])]
+    names = [method.name for method in select_methods(["constant-2", "own", "constant-2"])]
     assert names[:2] == [BASELINE, "constant-2"]
-    assert len(names) == len(set(names)) == len(OWN.groups["own"]) + 1
+    assert len(names) == len(set(names)) == len(OWN) + 1
 
 
 def test_a_method_with_default_properties_drops_those_of_the_setup(tiny_pair):
     setup = Setup(*map(str, tiny_pair), properties={"NO_SUCH_PROPERTY": "1"})
     with pytest.raises(Exception, match="NO_SUCH_PROPERTY"):
-        OWN.find("plain").build(setup)
-    assert OWN.find("plain@default").build(setup).run([5, 6], 4).generated_tokens == 4
+        find_method("plain").build(setup)
+    assert find_method("plain@default").build(setup).run([5, 6], 4).generated_tokens == 4

@@ -5,12 +5,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ov_specdec.bench.measurement import Measurement
-from ov_specdec.errors import BenchmarkError
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.measurement import Measurement
 
 
 class Worker(Protocol):
-    """Answers requests, as `ov_specdec.bench.worker` describes them."""
+    """Answers requests, as `tests.benchmarks.peers.worker` describes them."""
 
     def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
         """The answer; `BenchmarkError` where there is none."""

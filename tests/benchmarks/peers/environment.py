@@ -8,8 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ov_specdec.bench.setup import Setup
 from ov_specdec.loading.devices import list_devices, usable_cores
+from tests.benchmarks.peers.setup import Setup
 
 PACKAGES = (
     "ov-specdec",

@@ -2,15 +2,14 @@
 
 import pytest
 
-from ov_specdec.bench.methods import OWN
-from ov_specdec.bench.own import own
-from ov_specdec.bench.setup import Setup
-from ov_specdec.cli.bench_options import make_request
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.devices import describe_machine
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.profile import Profile, default_path, fingerprint
+from tests.benchmarks.peers.options import make_request
+from tests.benchmarks.peers.own import own
+from tests.benchmarks.peers.setup import Setup
 
 MAIN, DRAFT = {"KV_CACHE_PRECISION": "f32"}, {"INFERENCE_NUM_THREADS": "1"}
 
@@ -42,7 +41,7 @@ def setup_of(tiny_pair, **chosen):
         "profile": "auto",
         **chosen,
     }
-    return make_request(options, OWN).setup
+    return make_request(options).setup
 
 
 def test_the_profile_of_the_pair_is_taken_up(tiny_pair, profile):

@@ -1,4 +1,4 @@
-"""The options of `ov-specdec bench`, and what they ask for."""
+"""The options of `peers`, and what they ask for."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -9,11 +9,7 @@ from typing import Any
 import click
 
 from ov_specdec.arguments import find_pairing
-from ov_specdec.bench.load import TOGETHER, check_arrivals
-from ov_specdec.bench.methods import BASELINE, Catalogue, Method
-from ov_specdec.bench.plan import FULL, QUICK, Plan
-from ov_specdec.bench.prompts import MIX_TOKENS, PROMPT_SETS, read_prompts
-from ov_specdec.bench.setup import Setup
+from ov_specdec.bench.prompts import PROMPT_SETS, read_prompts
 from ov_specdec.checks import require_int
 from ov_specdec.cli.options import (
     COMPILE_OPTIONS,
@@ -31,8 +27,23 @@ from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.runtime_config import RuntimeConfig
+from tests.benchmarks.peers.load import TOGETHER, check_arrivals
+from tests.benchmarks.peers.methods import (
+    BASELINE,
+    GROUPS,
+    LOADS,
+    QUICK_LOADS,
+    Method,
+    find_method,
+    select_methods,
+)
+from tests.benchmarks.peers.methods import FULL as FULL_METHODS
+from tests.benchmarks.peers.methods import QUICK as QUICK_METHODS
+from tests.benchmarks.peers.plan import FULL, QUICK, Plan
+from tests.benchmarks.peers.prompts import MIX_TOKENS
+from tests.benchmarks.peers.setup import Setup
 
-BENCH_OPTIONS = (
+PEERS_OPTIONS = (
     click.option("--quick", is_flag=True, help="A few methods on two prompts: to see it work."),
     click.option(
         "--baseline",
@@ -126,27 +137,23 @@ class Request:
     mix: bool
 
 
-def bench_options(catalogue: Catalogue) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a benchmark of these methods; it is called with a `Request`."""
-    groups = ", ".join(catalogue.groups)
+def peers_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of the benchmark; it is called with a `Request`."""
     methods = click.option(
         "--methods",
         metavar="M,M,...",
-        help=f"Methods and groups of them ({groups}); plain always runs. "
-        f"[{','.join(catalogue.full)}]",
+        help=f"Methods and groups of them ({', '.join(GROUPS)}); plain always runs. "
+        f"[{','.join(FULL_METHODS)}]",
     )
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def gathered(**options: Any) -> None:
-            command(make_request(options, catalogue))
+    @functools.wraps(command)
+    def gathered(**options: Any) -> None:
+        command(make_request(options))
 
-        return with_options((methods, *BENCH_OPTIONS))(gathered)
-
-    return decorate
+    return with_options((methods, *PEERS_OPTIONS))(gathered)
 
 
-def make_request(options: dict[str, Any], catalogue: Catalogue) -> Request:
+def make_request(options: dict[str, Any]) -> Request:
     """Check the options and find the models. Raises `OptionError` and `ModelError`."""
     concurrency = _concurrency(options)
     plan = _plan(options)
@@ -154,7 +161,7 @@ def make_request(options: dict[str, Any], catalogue: Catalogue) -> Request:
     if options["context"] is not None:
         require_int("context", options["context"], low=1)
     return Request(
-        methods=_methods(options, catalogue),
+        methods=_methods(options),
         baseline=options["baseline"],
         prompts=_prompts(options)[: plan.num_prompts],
         context=options["context"],
@@ -199,15 +206,15 @@ def _plan(options: dict[str, Any]) -> Plan:
     return replace(QUICK if options["quick"] else FULL, **given)
 
 
-def _methods(options: dict[str, Any], catalogue: Catalogue) -> list[Method]:
+def _methods(options: dict[str, Any]) -> list[Method]:
     """The methods that were asked for, the baseline among them."""
     if options["methods"] is not None:
         names = tuple(options["methods"].split(","))
     elif options["concurrency"] is not None:
-        names = catalogue.quick_loads if options["quick"] else catalogue.loads
+        names = QUICK_LOADS if options["quick"] else LOADS
     else:
-        names = catalogue.quick if options["quick"] else catalogue.full
-    return catalogue.select((*names, catalogue.find(options["baseline"]).name))
+        names = QUICK_METHODS if options["quick"] else FULL_METHODS
+    return select_methods((*names, find_method(options["baseline"]).name))
 
 
 def _prompts(options: dict[str, Any]) -> Sequence[str]:

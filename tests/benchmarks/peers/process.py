@@ -6,13 +6,25 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from dataclasses import asdict
 from queue import Empty, Queue
 from typing import IO, Any, cast
 
-from ov_specdec.errors import BenchmarkError
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.setup import Setup
 
-WORKER_COMMAND = (sys.executable, "-m", "ov_specdec.bench.worker")
+WORKER_COMMAND = (sys.executable, "-m", "tests.benchmarks.peers.worker")
 CLOSING_SECONDS = 10.0
+
+
+def load_request(method: str, setup: Setup) -> dict[str, Any]:
+    """The request that loads a method."""
+    return {"method": method, "setup": asdict(setup)}
+
+
+def engine_request(method: str, setup: Setup) -> dict[str, Any]:
+    """The request that loads a method for many requests at once."""
+    return {"engine": method, "setup": asdict(setup)}
 
 
 class WorkerProcess:
@@ -23,7 +35,7 @@ class WorkerProcess:
         self._errors: IO[str] = tempfile.TemporaryFile(  # noqa: SIM115 (closed with the process)
             "w+", encoding="utf-8", errors="replace"
         )
-        self._process = subprocess.Popen(  # noqa: S603
+        self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field
 from statistics import median, quantiles
 from typing import Any
 
-from ov_specdec.bench.load import TOGETHER, Load, Served, arrival_seconds
-from ov_specdec.bench.methods import BASELINE
-from ov_specdec.bench.runner import Task, Worker, take_turns
-from ov_specdec.bench.summary import MIB, Spread
+from tests.benchmarks.peers.load import TOGETHER, Load, Served, arrival_seconds
+from tests.benchmarks.peers.methods import BASELINE
+from tests.benchmarks.peers.runner import Task, Worker, take_turns
+from tests.benchmarks.peers.summary import MIB, Spread
 
 LOADS_PER_REQUEST = 4
 """Requests of a load whose arrivals are spread, for each that may be under way: so most of the load
@@ -174,7 +174,7 @@ class Interval:
         """The interval of `values`, the same at each call; None where there are none."""
         if not values:
             return None
-        generator = random.Random(0)  # noqa: S311 - no secret
+        generator = random.Random(0)
         medians = sorted(median(generator.choices(values, k=len(values))) for _ in range(RESAMPLES))
         return cls(median(values), medians[RESAMPLES // 40], medians[-1 - RESAMPLES // 40])
 

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import openvino as ov
 
-from ov_specdec.bench.load import Progress
-from ov_specdec.bench.setup import Setup
-from ov_specdec.errors import BenchmarkError
-from tests.benchmarks.frameworks.genai import (
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.frameworks.genai import (
     MAX_NGRAM_SIZE,
     greedy,
     import_genai,
     model_with_tokenizer,
 )
-from tests.benchmarks.frameworks.same_tokenizer import require_same_tokenizer
+from tests.benchmarks.peers.frameworks.same_tokenizer import require_same_tokenizer
+from tests.benchmarks.peers.load import Progress
+from tests.benchmarks.peers.setup import Setup
 
 TOKENS_PER_STEP = 256
 """Most tokens of a step, prompts and candidates together: its default."""

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import openvino as ov
 
-from ov_specdec.bench.measurement import Measurement
-from ov_specdec.bench.setup import Setup
-from ov_specdec.errors import BenchmarkError
 from ov_specdec.loading.locate import IR_FILE
-from tests.benchmarks.frameworks.same_tokenizer import require_same_tokenizer
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.frameworks.same_tokenizer import require_same_tokenizer
+from tests.benchmarks.peers.measurement import Measurement
+from tests.benchmarks.peers.setup import Setup
 
 REMEDY = "pip install openvino-genai openvino-tokenizers"
 MAX_NGRAM_SIZE = 3
@@ -132,7 +132,7 @@ def model_with_tokenizer(model: Path, folder: Path) -> Path:
     command = [
         sys.executable,
         "-m",
-        "tests.benchmarks.frameworks.tokenizer_ir",
+        "tests.benchmarks.peers.frameworks.tokenizer_ir",
         str(model),
         str(partial),
     ]

@@ -1,4 +1,4 @@
-"""One method in a process of its own: `python -m ov_specdec.bench.worker`.
+"""One method in a process of its own: `python -m tests.benchmarks.peers.worker`.
 
 Reads requests from stdin and answers each on stdout, one JSON object per line. The first,
 `{"method": NAME, "setup": {...}}`, loads the models; each further one,
@@ -11,28 +11,18 @@ Reads requests from stdin and answers each on stdout, one JSON object per line. 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from collections.abc import Iterable
 from time import perf_counter
 from typing import Any, TextIO
 
-from ov_specdec.bench.load import Engine, Load, serve_load
-from ov_specdec.bench.measurement import Runner
-from ov_specdec.bench.methods import OWN, Method
-from ov_specdec.bench.setup import Setup
-from ov_specdec.errors import BenchmarkError, SpecdecError
+from ov_specdec.errors import SpecdecError
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.load import Engine, Load, serve_load
+from tests.benchmarks.peers.measurement import Runner
+from tests.benchmarks.peers.methods import find_method
+from tests.benchmarks.peers.setup import Setup
 
 Answer = dict[str, Any]
-
-
-def load_request(method: str, setup: Setup) -> Answer:
-    """The request that loads a method."""
-    return {"method": method, "setup": asdict(setup)}
-
-
-def engine_request(method: str, setup: Setup) -> Answer:
-    """The request that loads a method for many requests at once."""
-    return {"engine": method, "setup": asdict(setup)}
 
 
 def peak_memory() -> int | None:
@@ -45,9 +35,9 @@ def peak_memory() -> int | None:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def serve(lines: Iterable[str], answers: TextIO, find: Callable[[str], Method] = OWN.find) -> None:
-    """Answer requests until there are no more. find: a method by its name."""
-    worker = Worker(find)
+def serve(lines: Iterable[str], answers: TextIO) -> None:
+    """Answer requests until there are no more."""
+    worker = Worker()
     for line in lines:
         answer: Answer
         try:
@@ -63,8 +53,7 @@ def serve(lines: Iterable[str], answers: TextIO, find: Callable[[str], Method] =
 class Worker:
     """A method, for one request at a time or for many, once a request has loaded it."""
 
-    def __init__(self, find: Callable[[str], Method]) -> None:
-        self._find = find
+    def __init__(self) -> None:
         self._runner: Runner | None = None
         self._engine: Engine | None = None
 
@@ -84,17 +73,17 @@ class Worker:
         start = perf_counter()
         setup = Setup(**request["setup"])
         if "method" in request:
-            self._runner = self._find(request["method"]).build(setup)
+            self._runner = find_method(request["method"]).build(setup)
         else:
-            self._engine = self._find(request["engine"]).serve(setup)
+            self._engine = find_method(request["engine"]).serve(setup)
         return {"loaded": {"seconds": perf_counter() - start}}
 
 
-def main(find: Callable[[str], Method] = OWN.find) -> None:
+def main() -> None:
     """Serve on the real stdout, and send whatever a library prints there to stderr."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
-        serve(sys.stdin, answers, find)
+        serve(sys.stdin, answers)
 
 
 if __name__ == "__main__":

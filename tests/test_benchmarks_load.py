@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ov_specdec.bench.concurrency import (
+from tests.benchmarks.peers.concurrency import (
     Interval,
     LoadOutcome,
     LoadPlan,
@@ -15,9 +15,9 @@ from ov_specdec.bench.concurrency import (
     run_loads,
     summarize_loads,
 )
-from ov_specdec.bench.concurrency_report import ConcurrencyReport
-from ov_specdec.bench.load import Load, Progress, Served, arrival_seconds, serve_load
-from tests.test_bench_report import ENVIRONMENT
+from tests.benchmarks.peers.concurrency_report import ConcurrencyReport
+from tests.benchmarks.peers.load import Load, Progress, Served, arrival_seconds, serve_load
+from tests.test_benchmarks_report import ENVIRONMENT
 
 
 class FakeEngine:

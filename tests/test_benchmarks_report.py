@@ -6,15 +6,15 @@ import json
 import pytest
 
 from ov_specdec import RoundStats
-from ov_specdec.bench.measurement import Measurement
-from ov_specdec.bench.report import Report
-from ov_specdec.bench.runner import Outcome, Run
-from ov_specdec.bench.summary import Spread, paired_ratios, run_rows, share_equal, summarize
+from tests.benchmarks.peers.measurement import Measurement
+from tests.benchmarks.peers.report import Report
+from tests.benchmarks.peers.runner import Outcome, Run
+from tests.benchmarks.peers.summary import Spread, paired_ratios, run_rows, share_equal, summarize
 
 ENVIRONMENT = {
     "machine": {"cpu": "a CPU", "cores": 2, "system": "Linux"},
     "versions": {"openvino": "2026.4.1", "torch": None},
-    "command": "ov-specdec bench",
+    "command": "python -m tests.benchmarks peers",
     "models": {"main": "M", "draft": "D"},
     "device": "CPU",
     "precision": "default",
@@ -170,7 +170,7 @@ def test_markdown_shows_figures_failures_and_what_it_ran_on():
     assert table[3].startswith("| adaptive | 3.0 (2.0 to 4.0) | 4.00 (4.00 to 4.00) | 250 |")
     assert table[3].endswith("| - | 50% |")
     assert "- both: not here" in text
-    assert "`ov-specdec bench`" in text
+    assert "`python -m tests.benchmarks peers`" in text
     assert "openvino 2026.4.1" in text
     assert "torch" not in text  # not installed
     assert "properties: defaults" in text

@@ -1,7 +1,7 @@
 """What peers with a draft model want of a pair."""
 
-from ov_specdec.bench.setup import Setup
-from ov_specdec.errors import BenchmarkError
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.setup import Setup
 
 
 def require_same_tokenizer(setup: Setup) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from ov_specdec.bench.measurement import Measurement
-from ov_specdec.bench.setup import Setup
-from ov_specdec.errors import BenchmarkError
-from tests.benchmarks.frameworks.same_tokenizer import require_same_tokenizer
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.frameworks.same_tokenizer import require_same_tokenizer
+from tests.benchmarks.peers.measurement import Measurement
+from tests.benchmarks.peers.setup import Setup
 
 REMEDY = "pip install torch"
 

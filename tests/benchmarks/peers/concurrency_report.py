@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ov_specdec.bench.concurrency import LoadOutcome, reading_share, summarize_loads
-from ov_specdec.bench.methods import BASELINE
-from ov_specdec.bench.report import (
+from tests.benchmarks.peers.concurrency import LoadOutcome, reading_share, summarize_loads
+from tests.benchmarks.peers.methods import BASELINE
+from tests.benchmarks.peers.report import (
     NONE,
     environment_lines,
     failure_lines,

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ov_specdec.bench.methods import BASELINE
-from ov_specdec.errors import BenchmarkError
 from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.methods import BASELINE
 
 SIZE = (6.4, 4.0)
 DPI = 150

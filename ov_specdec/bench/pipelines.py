@@ -1,0 +1,86 @@
+"""The pipelines that methods run on, with nothing left to be done before the first measurement."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ov_specdec.bench.methods import PLAIN, Method
+from ov_specdec.bench.requests_at_once import answer_at_once
+from ov_specdec.bench.turns import Way
+from ov_specdec.loading.profile import read_profile
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
+from ov_specdec.stats import Stopwatch
+
+FOR_PAIRS = ("draft", "draft_device", "draft_properties", "pairing")
+"""Arguments of a pipeline that one without a draft model has no use for."""
+
+Pipelines = Mapping[DrafterName, SpeculativePipeline]
+
+
+def open_pipelines(
+    methods: Iterable[Method], arguments: Mapping[str, Any], note: Callable[[str], None]
+) -> Pipelines:
+    """A pipeline for each drafter, those with a draft model first.
+
+    Models and their copies of fixed sizes are compiled, the cost of passes is measured where no
+    file has it, and whether they are invariant. note: told how long each of that took.
+    """
+    drafters = dict.fromkeys(method.drafter for method in methods if method is not PLAIN)
+    pipelines: dict[DrafterName, SpeculativePipeline] = {}
+    for drafter in sorted(drafters, key=lambda name: name not in WITH_DRAFT) or [PLAIN.drafter]:
+        watch = Stopwatch()
+        first = next(iter(pipelines.values()), None)
+        pipeline = SpeculativePipeline(**_arguments(drafter, arguments, first))
+        loading = watch.lap()
+        if drafter != PLAIN.drafter:
+            pipeline.prepare()
+        costs = watch.lap()
+        pipeline.check_batch_invariant()
+        sizes = sorted(pipeline.main.runner.fixed_sizes)
+        note(
+            f"drafter {drafter}: waited {loading:.1f} s for models (fixed sizes: "
+            f"{', '.join(map(str, sizes)) or 'none'}), {costs:.1f} s for the cost curve, "
+            f"{watch.lap():.1f} s for the check of batch invariance"
+        )
+        pipelines[drafter] = pipeline
+    return pipelines
+
+
+def _arguments(
+    drafter: DrafterName, arguments: Mapping[str, Any], first: SpeculativePipeline | None
+) -> dict[str, Any]:
+    """The arguments of a pipeline. first: one that may have found a profile, for all of them."""
+    if drafter in WITH_DRAFT:
+        return {**arguments, "drafter": drafter}
+    alone = {name: value for name, value in arguments.items() if name not in FOR_PAIRS}
+    if first is not None:
+        alone["profile"] = "none"
+        if first.profile is not None:
+            alone["properties"] = read_profile(first.profile).main_properties
+    return {**alone, "drafter": drafter}
+
+
+def make_ways(
+    methods: Iterable[Method], pipelines: Pipelines, options: Mapping[str, Any]
+) -> dict[str, Way]:
+    """What answers the loads of each method. options: of all generations.
+
+    Plain decoding runs on the first pipeline, whatever its drafter.
+    """
+    first = next(iter(pipelines.values()))
+    return {
+        method.name: partial(
+            answer_at_once,
+            pipelines.get(method.drafter, first),
+            {**options, **method.options},
+        )
+        for method in methods
+    }
+
+
+def check_prompts(pipelines: Pipelines, prompts: Sequence[str]) -> None:
+    """Refuse prompts that the main model cannot read, with `OptionError`."""
+    with next(iter(pipelines.values())).open_batch() as batch:  # which is never run
+        for key, prompt in enumerate(prompts):
+            batch.add(key, prompt)
