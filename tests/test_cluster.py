@@ -166,6 +166,7 @@ def test_a_prompt_goes_elsewhere_when_that_replica_is_busy(cluster):
     cluster.wait_for("num_requests_running", lambda running: not any(running))
 
 
+@pytest.mark.deep
 def test_a_replica_that_is_killed_ends_its_own_requests_alone(cluster):
     prompt = "def f("  # has no full block, so that only load decides
     alone = cluster.complete(prompt, max_tokens=900)["choices"][0]["text"]
@@ -179,6 +180,7 @@ def test_a_replica_that_is_killed_ends_its_own_requests_alone(cluster):
     assert "".join(json.loads(line)["choices"][0]["text"] for line in whole[:-1]) == alone
 
 
+@pytest.mark.deep
 def test_replicas_come_and_go_with_the_load(cluster):
     cluster.deploy(
         autoscale={
