@@ -34,6 +34,7 @@ class Talk:
     def __init__(self, models, home, *options):
         command = ["-m", "ov_specdec", "chat", "--main", models / "main", "--draft"]
         command += [models / "draft", "--max-new-tokens", 8, "--ignore-eos", *options]
+        command += ["--fixed-sizes", 4]
         self.history = home / "ov-specdec" / "history"
         environment = {**os.environ, "TERM": "xterm-256color", "XDG_CACHE_HOME": str(home)}
         environment["PROMPT_TOOLKIT_NO_CPR"] = "1"  # nobody answers where the cursor is

@@ -22,7 +22,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def address(browser):
-    with demo_process("--profile", "none") as (_, found):
+    with demo_process("--profile", "none", "--fixed-sizes", "4") as (_, found):
         yield found
 
 
