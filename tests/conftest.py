@@ -10,7 +10,7 @@ import pytest
 from tests import tiny_encoder_decoder, tiny_whisper
 from tests.chats import PLAIN
 from tests.cores import keep_to_one_core
-from tests.tiny import ARCHITECTURES, Shelf, TinyPair, make_pair, make_wide_draft
+from tests.tiny import ARCHITECTURES, TYPICAL, Shelf, TinyPair, make_pair, make_wide_draft
 from tests.tiny_encoder_decoder import TinyEncoderDecoder, make_encoder_decoder
 from tests.tiny_whisper import TinyWhisper, make_whisper
 
@@ -41,9 +41,15 @@ def tiny_pair(shelf, tmp_path_factory):
     return pair.main, pair.draft
 
 
-@pytest.fixture(scope="module", params=ARCHITECTURES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[] if name in TYPICAL else pytest.mark.deep)
+        for name in ARCHITECTURES
+    ],
+)
 def architecture(request):
-    """The name of an architecture, each in turn."""
+    """The name of an architecture, each in turn; `deep` where it is not a typical one."""
     return request.param
 
 

@@ -1,6 +1,7 @@
 """The server on a real socket, in a thread of the test's process."""
 
 import asyncio
+import itertools
 import threading
 import time
 from contextlib import contextmanager
@@ -74,6 +75,30 @@ def serving(pipeline=None, **settings):
 
 def _stop(server):
     server.should_exit = True
+
+
+@contextmanager
+def paused(pipeline, monkeypatch, after=0):
+    """Passes of the main model wait until what this yields is set. after: so many do not."""
+    runner, goes_on = pipeline.main.runner, threading.Event()
+    run, numbers = type(runner).run, itertools.count()
+
+    def waiting(self, spans):
+        if self is runner and next(numbers) >= after:
+            goes_on.wait(30)
+        return run(self, spans)
+
+    monkeypatch.setattr(type(runner), "run", waiting)
+    try:
+        yield goes_on
+    finally:
+        goes_on.set()
+
+
+def has_client_left(caplog):
+    """Whether the server has logged that a client left before its answer was whole."""
+    entries = (record.record for record in caplog.records if hasattr(record, "record"))
+    return any(entry.status == 499 for entry in entries)
 
 
 def scope_of_completion(**more):

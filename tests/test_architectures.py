@@ -5,31 +5,44 @@ import random
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from tests.tiny import REFERENCE_PROMPTS, REFERENCE_TOKENS
+from tests.tiny import ARCHITECTURES, REFERENCE_PROMPTS, REFERENCE_TOKENS
 
 NOT_PAGED = ("mpt",)
 """Counts positions by index, which OpenVINO's transformation does not carry over."""
 
 
-@pytest.mark.parametrize(
-    ("kv", "max_hidden_tokens"), [("auto", None), ("stateful", None), ("stateful", 0)]
-)
-def test_speculative_is_plain_is_the_checkpoints_own(architecture, pair, kv, max_hidden_tokens):
-    pipeline = SpeculativePipeline(
-        pair.main, pair.draft, kv=kv, precision="exact", max_hidden_tokens=max_hidden_tokens
-    )
-    is_paged = kv == "auto" and architecture not in NOT_PAGED
-    assert pipeline.main.kv == ("paged" if is_paged else "stateful")
-    options = {"max_new_tokens": REFERENCE_TOKENS, "ignore_eos": True}
+def compare_with_torch(pair, num_tokens, lengths, **settings):
+    """Outputs, plain and with drafts of several lengths, are torch's; which KV cache had them."""
+    options = {"max_new_tokens": num_tokens, "ignore_eos": True}
     accepted = drafted = 0
-    for prompt, output in zip(REFERENCE_PROMPTS, pair.expected, strict=True):
-        assert pipeline.generate(prompt, num_assistant_tokens=0, **options).token_ids == output
-        for length in (1, 4):
-            result = pipeline.generate(prompt, num_assistant_tokens=length, **options)
-            assert result.token_ids == output
-            accepted += result.stats.accepted
-            drafted += result.stats.drafted
-    assert 0.05 * drafted < accepted < drafted, "nothing was rejected, or nothing accepted"
+    with SpeculativePipeline(pair.main, pair.draft, precision="exact", **settings) as pipeline:
+        for prompt, output in zip(REFERENCE_PROMPTS, pair.expected, strict=True):
+            for length in (0, *lengths):
+                result = pipeline.generate(prompt, num_assistant_tokens=length, **options)
+                assert result.token_ids == output[:num_tokens]
+                accepted += result.stats.accepted
+                drafted += result.stats.drafted
+        assert 0.05 * drafted < accepted < drafted, "nothing was rejected, or nothing accepted"
+        return pipeline.main.kv
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES, indirect=True, scope="module")
+def test_speculative_is_plain_is_the_checkpoints_own_on_both_caches(architecture, pair):
+    found = [compare_with_torch(pair, 40, (4,), kv=kv) for kv in ("auto", "stateful")]
+    assert found == ["stateful" if architecture in NOT_PAGED else "paged", "stateful"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"kv": "auto"}, marks=pytest.mark.deep),
+        pytest.param({"kv": "stateful"}, marks=pytest.mark.deep),
+        {"kv": "stateful", "max_hidden_tokens": 0},
+    ],
+    ids=str,
+)
+def test_so_it_is_over_longer_texts(pair, settings):
+    compare_with_torch(pair, REFERENCE_TOKENS, (1, 4), **settings)
 
 
 MIXED = (

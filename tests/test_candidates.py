@@ -132,14 +132,20 @@ def test_a_prompt_that_fills_the_context_is_refused(tiny_pair):
         measure_gain(tiny_pair[0], Candidate("suffix"), "CPU", [prompt * 5], seconds=0.0)
 
 
-def test_without_a_draft_tune_compares_drafters_and_writes_no_profile(
-    tiny_pair, tmp_path, monkeypatch
-):
+@pytest.fixture
+def tune_drafters(tiny_pair, tmp_path, monkeypatch):
+    """Compares the drafters of a main model in a second."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("def area(\n")
     options = ("--prompt-file", prompts, "--other-draft", tiny_pair[1], "--seconds", 1)
-    done = run("tune", tiny_pair[0], *options)
+    return lambda *more: run("tune", tiny_pair[0], *options, *more)
+
+
+def test_without_a_draft_tune_compares_drafters_and_writes_no_profile(
+    tune_drafters, tiny_pair, tmp_path
+):
+    done = tune_drafters()
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[0] for row in rows] == [
@@ -151,7 +157,11 @@ def test_without_a_draft_tune_compares_drafters_and_writes_no_profile(
     ]
     assert "to take       " in done.stdout
     assert not (tmp_path / "ov-specdec" / "profiles").exists()
-    report = json.loads(run("tune", tiny_pair[0], *options, "--json").stdout)
+
+
+@pytest.mark.deep
+def test_such_a_comparison_is_told_as_json(tune_drafters):
+    report = json.loads(tune_drafters("--json").stdout)
     assert [c["drafter"] for c in report["candidates"]] == ["suffix", "model", "both"]
 
 

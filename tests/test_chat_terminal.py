@@ -34,6 +34,7 @@ class Talk:
     def __init__(self, models, home, *options):
         command = ["-m", "ov_specdec", "chat", "--main", models / "main", "--draft"]
         command += [models / "draft", "--max-new-tokens", 8, "--ignore-eos", *options]
+        command += ["--fixed-sizes", 4]
         self.history = home / "ov-specdec" / "history"
         environment = {**os.environ, "TERM": "xterm-256color", "XDG_CACHE_HOME": str(home)}
         environment["PROMPT_TOOLKIT_NO_CPR"] = "1"  # nobody answers where the cursor is
@@ -196,6 +197,7 @@ def test_errors_are_one_line_and_the_conversation_goes_on(talk, tmp_path):
     assert talk.tell("class Stack:")[-1].startswith("8 tokens")
 
 
+@pytest.mark.deep
 def test_a_full_context_is_said_and_the_conversation_goes_on(talk, tmp_path):
     pairs = [("user", "import sys\n" * 800), ("assistant", "pass")]
     messages = [{"role": role, "content": content} for role, content in pairs]
@@ -209,6 +211,7 @@ def test_a_full_context_is_said_and_the_conversation_goes_on(talk, tmp_path):
     assert talk.tell("class Stack:")[-1].startswith("8 tokens")
 
 
+@pytest.mark.deep
 def test_an_answer_that_fills_the_context_says_so(talk, tmp_path):
     talk.tell("/set max-new-tokens 2048")
     messages = [{"role": "user", "content": "import sys\n" * 670}]
@@ -219,6 +222,7 @@ def test_an_answer_that_fills_the_context_says_so(talk, tmp_path):
     )
 
 
+@pytest.mark.deep
 def test_ctrl_d_leaves(models, tmp_path):
     talk = Talk(models, tmp_path)
     talk.process.send("\x04")
@@ -283,6 +287,7 @@ def test_a_model_without_a_chat_template_is_refused_before_it_is_compiled(monkey
         )
 
 
+@pytest.mark.deep
 def test_a_prompt_cache_saves_reading_the_system_message_again(chat_pair, tmp_path):
     file = tmp_path / "prompt.safetensors"
 

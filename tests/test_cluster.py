@@ -14,15 +14,11 @@ import psutil
 import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
-
-pytest.importorskip("ray", reason="Ray has no wheel for this Python")
-
 from ray.exceptions import RayActorError
 from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview
 
 from ov_specdec.cli.serve import serve as command
 from ov_specdec.cluster.application import ClusterArgs, build
-from ov_specdec.cluster.cpus import read_places
 from ov_specdec.cluster.remote import RemoteEngine
 from ov_specdec.cluster.router import PrefixRouter
 from ov_specdec.cluster.run import NAME, connected, deploy, reason_of
@@ -95,8 +91,6 @@ def replica_processes():
 
 @pytest.fixture(scope="module")
 def cluster():
-    if len(read_places()) < 2:
-        pytest.skip("two replicas need two CPUs")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with connected(None):
@@ -172,6 +166,7 @@ def test_a_prompt_goes_elsewhere_when_that_replica_is_busy(cluster):
     cluster.wait_for("num_requests_running", lambda running: not any(running))
 
 
+@pytest.mark.deep
 def test_a_replica_that_is_killed_ends_its_own_requests_alone(cluster):
     prompt = "def f("  # has no full block, so that only load decides
     alone = cluster.complete(prompt, max_tokens=900)["choices"][0]["text"]
@@ -185,6 +180,7 @@ def test_a_replica_that_is_killed_ends_its_own_requests_alone(cluster):
     assert "".join(json.loads(line)["choices"][0]["text"] for line in whole[:-1]) == alone
 
 
+@pytest.mark.deep
 def test_replicas_come_and_go_with_the_load(cluster):
     cluster.deploy(
         autoscale={

@@ -314,7 +314,7 @@ def test_a_run_that_has_ended_is_forgotten():
     runs.cancel("a")
 
 
-def test_runs_of_one_visitor_may_begin_and_end_at_once(monkeypatch):
+def test_runs_of_one_visitor_may_begin_and_end_at_once():
     runs, errors = Cancellations(), []
 
     def run():

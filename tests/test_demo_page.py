@@ -22,7 +22,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def address(browser):
-    with demo_process("--profile", "none") as (_, found):
+    with demo_process("--profile", "none", "--fixed-sizes", "4") as (_, found):
         yield found
 
 
@@ -139,6 +139,7 @@ def test_nothing_is_fetched_from_elsewhere(finished):
     assert finished.hosts == {"127.0.0.1"}
 
 
+@pytest.mark.deep
 def test_a_short_text_begins_at_the_top(open_page):
     page = open_page()
     ask_for(page, 16)
@@ -151,6 +152,7 @@ def test_a_short_text_begins_at_the_top(open_page):
         assert bottom > first + 200
 
 
+@pytest.mark.deep
 def test_a_long_text_is_followed_to_its_end(open_page):
     page = open_page()
     start_long_run(page)
@@ -166,6 +168,7 @@ def test_a_long_text_is_followed_to_its_end(open_page):
     page.locator("#stop").click()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_messages_can_be_read(open_page, theme):
     first, second = open_page(), open_page(theme=theme)
@@ -235,6 +238,7 @@ def test_a_warning_shows_what_a_visitor_typed_as_text(monkeypatch):
     assert "&lt;img src=x&gt;" in shown[0]
 
 
+@pytest.mark.deep
 def test_visitors_wait_for_one_another_and_stop_only_themselves(open_page):
     first, second = open_page(), open_page()
     status = second.locator("#run-status")
@@ -253,6 +257,7 @@ def test_visitors_wait_for_one_another_and_stop_only_themselves(open_page):
     assert second.locator("#plain .pane").get_attribute("data-outcome") == "length"
 
 
+@pytest.mark.deep
 def test_who_leaves_lets_the_next_one_run(open_page):
     first, second = open_page(), open_page()
     ask_for(second, 8)
@@ -291,6 +296,7 @@ def test_a_second_turn_stands_below_the_first_and_clear_empties_both(open_chat):
     assert said(page, "plain") == first
 
 
+@pytest.mark.deep
 def test_visitors_have_conversations_of_their_own(open_chat):
     first, second = open_chat(), open_chat()
     for page, message in ((first, "one"), (second, "two")):
@@ -300,6 +306,7 @@ def test_visitors_have_conversations_of_their_own(open_chat):
         assert [message for message, _ in said(page, "plain")] == [message]
 
 
+@pytest.mark.deep
 def test_a_conversation_that_is_too_long_says_so_and_goes_on_when_cleared(open_chat):
     page = open_chat()
     ask_for(page, 4)
@@ -316,6 +323,7 @@ def test_a_conversation_that_is_too_long_says_so_and_goes_on_when_cleared(open_c
     expect(page.locator("#verdict strong")).to_be_visible()
 
 
+@pytest.mark.deep
 def test_clear_ends_a_turn_that_waits_for_another_visitor(open_chat):
     first, second = open_chat(), open_chat()
     ask_for(first, 4)
@@ -339,6 +347,7 @@ def test_without_a_chat_template_there_is_no_conversation(finished):
     assert ("conversation" in words, "message" in words) == (False, False)
 
 
+@pytest.mark.deep
 def test_the_sweep_draws_its_plot(open_page):
     page = open_page()
     ask_for(page, 4)
@@ -348,14 +357,20 @@ def test_the_sweep_draws_its_plot(open_page):
     expect(page.locator("#speed .vega-embed")).to_be_visible()
 
 
+@pytest.mark.deep
 def test_another_drafter_can_be_chosen(open_page):
     page = open_page()
     ask_for(page, 16)
+    details = page.locator("#details")
+    expect(details).to_contain_text(", draft ")
     choose(page, "Drafter", "prompt lookup")
     page.locator("#run").click()
     expect(page.locator("#verdict strong")).to_be_visible()
+    expect(details).to_contain_text("KV cache: main")
+    expect(details).not_to_contain_text(", draft ")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_conversation_overflows(open_chat, width):
     page = open_chat(viewport={"width": width, "height": 900})
@@ -371,6 +386,7 @@ def test_no_conversation_overflows(open_chat, width):
     assert len({button["y"] for button in buttons}) == 1
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_overflows(open_page, width):
     page = open_page(viewport={"width": width, "height": 900})
@@ -398,6 +414,7 @@ def test_a_port_in_use_is_named(address):
     assert port in done.stderr
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_ends_the_demo_in_the_middle_of_a_run(browser):
     with demo_process("--fixed-sizes", "none") as (server, address):

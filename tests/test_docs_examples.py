@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ov_specdec.loading import fixed_sizes
 from ov_specdec.scheduling import Scheduler
 from ov_specdec.speculation.engine import Speculation
 
@@ -46,7 +47,14 @@ def at_the_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def test_the_guide_runs_from_top_to_bottom(capsys):
+@pytest.fixture
+def few_sizes(monkeypatch):
+    """Of `fixed_sizes="auto"`, which takes most of the guide's time."""
+    for name in ("MAIN_SIZES", "BATCH_SIZES", "DRAFT_SIZES"):
+        monkeypatch.setattr(fixed_sizes, name, (1,))
+
+
+def test_the_guide_runs_from_top_to_bottom(capsys, few_sizes):
     namespace = run(ROOT / "docs" / "python.md")
     printed = capsys.readouterr().out
     assert "unknown option 'max_tokens': did you mean max_new_tokens?\n" in printed

@@ -31,7 +31,10 @@ def source_of(architecture, index, namespace=None):
     return Source(np.array([SOURCES[index]]), namespace)
 
 
-@pytest.fixture(scope="module", params=[*TEXT, "whisper"])
+@pytest.fixture(
+    scope="module",
+    params=["t5", "whisper", *(pytest.param(name, marks=pytest.mark.deep) for name in TEXT[1:])],
+)
 def architecture(request):
     return request.param
 

@@ -38,6 +38,7 @@ def test_a_checkpoint_is_exported_for_real_and_then_left_alone(checkpoint, tmp_p
     assert (second.folder / "openvino_model.bin").stat().st_mtime_ns == written
 
 
+@pytest.mark.deep
 def test_an_encoder_decoder_is_exported_as_one(encoder_decoder, tmp_path):
     checkpoint = encoder_decoder("t5").checkpoint
     first = export_model(str(checkpoint), tmp_path, "int8")

@@ -74,6 +74,7 @@ def run(*arguments):
     return CliRunner().invoke(export_command, list(map(str, arguments)))
 
 
+@pytest.mark.deep
 def test_a_group_size_that_fits_is_chosen_and_said(checkpoint, tmp_path):
     done = run(
         *("--main", checkpoint, "--output", tmp_path, "--weight-format", "int4"),

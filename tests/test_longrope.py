@@ -13,10 +13,15 @@ from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.scheduling import Request
 from ov_specdec.speculation import engine
 from tests.test_cli_input import change
-from tests.tiny import BORDER, CONTEXT, REFERENCE_TOKENS, TinyPair, make_pair, reference
+from tests.tiny import BORDER, CONTEXT, TinyPair, make_pair, reference
 
-OPTIONS = {"max_new_tokens": REFERENCE_TOKENS, "ignore_eos": True}
-BACKENDS = [("paged", None), ("stateful", None), ("stateful", 0)]
+NUM_TOKENS = 50
+OPTIONS = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True}
+BACKENDS = [
+    pytest.param(("paged", None), id="paged"),
+    pytest.param(("stateful", None), id="stateful"),
+    pytest.param(("stateful", 0), id="trimmed", marks=pytest.mark.deep),
+]
 
 
 def prompt_of(num_tokens, seed=0):
@@ -39,13 +44,13 @@ def expected(models):
     """What torch generates after a prompt, which it reads from the beginning for each token."""
 
     @cache
-    def tokens(*prompt, num_new=REFERENCE_TOKENS):
+    def tokens(*prompt, num_new=NUM_TOKENS):
         return reference(models.checkpoint, list(prompt), num_new)
 
     return tokens
 
 
-@pytest.fixture(scope="module", params=BACKENDS, ids=["paged", "stateful", "trimmed"])
+@pytest.fixture(scope="module", params=BACKENDS)
 def backend(request):
     kv, max_hidden_tokens = request.param
     return {"kv": kv, "max_hidden_tokens": max_hidden_tokens, "precision": "exact"}

@@ -1,6 +1,8 @@
 """Drafts with another tokenizer: scripted, with the embedded draft, and against transformers."""
 
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -209,13 +211,18 @@ def differing(main, draft):
     return GuardReport((Check("vocabulary", (Difference("id 1", "'a'", "'b'"),)),))
 
 
+def make_other_draft(folder):
+    save_checkpoint("llama", folder / "checkpoint", width=384)
+    save_tokenizer(folder / "checkpoint", sample=PROSE * 3)
+    export(folder / "checkpoint", folder / "draft")
+
+
 @pytest.fixture(scope="module")
-def other_draft(tmp_path_factory):
+def other_draft(shelf, tmp_path_factory):
     """A tiny random llama with another tokenizer: its checkpoint, and what is exported of it."""
-    checkpoint = tmp_path_factory.mktemp("other")
-    save_checkpoint("llama", checkpoint, width=384)
-    save_tokenizer(checkpoint, sample=PROSE * 3)
-    return checkpoint, export(checkpoint, tmp_path_factory.mktemp("exported") / "draft")
+    target = tmp_path_factory.mktemp("other") / "all"
+    folder = shelf.copy("other-tokenizer", make_other_draft, target, Path(__file__))
+    return folder / "checkpoint", folder / "draft"
 
 
 PROMPT = "def area(width):\n    "
@@ -269,8 +276,12 @@ def test_the_text_is_that_of_assisted_generation_in_transformers(tiny_pair, othe
     options = {"do_sample": True, "temperature": 1e-6, "eos_token_id": None}
     options["suppress_tokens"] = padding
     tokens = torch.tensor([ids])
-    torch.manual_seed(1)  # of its own draws, some rejections end in a division of 0 by 0
-    expected = main.generate(tokens, max_new_tokens=32, **options, **models, **given)
+    for seed in range(20):
+        torch.manual_seed(seed)
+        # Of its own draws, which depend on the order of sets too, some divide 0 by 0.
+        with suppress(RuntimeError):
+            expected = main.generate(tokens, max_new_tokens=32, **options, **models, **given)
+            break
     for name in PAIRINGS:
         with SpeculativePipeline(
             tiny_pair[0], other_draft[1], pairing=name, precision="exact"

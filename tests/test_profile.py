@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import DeviceError, OptionError
 from ov_specdec.loading.devices import describe_machine
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.profile import (
@@ -144,5 +144,5 @@ def test_what_is_asked_for_wins_over_a_profile_that_was_not(tiny_pair, profile):
 def test_a_profile_the_device_refuses_is_not_passed_over(tiny_pair, profile, tmp_path):
     path = tmp_path / "profile.json"
     Profile(profile.pair, {"NO_SUCH_PROPERTY": "1"}, {}, {}).write(path)
-    with pytest.raises(Exception, match="NO_SUCH_PROPERTY"):
+    with pytest.raises(DeviceError, match="NO_SUCH_PROPERTY"):
         SpeculativePipeline(*tiny_pair, profile=path)

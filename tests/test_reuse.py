@@ -91,11 +91,11 @@ class Conversation:
         self.held = [*ids, *result.token_ids[:-1]]
 
 
-def test_two_hundred_edits_of_a_conversation_equal_fresh_runs(chat_pair, kv):
+def test_a_hundred_edits_of_a_conversation_equal_fresh_runs(chat_pair, kv):
     conversation = Conversation(chat_pair, kv, max_tokens=200)
-    for _ in range(200):
+    for _ in range(100):
         conversation.step(conversation.random.choice(KINDS))
-    assert conversation.num_reused > 60
+    assert conversation.num_reused > 30
 
 
 def test_edits_of_a_conversation_on_the_embedded_pair_equal_fresh_runs(kv):
@@ -106,9 +106,9 @@ def test_edits_of_a_conversation_on_the_embedded_pair_equal_fresh_runs(kv):
         max_tokens=60,
         as_prompt=lambda messages: "\n".join(f"# {m['content']}" for m in messages) + "\n",
     )
-    for _ in range(40):
+    for _ in range(16):
         conversation.step(conversation.random.choice(KINDS))
-    assert conversation.num_reused > 8
+    assert conversation.num_reused > 3
 
 
 def test_a_second_turn_reads_only_what_is_new(chat_pair, kv):

@@ -20,7 +20,7 @@ from ov_specdec.speculation.drafters import ModelDrafter
 from ov_specdec.speculation.engine import SequenceState, Speculation
 from tests.running import repeatable
 
-NUM_SAMPLES = 1000
+NUM_SAMPLES = 400
 NEW_TOKENS = 4
 NUM_BINS = 12
 BATCH = 128

@@ -288,7 +288,9 @@ def test_llm_chats(server, monkeypatch, tmp_path):
 
     model = Chat("tiny", model_name=NAME, api_base=f"{server.url}/v1")
     answer = model.prompt("return width", temperature=0, max_tokens=6, stream=True, key="none")
-    assert answer.text()
+    body = {"messages": MESSAGES, "temperature": 0, "max_tokens": 6}
+    expected = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
+    assert answer.text() == expected["content"]
 
 
 def test_errors_of_the_official_client_name_the_field(client):

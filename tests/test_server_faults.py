@@ -1,7 +1,6 @@
 """What goes wrong stays with the request that it goes wrong for; and the server goes on."""
 
 import asyncio
-import itertools
 import json
 import random
 import socket
@@ -17,7 +16,7 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.server.app import make_app
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.stats import GenerationStats
-from tests.server import scope_of_completion, serving, wait_until
+from tests.server import has_client_left, paused, scope_of_completion, serving, wait_until
 
 LONG = {"prompt": "def area(", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
 
@@ -50,24 +49,6 @@ def still_answers(server):
 
 
 @contextmanager
-def paused(pipeline, monkeypatch, after=0):
-    """Passes of the main model wait until what this yields is set. after: so many do not."""
-    runner, goes_on = pipeline.main.runner, threading.Event()
-    run, numbers = type(runner).run, itertools.count()
-
-    def waiting(self, spans):
-        if self is runner and next(numbers) >= after:
-            goes_on.wait(30)
-        return run(self, spans)
-
-    monkeypatch.setattr(type(runner), "run", waiting)
-    try:
-        yield goes_on
-    finally:
-        goes_on.set()
-
-
-@contextmanager
 def in_background(function, count=1):
     """Results of calls in threads, once the block has ended."""
     results = []
@@ -92,7 +73,7 @@ def test_a_client_that_leaves_a_stream_frees_its_memory(server, pipeline, monkey
             lines = response.iter_lines()  # kept: without it, the connection would be closed
             next(lines)
             assert server.metric("num_requests_running") == 1
-        wait_until(lambda: any(_status(record) == 499 for record in caplog.records))
+        wait_until(lambda: has_client_left(caplog))
         goes_on.set()
     wait_until(lambda: server.metric("num_requests_running") == 0)
     assert steps() < 100  # of the 200 tokens, most were not generated
@@ -141,13 +122,9 @@ def test_a_client_that_does_not_wait_for_its_answer_frees_its_memory(
     with paused(pipeline, monkeypatch) as goes_on:
         with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=server.url) as client:
             client.post("/v1/completions", json=LONG, timeout=0.3)
-        wait_until(lambda: any(_status(record) == 499 for record in caplog.records))
+        wait_until(lambda: has_client_left(caplog))
         goes_on.set()
     wait_until(lambda: server.metric("num_requests_running") == 0)
-
-
-def _status(record):
-    return record.record.status if hasattr(record, "record") else None
 
 
 def test_a_full_queue_is_told(server, pipeline, monkeypatch):

@@ -81,9 +81,8 @@ def test_fallback_draws_at_higher_temperatures_and_repeats_with_a_seed(pipeline)
     results = [pipeline.transcribe((recording(1.5), RATE), seed=5, **options) for _ in range(2)]
     assert results[0].text == results[1].text
     assert results[0].stats.num_retries == 5
-    scores = [segment.avg_logprob for segment in results[0].segments]
-    assert scores == []
     timed = pipeline.transcribe((recording(1.5), RATE), return_timestamps=True, **options)
+    assert timed.segments
     assert all(segment.avg_logprob < -0.01 for segment in timed.segments)
     assert all(0 <= segment.no_speech_prob <= 1 for segment in timed.segments)
 

@@ -293,7 +293,7 @@ def test_the_states_of_a_sequence_are_read_and_written_beside_others(model, llam
         np.testing.assert_allclose(rows, expected([*text, 1, 7], 1), **CLOSE)
 
 
-def requests(seed, vocab_size=None):
+def requests(seed):
     """Sixteen prompts and their options: greedy and sampling, plain and with drafts."""
     choose = random.Random(seed)  # noqa: S311
     system = tokens(40, seed)

@@ -76,7 +76,7 @@ def test_a_stream_may_begin_while_others_run():
     assert pair.num_shared > 5
 
 
-def test_threads_that_read_streams_share_passes():
+def test_threads_that_read_streams_get_what_each_gets_alone():
     pair = Pair()
     together, results = Barrier(len(PROMPTS)), {}
 

@@ -19,11 +19,6 @@ from tests.tiny_encoder_decoder import NUM_TOKENS, SOURCES, START, TEXT, referen
 LENGTH = {"max_new_tokens": NUM_TOKENS}
 
 
-@pytest.fixture(scope="module", params=TEXT)
-def made(request, encoder_decoder):
-    return encoder_decoder(request.param)
-
-
 @pytest.fixture(scope="module")
 def bart(encoder_decoder):
     return encoder_decoder("bart")
@@ -51,12 +46,10 @@ def outputs(pipeline, source, lengths=(0, 1, 4), **options):
     ]
 
 
-@pytest.mark.parametrize("drafter", ["model", "suffix", "prompt-lookup"])
-def test_speculative_is_plain_is_what_transformers_generates(made, drafter):
+def compare_with_transformers(made, draft, lengths, **settings):
+    """Outputs are those of transformers; the candidates that were accepted and proposed."""
     accepted = drafted = 0
-    draft = made.draft if drafter == "model" else None
-    lengths = (0, 1, 4, "auto") if drafter == "model" else (0, 4)
-    with SpeculativePipeline(made.main, draft, drafter=drafter, precision="exact") as pipeline:
+    with SpeculativePipeline(made.main, draft, precision="exact", **settings) as pipeline:
         assert pipeline.main.kv == "stateful"
         for source, expected in zip(SOURCES, made.expected, strict=True):
             for result in outputs(pipeline, source, lengths):
@@ -64,9 +57,23 @@ def test_speculative_is_plain_is_what_transformers_generates(made, drafter):
                 assert result.stats.prompt_tokens == len(source)
                 accepted += result.stats.accepted
                 drafted += result.stats.drafted
-    assert drafted > 0
-    if drafter == "model":
-        assert 0 < accepted < drafted, "nothing was rejected, or nothing accepted"
+    return accepted, drafted
+
+
+@pytest.mark.parametrize("architecture", TEXT)
+def test_speculative_is_plain_is_what_transformers_generates(encoder_decoder, architecture):
+    made = encoder_decoder(architecture)
+    accepted, drafted = compare_with_transformers(made, made.draft, (0, 1, 4, "auto"))
+    assert 0 < accepted < drafted, "nothing was rejected, or nothing accepted"
+
+
+@pytest.mark.parametrize("drafter", ["suffix", "prompt-lookup"])
+@pytest.mark.parametrize(
+    "architecture", ["t5", *(pytest.param(name, marks=pytest.mark.deep) for name in TEXT[1:])]
+)
+def test_so_it_is_with_drafts_from_the_text(encoder_decoder, architecture, drafter):
+    made = encoder_decoder(architecture)
+    assert compare_with_transformers(made, None, (0, 4), drafter=drafter)[1] > 0
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.deep
 def test_the_pieces_of_training_compute_what_they_say():
     done = subprocess.run(
         [sys.executable, "-c", PIECES], capture_output=True, text=True, cwd=SCRIPTS, timeout=300
@@ -129,9 +130,3 @@ def test_the_pieces_of_training_compute_what_they_say():
     assert result["loops"] == [7, 0]
     assert result["is_loop"] == [True, False, False]
     assert result["is_python"] == [False, True, True]
-
-
-def test_the_package_does_not_know_the_scripts():
-    package = SCRIPTS.parent.parent / "ov_specdec"
-    for path in package.rglob("*.py"):
-        assert "models.training" not in path.read_text(encoding="utf-8")

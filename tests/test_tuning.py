@@ -180,6 +180,7 @@ def test_threads_are_parts_of_the_cores_that_may_be_used(monkeypatch):
     assert thread_choices() == {"INFERENCE_NUM_THREADS": ()}
 
 
+@pytest.mark.deep
 def test_tune_writes_a_profile_that_later_runs_take_up(tiny_pair, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     command = [sys.executable, "-m", "ov_specdec", "tune", *map(str, tiny_pair), "--seconds", "3"]

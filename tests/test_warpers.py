@@ -175,7 +175,7 @@ warpers = st.builds(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(rows, warpers)
 def test_any_row_and_any_options_give_a_valid_distribution(
     logits: Logits, warper: LogitsWarper

@@ -17,6 +17,9 @@ ARCHITECTURES = (
     *("llama", "qwen2", "qwen3", "gpt2", "gpt_neox"),
     *("opt", "bloom", "mpt", "phi3", "mistral", "longrope"),
 )
+TYPICAL = ("llama", "mistral", "mpt", "bloom")
+"""Those that every run has all tests of: a plain one, a sliding window, positions by index, and
+positions that are counted from the mask."""
 VOCAB_SIZE = 320
 CONTEXT = 256
 BORDER = 64

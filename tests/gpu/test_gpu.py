@@ -55,6 +55,7 @@ def test_models_may_run_on_two_devices(devices, open_on_gpu, texts_of_cpu):
         assert [model.config.device for model in (pipeline.main, pipeline.draft)] == [*devices]
 
 
+@pytest.mark.deep
 def test_the_default_precision_has_the_caches_that_go_with_it(open_on_gpu):
     draft = embedded_folder("draft")
     with open_on_gpu(draft, drafter="suffix", precision="default") as pipeline:

@@ -1,0 +1,31 @@
+# Sourced by `run` and `full`: what tests need of the system, and a fresh virtual environment.
+# shellcheck shell=bash
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Installs Debian's packages: as root in a container, with sudo elsewhere.
+install_packages() {
+    as_root=$([ "$(id -u)" = 0 ] || echo sudo)
+    { $as_root apt-get update -q; $as_root apt-get install -qy --no-install-recommends "$@"; } > /dev/null
+}
+
+# Pages are tested in a real browser, and GPUs on a simulated one.
+command -v chromium > /dev/null || install_packages chromium
+[ -f /usr/include/CL/cl_layer.h ] || install_packages gcc libc6-dev opencl-headers
+
+folder=$(mktemp -d)
+trap 'kill $(jobs -p) 2> /dev/null || true; rm -rf "$folder"' EXIT
+python3 -m venv "$folder/venv"
+# shellcheck disable=SC1091
+. "$folder/venv/bin/activate"
+
+# To compile all modules of all packages takes pip a minute; a tenth of them is ever imported.
+export PIP_NO_COMPILE=1
+
+# A browser, the page's server and its models want all cores, as Ray and a simulated GPU do, and
+# terminals are made by forking, which wants a young process: these parts run by themselves.
+terminal=(tests/test_chat_terminal.py)
+pages=(tests/test_demo_page.py tests/test_server_page.py tests/test_speech_demo.py)
+cluster=(tests/test_cluster.py)
+gpu=(tests/gpu)
+# shellcheck disable=SC2034
+alone=("${terminal[@]}" "${pages[@]}" "${cluster[@]}" "${gpu[@]}")
