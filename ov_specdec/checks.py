@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Real
+from typing import Any
 
 from ov_specdec.errors import OptionError
 
@@ -12,6 +13,17 @@ def shorten(value: object) -> str:
     """A value as a message shows it, in at most 80 characters."""
     shown = repr(value)
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
+
+
+def as_plain(value: Any) -> Any:
+    """A value with Python's own numbers and lists in the place of numpy's, at any depth."""
+    if hasattr(value, "tolist"):  # of arrays and scalars; numpy itself takes long to import
+        return value.tolist()
+    if isinstance(value, dict):
+        return {as_plain(key): as_plain(each) for key, each in value.items()}
+    if type(value) in (list, tuple, set, frozenset):
+        return type(value)(as_plain(each) for each in value)
+    return value
 
 
 def require_utf8(what: str, text: str) -> None:

@@ -131,7 +131,10 @@ class TextGenerator:
             return ()
 
         def end(error: BaseException | None) -> None:
-            self._remember(generation, chunks)
+            try:
+                self._remember(generation, chunks)
+            except Exception as failure:  # whoever waits for the answer is to learn of it
+                error = error or failure
             on_end(error)
 
         generation.request.publish, generation.request.on_end = publish, end

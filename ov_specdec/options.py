@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, get_args
 
 from ov_specdec.checks import (
+    as_plain,
     require_bool,
     require_choice,
     require_int,
@@ -44,6 +45,8 @@ SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 @dataclass(frozen=True)
 class GenerationOptions:
     """Options of `generate` and `stream`. Checked when made; `OptionError` names what is wrong.
+
+    Numbers and lists may be numpy's; they are kept as Python's.
 
     Length and end of the output:
 
@@ -178,6 +181,8 @@ class GenerationOptions:
     continue_final_message: bool = False
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, as_plain(getattr(self, field.name)))
         self._check_ends()
         self._check_sampling()
         self._check_processors()

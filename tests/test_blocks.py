@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ov_specdec.baseline import common_prefix
 from ov_specdec.cache.blocks import BlockPool, BlockTable, Root
 from ov_specdec.errors import CacheFullError, SessionError
 
@@ -184,6 +185,71 @@ def test_blocks_that_were_kept_after_a_rollback_are_given_back_before_others_are
     table.rollback(0)
     table.adopt(TEXT[:4])
     assert pool.num_used == 1
+
+
+NEAR = st.lists(st.integers(0, 2), max_size=11)
+
+
+@given(st.lists(NEAR, max_size=20), st.integers(1, 30), NEAR)
+def test_what_is_found_is_what_a_search_through_all_that_was_left_finds(texts, max_blocks, wanted):
+    pool = BlockPool(1, max_blocks)
+    for text in texts:
+        table = BlockTable(pool, block_size=4)
+        table.adopt(text)
+        try:
+            table.append(len(text) - table.length)
+        except CacheFullError:
+            table.clear()
+        else:
+            table.leave(text)
+    found = pool.match(wanted, 4, ROOT)
+    # Every node that is left, with the tokens from the root to its end.
+    paths = {ROOT: ()}
+    for node in sorted(pool._nodes.values(), key=lambda node: node.serial):
+        if node.parent in paths:  # else a block before it was given up
+            paths[node.serial] = (*paths[node.parent], *node.tokens)
+    longest = max(common_prefix(path, wanted) for path in paths.values())
+    assert len(found.blocks) * 4 + found.num_partial == longest
+    assert paths[found.node] == tuple(wanted[: len(found.blocks) * 4])
+    if found.partial is None:
+        assert found.num_partial == 0
+    else:
+        partial = pool._nodes[found.partial]
+        assert partial.parent == found.node
+        assert common_prefix(partial.tokens, wanted[len(found.blocks) * 4 :]) == found.num_partial
+
+
+class Counted(int):
+    """A token that counts how often it is compared."""
+
+    num_compared = 0
+
+    def __eq__(self, other):
+        Counted.num_compared += 1
+        return int(self) == int(other)
+
+    def __ne__(self, other):
+        return not self == other
+
+    def __lt__(self, other):
+        Counted.num_compared += 1
+        return int(self) < int(other)
+
+    __hash__ = int.__hash__
+
+
+def test_few_of_many_conversations_with_one_beginning_are_compared():
+    pool = BlockPool(1, 20_001)
+    for number in range(10_000):
+        left_behind(pool, [1, 1, 1, 1, 2, *divmod(2 * number, 100), 3])
+    wanted = [Counted(token) for token in (1, 1, 1, 1, 2, 77, 77, 4)]
+    found = pool.match(wanted, 4, ROOT)
+    assert (len(found.blocks), found.num_partial) == (1, 2)
+    assert Counted.num_compared < 4 * 2 * (10_000).bit_length()
+    Counted.num_compared = 0
+    pool.forget([pool.match([1, 1, 1, 1, 2, 77, 76, 3], 4, ROOT).blocks[1]])
+    assert len(pool.match(wanted, 4, ROOT).blocks) == 1
+    assert Counted.num_compared < 4 * 2 * (10_000).bit_length()
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), max_size=60))

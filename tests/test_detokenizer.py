@@ -1,12 +1,17 @@
 """Tokens to text: whole characters only, and never a piece of a stop string."""
 
+import re
+from itertools import accumulate
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.token_bytes import BYTE_OF
+from ov_specdec.text.tokenizer import load_tokenizer
 
 
 def decode(tokens):
@@ -111,7 +116,7 @@ def test_rounds_of_any_size_give_the_same_text(size):
 
 
 CORPUS = ["def area(width, height):\n    return width * height\n", "ein Wort, noch ein Wort. été"]
-UNKNOWN = "<unk>"
+UNKNOWN, SPECIAL = "<unk>", "<s>"
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
@@ -134,6 +139,7 @@ def byte_fallback():
             decoders.Strip(" ", 1, 0),
         ]
     )
+    tokenizer.add_special_tokens([SPECIAL])
     return tokenizer
 
 
@@ -232,6 +238,124 @@ def test_any_ids_of_a_byte_level_tokenizer_are_shown_as_they_decode_at_once(ids,
     tokenizer = TOKENIZERS["byte_level"]
     ids = [token % tokenizer.get_vocab_size() for token in ids]
     assert streamed(tokenizer, [], ids, [size]) == whole(tokenizer, [], ids)
+
+
+def bytes_of(content):
+    """The ids of some bytes in the tokenizer that falls back to them."""
+    return [TOKENIZERS["byte_fallback"].token_to_id(f"<0x{byte:02X}>") for byte in content]
+
+
+def ids_of(character, *, in_bytes=True):
+    """The ids of a character: its own one, where there is one and it is wanted, or its bytes."""
+    own = TOKENIZERS["byte_fallback"].token_to_id(character.replace(" ", "▁"))
+    return bytes_of(character.encode()) if in_bytes or own is None else [own]
+
+
+NOTABLE = "a 😀한글鱻é\ufffd\u0301\u200d\0\x01\n\t\x7f\x80"
+characters = st.characters(codec="utf-8") | st.sampled_from(NOTABLE)
+NO_TEXT = ids_of(SPECIAL, in_bytes=False)
+chunk_sizes = st.lists(st.integers(1, 12), min_size=1, max_size=4)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(st.builds(ids_of, characters, in_bytes=st.booleans()) | st.just(NO_TEXT), max_size=40),
+    st.integers(0, 80),
+    chunk_sizes,
+)
+@example([ids_of(c, in_bytes=c != "a") for c in "a😀😀😀한글"], 0, [1])
+@example([*[ids_of("\ufffd")] * 12, ids_of("😀")], 0, [1])
+@example([ids_of("\ufffd"), ids_of("글")], 5, [1])
+@example([[*bytes_of(b"\xf0\x9f"), *NO_TEXT * 9, *bytes_of(b"\x98\x80")]], 0, [1])
+def test_bytes_that_are_a_text_are_shown_as_they_decode_at_once(spelled, cut, sizes):
+    tokenizer = TOKENIZERS["byte_fallback"]
+    ids = [token for each in spelled for token in each]
+    ends = accumulate(len(each) for each in spelled)
+    before = ids[: max((end for end in ends if end <= cut), default=0)]  # whole characters
+    text, known = (tokenizer.decode(each, skip_special_tokens=True) for each in (ids, before))
+    assert streamed(tokenizer, ids[:cut], ids[cut:], sizes) == text.removeprefix(known)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.binary(max_size=12) | st.text(max_size=4).map(str.encode)), chunk_sizes)
+@example(["鱻".encode() + b"\xff", b"\n", b"\x80" * 40, "글".encode()], [1])
+def test_of_bytes_that_are_no_text_only_what_follows_what_was_shown_may_differ(runs, sizes):
+    tokenizer = TOKENIZERS["byte_fallback"]
+    between = tokenizer.token_to_id("*")
+    ids, pattern = [], ""
+    for run in (run.replace(b"*", b"") for run in runs):
+        ids += [*bytes_of(run), between]
+        begins = next(run[:end] for end in range(len(run), -1, -1) if is_text(run[:end]))
+        pattern += re.escape(begins.decode()) + ("" if begins == run else "[^*]+") + r"\*"
+    assert re.fullmatch(pattern, streamed(tokenizer, [between], ids, sizes))
+
+
+def is_text(content):
+    return content.decode(errors="replace").encode() == content
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    return load_tokenizer(embedded_folder("main"))
+
+
+@pytest.fixture(scope="module")
+def broken(embedded):
+    """Ids that begin or end within a character."""
+    return [i for i in range(embedded.vocab_size) if "\ufffd" in embedded.decode([i])]
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.data(), chunk_sizes)
+def test_any_ids_of_the_embedded_tokenizer_are_shown_as_they_decode_at_once(
+    embedded, broken, data, sizes
+):
+    tokens = st.integers(0, embedded.vocab_size - 1) | st.sampled_from(broken)
+    ids = data.draw(st.lists(tokens, max_size=40))
+    assert streamed(embedded._backend, [], ids, sizes) == embedded.decode(ids)
+
+
+def within_characters(ids):
+    """A tokenizer whose tokens all end within a character; 0 is a special one."""
+    pieces = [b"", b"\xf0\x9f", b"\x98\x80\xf0\x9f", b"\xef", b"\xbf\xbd\xef"]
+    return b"".join(pieces[token] for token in ids).decode(errors="replace")
+
+
+@pytest.mark.parametrize(
+    "ids", [[0] * 300, [1, *[2] * 300], [3, *[4] * 300]], ids=["no text", "😀", "replacements"]
+)
+@pytest.mark.parametrize("prompt", ["nothing", "the same", "no text"])
+def test_few_ids_are_decoded_for_each_that_comes(ids, prompt):
+    num_decoded = 0
+
+    def decode_ids(tokens):
+        nonlocal num_decoded
+        num_decoded += len(tokens)
+        return within_characters(tokens)
+
+    before = {"nothing": [], "the same": ids, "no text": [0] * 300}[prompt]
+    shown = IncrementalDetokenizer(decode_ids, before)
+    shown.push(ids)
+    assert num_decoded < 60 * (len(before) + len(ids))
+    whole = within_characters([*before, *ids]).removeprefix(within_characters(before)[:-1])
+    assert whole.startswith(shown.text)
+    assert len(whole) - len(shown.text) <= 8
+
+
+@pytest.mark.parametrize("text", ["한글" * 200, "a😀\n" * 200, "\ufffd" * 200, SPECIAL * 200])
+def test_few_ids_of_bytes_are_decoded_for_each_that_comes(text):
+    num_decoded = 0
+
+    def decode_ids(ids):
+        nonlocal num_decoded
+        num_decoded += len(ids)
+        return TOKENIZERS["byte_fallback"].decode(list(ids), skip_special_tokens=True)
+
+    ids = TOKENIZERS["byte_fallback"].encode(text).ids
+    shown = IncrementalDetokenizer(decode_ids, ids)
+    shown.push(ids)
+    assert num_decoded < 30 * 2 * len(ids)
+    assert shown.take() == decode_ids([*ids, *ids]).removeprefix(decode_ids(ids))
 
 
 @settings(max_examples=40, deadline=None)

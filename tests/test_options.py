@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from ov_specdec import GenerationOptions, OptionError
@@ -74,6 +75,54 @@ from tests.fakes import ScriptedModel, counting
 def test_what_cannot_be_used_is_refused_by_name(options, complaint):
     with pytest.raises(OptionError, match=complaint):
         GenerationOptions.from_kwargs(options)
+
+
+def test_numbers_may_be_numpys_and_become_pythons():
+    given = {
+        "max_new_tokens": np.int64(8),
+        "min_new_tokens": np.uint8(2),
+        "eos_token_id": np.array([2, 3]),
+        "do_sample": np.bool_(True),
+        "temperature": np.float32(0.5),
+        "top_p": np.float64(0.25),
+        "seed": np.uint64(2**63),
+        "logit_bias": {np.int32(5): np.float32(-1)},
+        "bad_words_ids": [np.array([1, 2]), (np.int64(3),)],
+        "suppress_tokens": {np.int16(4)},
+        "cache_prompt": np.bool_(False),
+    }
+    options = GenerationOptions(**given)
+    expected = {
+        "max_new_tokens": 8,
+        "min_new_tokens": 2,
+        "eos_token_id": [2, 3],
+        "do_sample": True,
+        "temperature": 0.5,
+        "top_p": 0.25,
+        "seed": 2**63,
+        "logit_bias": {5: -1.0},
+        "bad_words_ids": [[1, 2], (3,)],
+        "suppress_tokens": {4},
+        "cache_prompt": False,
+    }
+    stored = {name: getattr(options, name) for name in expected}
+    assert repr(stored) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"max_new_tokens": np.bool_(True)}, "max_new_tokens=True must be a whole number"),
+        ({"max_new_tokens": np.float64(8)}, "max_new_tokens=8.0 must be a whole number"),
+        ({"max_new_tokens": np.int64(0)}, "max_new_tokens=0 must be a whole number"),
+        ({"do_sample": np.int64(1)}, "do_sample=1 must be True or False"),
+        ({"temperature": np.float32("nan")}, "temperature=nan"),
+        ({"temperature": np.bool_(True)}, "temperature=True"),
+    ],
+)
+def test_numpys_numbers_of_the_wrong_kind_are_refused(options, complaint):
+    with pytest.raises(OptionError, match=complaint):
+        GenerationOptions(**options)
 
 
 def test_one_value_or_several_are_the_same_to_the_user():

@@ -10,13 +10,14 @@ from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.scheduling import Cancelled, Limits, Request, Scheduler, Turns
+from ov_specdec.scheduling import Cancelled, Limits, Request, Scheduler, Turns, Worker
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
 from ov_specdec.speculation.engine import SequenceState, Speculation
 from tests.fakes import ScriptedModel, mixing, wrong_at
+from tests.scripted import PATIENCE
 
 SCRIPT = mixing(1)
 
@@ -399,6 +400,19 @@ def test_closing_ends_what_runs_and_what_comes():
         list(reading)
     with pytest.raises(Cancelled):
         service.run([service.request([1, 2])])
+
+
+def test_what_is_submitted_after_the_end_ends_though_nobody_runs_steps_any_more():
+    service = Service()
+    worker = Worker(service.turns, lambda error: None)
+    service.turns.close()
+    worker.join(PATIENCE)
+    assert not worker.is_alive
+    errors = []
+    request = service.request([1, 2], on_end=errors.append)
+    service.turns.submit(request)
+    assert [type(error) for error in errors] == [Cancelled]
+    assert request.has_ended
 
 
 def test_closing_ends_a_request_that_is_being_admitted():

@@ -1,6 +1,7 @@
 """Several generations at once, on scripted models: streams in turns and threads, batches."""
 
 import gc
+from functools import partial
 from threading import Barrier, Thread
 
 import pytest
@@ -405,3 +406,35 @@ def test_a_prompt_that_is_refused_runs_none_of_the_batch():
     with pytest.raises(ContextLengthError, match="1000 tokens"):
         batch(pair, ["ABC", [1] * 1000])
     assert pair.main.passes == []
+
+
+@pytest.mark.parametrize("error", [None, ValueError("this processor is broken")])
+def test_an_answer_that_cannot_be_remembered_ends_with_the_error_and_the_others_go_on(error):
+    pair, failure = Pair(), OSError("the disk is full")
+
+    def raises(*_, **__):
+        raise failure
+
+    def fails(tokens, row):
+        if error is not None and len(tokens) > 5:
+            raise error
+        return row
+
+    ends = {}
+
+    def begin(prompt, **more):
+        generation = pair.text.begin(
+            prompt, options(**more), lambda _: None, partial(ends.__setitem__, prompt)
+        )
+        pair.text.turns.submit(generation.request)
+
+    begin("ABC", max_new_tokens=8, logits_processor=[fails])
+    begin("QRS")
+    pair.text.transcript.remember = raises
+    while "ABC" not in ends:
+        pair.text.turns.step()
+    del pair.text.transcript.remember
+    while "QRS" not in ends:
+        pair.text.turns.step()
+    assert ends == {"ABC": error or failure, "QRS": None}
+    assert pair.num_used == 0

@@ -1,5 +1,7 @@
 """Answers keep the ids that they were generated with, where the prompt holds them unchanged."""
 
+from threading import Thread
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.transcript import EncodedText, Transcript
 from tests.chats import KINDS, TEMPLATES, make_tokenizer
+from tests.scripted import PATIENCE
 
 TEXTS = ("width", "area(width, height)", "Größe 鱻 😀 e\u0301: width", "a\n\nwidth  c", "width *\n")
 
@@ -224,3 +227,33 @@ def test_a_token_across_an_end_of_a_range_belongs_to_none():
     assert encoded.tokens_of(4, 5) == (3, 5)
     assert encoded.tokens_of(2, 4) is None
     assert encoded.tokens_of(0, 2) is None
+
+
+class Hooked(str):
+    """A salt that calls a function once, in the given one of the look-ups that hash it."""
+
+    def on_hash(self, number, function):
+        self.hooks = [*[lambda: None] * (number - 1), function]
+
+    def __hash__(self):
+        if hooks := getattr(self, "hooks", ()):
+            hooks.pop(0)()
+        return str.__hash__(self)
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+def test_answers_may_come_from_several_threads(number):
+    transcript, salt = Transcript(max_answers=1), Hooked("salt")
+    transcript.remember("width", [1, 2], prompt=[3], salt=salt)
+    other = Thread(
+        target=transcript.remember, args=("height", [4]), kwargs={"prompt": [5], "salt": "other"}
+    )
+
+    def interrupt():
+        other.start()
+        other.join(0.5)  # it ends now, where nothing keeps it from it
+
+    salt.on_hash(number, interrupt)
+    transcript.remember("width", [1, 2], prompt=[3], salt=salt)
+    other.join(PATIENCE)
+    assert not other.is_alive()

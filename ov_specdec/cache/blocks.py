@@ -4,6 +4,7 @@ Source: PagedAttention, Kwon et al. (arXiv 2309.06180); sharing blocks by their 
 automatic prefix caching does, but by the tokens themselves, and including blocks that are not full.
 """
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -69,8 +70,8 @@ class BlockPool:
         # Blocks without users whose content is known, the least recently used first.
         self._idle: OrderedDict[int, None] = OrderedDict()
         self._nodes: dict[int, Node] = {}  # by block
-        # By the node before and the first token: the nodes that come next.
-        self._children: dict[tuple[NodeId, int], dict[tuple[int, ...], Node]] = {}
+        # By the node before: the nodes that come next, in the order of their tokens.
+        self._children: dict[NodeId, list[Node]] = {}
         self._serials = count()
 
     @property
@@ -129,11 +130,12 @@ class BlockPool:
         From now on the block is not to be written to where it holds tokens.
         """
         key = tuple(tokens)
-        siblings = self._children.setdefault((parent, key[0]), {})
-        if key not in siblings:
-            node = siblings[key] = Node(next(self._serials), parent, key, block)
-            self._nodes[block] = node
-        return siblings[key].serial
+        siblings = self._children.setdefault(parent, [])
+        place = _place(siblings, key)
+        if place == len(siblings) or siblings[place].tokens != key:
+            node = self._nodes[block] = Node(next(self._serials), parent, key, block)
+            siblings.insert(place, node)
+        return siblings[place].serial
 
     def forget_all(self) -> None:
         """Let nobody find any block that nobody uses."""
@@ -154,24 +156,37 @@ class BlockPool:
         while True:
             start = len(blocks) * block_size
             wanted = tuple(tokens[start : start + block_size])
-            siblings = self._children.get((parent, wanted[0]), {}) if wanted else {}
-            node = siblings.get(wanted) if len(wanted) == block_size else None
-            if node is None:
-                break
-            blocks.append(node.block)
-            parent = node.serial
-        best = max(siblings.values(), key=lambda n: common_prefix(n.tokens, wanted), default=None)
-        if best is None:
-            return Prefix(blocks, parent, None, 0)
-        return Prefix(blocks, parent, best.block, common_prefix(best.tokens, wanted))
+            best, num_common = self._most_alike(parent, wanted)
+            if best is None or num_common < block_size:
+                return Prefix(blocks, parent, best.block if best else None, num_common)
+            blocks.append(best.block)
+            parent = best.serial
+
+    def _most_alike(self, parent: NodeId, wanted: tuple[int, ...]) -> tuple[Node | None, int]:
+        """Of the nodes after this one, that which begins with most of some tokens; how many.
+
+        In the order of their tokens it stands next to where those would be.
+        """
+        siblings = self._children.get(parent, ())
+        place = _place(siblings, wanted)
+        best, num_common = None, 0
+        for node in siblings[max(place - 1, 0) : place + 1]:
+            if (same := common_prefix(node.tokens, wanted)) > num_common:
+                best, num_common = node, same
+        return best, num_common
 
     def _forget(self, block: int) -> None:
         """Let nobody find a block any more."""
         node = self._nodes.pop(block)
-        siblings = self._children[node.parent, node.tokens[0]]
-        del siblings[node.tokens]
+        siblings = self._children[node.parent]
+        del siblings[_place(siblings, node.tokens)]
         if not siblings:
-            del self._children[node.parent, node.tokens[0]]
+            del self._children[node.parent]
+
+
+def _place(siblings: Sequence[Node], tokens: tuple[int, ...]) -> int:
+    """Where in the order of their tokens some are, or would be."""
+    return bisect_left(siblings, tokens, key=lambda node: node.tokens)
 
 
 class BlockTable:

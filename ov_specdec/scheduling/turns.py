@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from ov_specdec.errors import SessionError
-from ov_specdec.scheduling.request import Request
+from ov_specdec.scheduling.request import Cancelled, Request
 from ov_specdec.scheduling.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -30,12 +30,19 @@ class Turns:
         self._began: float | None = None
 
     def submit(self, request: Request[T]) -> None:
-        """Have a request run together with the others, whenever one of them is read."""
+        """Have a request run together with the others, whenever one of them is read.
+
+        After `close` it ends at once: there may be nobody left who runs steps.
+        """
         with self._changed:
-            if not request.is_submitted:
-                request.is_submitted = True
+            if request.is_submitted:
+                return
+            request.is_submitted = True
+            if not self._is_closed:
                 self._submitted.append(request)
                 self._changed.notify_all()
+                return
+        request.end(Cancelled())
 
     def read(self, request: Request[T]) -> Generator[T, None, None]:
         """The pieces of a request; raises the error that ends it, `Cancelled` for example.

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 from ov_specdec.errors import OptionError
 from ov_specdec.text.messages import Message, text_of
@@ -50,13 +51,15 @@ class Transcript:
     """The ids of the most recent answers, by their text and what they continued.
 
     So the ids of a prompt follow from its own conversation and nothing else, whoever else is
-    served. salt: keeps conversations apart that others must learn nothing of.
+    served. salt: keeps conversations apart that others must learn nothing of. May be used from
+    several threads.
     """
 
     def __init__(self, max_answers: int = MAX_ANSWERS) -> None:
         self._answers: OrderedDict[tuple[str | None, str, int | None], Sequence[int]]
         self._answers = OrderedDict()
         self._max_entries = 2 * max_answers
+        self._lock = Lock()
 
     def remember(
         self, text: str, ids: Sequence[int], *, prompt: Sequence[int], salt: str | None = None
@@ -65,9 +68,10 @@ class Transcript:
 
         What was generated beyond the text, such as an end-of-sequence token, may be among the ids.
         """
-        self._keep(text, prompt, salt, tuple(ids))
-        while len(self._answers) > self._max_entries:
-            self._answers.popitem(last=False)
+        with self._lock:
+            self._keep(text, prompt, salt, tuple(ids))
+            while len(self._answers) > self._max_entries:
+                self._answers.popitem(last=False)
 
     def restore(
         self,
@@ -138,13 +142,17 @@ class Transcript:
                 position = place[1]
 
     def _recall(self, text: str, prompt: Sequence[int], salt: str | None) -> Sequence[int]:
-        ids = self._answers.get((salt, text, hash(tuple(prompt))), ())
-        if ids:  # a conversation that goes on is not forgotten
-            self._keep(text, prompt, salt, ids)
+        with self._lock:
+            ids = self._answers.get((salt, text, hash(tuple(prompt))), ())
+            if ids:  # a conversation that goes on is not forgotten
+                self._keep(text, prompt, salt, ids)
         return ids
 
     def _keep(self, text: str, prompt: Sequence[int], salt: str | None, ids: Sequence[int]) -> None:
-        """Have an answer among the latest, and its text, by which answers are looked for."""
+        """Have an answer among the latest, and its text, by which answers are looked for.
+
+        The lock is held.
+        """
         for key, value in (((salt, text, None), ()), ((salt, text, hash(tuple(prompt))), ids)):
             self._answers[key] = value
             self._answers.move_to_end(key)
