@@ -91,8 +91,8 @@ class TextGenerator:
     drafters: DrafterFactory
     learned: LearnedStats = field(default_factory=LearnedStats)
     transcript: Transcript = field(default_factory=Transcript)
-    last_tokens: list[int] = field(default_factory=list)
-    """Prompt and output of the generation that ended last."""
+    last_kept: "Kept" = field(default_factory=lambda: Kept([]))
+    """Of the generation that ended last, among those with `cache_prompt`."""
     text_to_text: TextToText | None = None
     invariance: Invariance | None = None
 
@@ -226,12 +226,12 @@ class TextGenerator:
     def _remember(self, generation: "Generation", chunks: Sequence[Chunk]) -> None:
         """Keep what came of a generation."""
         self.learned.costs.keep()
-        self.last_tokens = generation.state.tokens
         text = "".join(chunk.text for chunk in chunks)
         ids = [token for chunk in chunks for token in chunk.token_ids]
         if generation.options.cache_prompt:
             salt, start = generation.options.cache_salt, generation.num_prompt_tokens
             tokens = generation.state.tokens
+            self.last_kept = Kept(tokens, salt)
             self.transcript.remember(text, ids, prompt=tokens[:start], salt=salt)
             self.drafters.remember(salt, tokens, start)
 
@@ -284,6 +284,14 @@ def _require_no_languages(options: GenerationOptions) -> None:
     for name in ("src_lang", "tgt_lang"):
         if (given := getattr(options, name)) is not None:
             raise OptionError(f"{name}={given!r} needs an encoder-decoder model: leave it out")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Prompt and output that the KV caches have kept, and the salt under which they are found."""
+
+    tokens: Sequence[int]
+    cache_salt: str | None = None
 
 
 @dataclass(frozen=True)

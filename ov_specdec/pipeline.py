@@ -17,11 +17,11 @@ from ov_specdec.background import Background
 from ov_specdec.batch import Batch
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.store import draft_file, read_sequence, write_sequence
-from ov_specdec.checks import require_choice, shorten
+from ov_specdec.checks import require_choice, require_text, shorten
 from ov_specdec.chunks import GenerationResult, collect
 from ov_specdec.costs import CostCurve, KeptCosts, Progress
 from ov_specdec.errors import CLOSED, DeviceError, OptionError, SessionError
-from ov_specdec.generation import GenerationStream, TextGenerator
+from ov_specdec.generation import GenerationStream, Kept, TextGenerator
 from ov_specdec.loading.compile import LoadedModel, load_models
 from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.fixed_sizes import FixedSizes, check_sizes, sizes_of_models
@@ -293,46 +293,51 @@ class SpeculativePipeline:
         return GenerationOptions.from_kwargs(self._defaults.complete(options))
 
     def save_cache(self, path: str | Path) -> None:
-        """Write what the KV caches hold into files, for `load_cache` of a later process.
+        """Write what the KV caches have kept into files, for `load_cache` of a later process.
 
-        A long system prompt then need not be read again. path: the main model's file (safetensors);
-        a draft model's goes beside it, `prompt.draft.safetensors` beside `prompt.safetensors`, and
-        that model first reads what it has not read yet. Raises `OptionError`, and `SessionError`
-        while a generation is running and on a closed pipeline.
+        A long system prompt then need not be read again. Written is the last generation with
+        `cache_prompt` on, under its `cache_salt`: the files have a digest of that. path: the main
+        model's file (safetensors); a draft model's goes beside it, `prompt.draft.safetensors`
+        beside `prompt.safetensors`, and that model first reads what it has not read yet. Raises
+        `OptionError`, and `SessionError` while a generation is running and on a closed pipeline.
         """
         generator = self._open_generator()
         with generator.turns.alone():
-            texts = [generator.last_tokens]
+            kept = generator.last_kept
+            texts = [kept.tokens]
             if generator.drafters.draft is not None:
-                texts.append(generator.drafters.draft.ids(generator.last_tokens))
+                texts.append(generator.drafters.draft.ids(kept.tokens))
             files = list(zip(self._cache_files(path), texts, strict=True))
             for (model, file), tokens in reversed(files):  # the main model's says that all is there
-                cache = CachedSequence(model.runner)
+                cache = CachedSequence(model.runner, kept.cache_salt)
                 try:
                     if held := tokens[: model.runner.max_length]:
                         alone(cache.advance(held))
-                    write_sequence(file, cache, model.fingerprint())
+                    write_sequence(file, cache, model.fingerprint(), kept.cache_salt)
                 finally:
                     cache.leave()
 
-    def load_cache(self, path: str | Path) -> None:
+    def load_cache(self, path: str | Path, *, cache_salt: str | None = None) -> None:
         """Have the KV caches hold what `save_cache` has written.
 
-        The next generation then reads only what its prompt goes on with. A draft model without a
-        file, where the cache was saved without one, reads everything. Raises `OptionError` for
-        files that cannot be read, or were made with other models, another machine, OpenVINO
-        version, KV backend or other properties, and `SessionError` while a generation is running
-        and on a closed pipeline.
+        The next generation then reads only what its prompt goes on with. cache_salt: that of the
+        generation which was saved; only generations with the same find what is loaded. A draft
+        model without a file, where the cache was saved without one, reads everything. Raises
+        `OptionError` for files that cannot be read, were saved under another salt, or were made
+        with other models, another machine, OpenVINO version, KV backend or other properties, and
+        `SessionError` while a generation is running and on a closed pipeline.
         """
+        if cache_salt is not None:
+            require_text("cache_salt", cache_salt)
         generator = self._open_generator()
         with generator.turns.alone():
             for model, file in self._cache_files(path):
                 if model is not self.main and not file.exists():
                     continue
-                cache = CachedSequence(model.runner)
-                read_sequence(file, cache, model.fingerprint())
+                cache = CachedSequence(model.runner, cache_salt)
+                read_sequence(file, cache, model.fingerprint(), cache_salt)
                 if model is self.main:
-                    generator.last_tokens = cache.tokens
+                    generator.last_kept = Kept(cache.tokens, cache_salt)
                 cache.leave()
 
     def _cache_files(self, path: str | Path) -> list[tuple[LoadedModel, Path]]:

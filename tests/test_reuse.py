@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from safetensors.numpy import load_file
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.baseline import common_prefix
@@ -174,6 +175,43 @@ def test_a_saved_cache_is_taken_up_by_another_process(tiny_pair, kv, tmp_path):
         "prompt.draft.safetensors",
         "prompt.safetensors",
     ]
+
+
+def test_a_saved_prompt_is_found_under_its_own_salt_only(tiny_pair, kv, tmp_path):
+    file, prompt = tmp_path / "prompt.safetensors", "area = width * height"
+    options = {"max_new_tokens": 4, "ignore_eos": True}
+    with SpeculativePipeline(*tiny_pair, kv=kv, precision="exact") as pipeline:
+        pipeline.generate(prompt, cache_salt="tenant", **options)
+        pipeline.save_cache(file)
+        assert pipeline.generate(prompt, **options).stats.cached_tokens == 0
+    with SpeculativePipeline(*tiny_pair, kv=kv, precision="exact") as pipeline:
+        for other in (None, "other"):
+            with pytest.raises(OptionError, match=f"not saved under cache_salt={other!r}: give"):
+                pipeline.load_cache(file, cache_salt=other)
+        with pytest.raises(OptionError, match="cache_salt=3 must be a text"):
+            pipeline.load_cache(file, cache_salt=3)
+        pipeline.load_cache(file, cache_salt="tenant")
+        pipeline.save_cache(tmp_path / "again.safetensors")
+        for other in (None, "other"):
+            assert pipeline.generate(prompt, cache_salt=other, **options).stats.cached_tokens == 0
+    with SpeculativePipeline(*tiny_pair, kv=kv, precision="exact") as pipeline:
+        pipeline.load_cache(tmp_path / "again.safetensors", cache_salt="tenant")
+        assert pipeline.generate(prompt, cache_salt="tenant", **options).stats.cached_tokens > 0
+    assert b"tenant" not in file.read_bytes()
+
+
+def test_what_was_not_to_be_cached_is_not_saved(tiny_pair, kv, tmp_path):
+    file = tmp_path / "prompt.safetensors"
+    with SpeculativePipeline(*tiny_pair, kv=kv, precision="exact") as pipeline:
+        pipeline.generate("secret", max_new_tokens=4, cache_prompt=False)
+        with pytest.raises(OptionError, match=r"nothing to save in .*, with cache_prompt on"):
+            pipeline.save_cache(file)
+        pipeline.generate("area", max_new_tokens=4)
+        pipeline.generate("secret", max_new_tokens=4, cache_prompt=False)
+        pipeline.save_cache(file)
+        assert pipeline.generate("secret", max_new_tokens=4).stats.cached_tokens == 0
+        held = load_file(file)["tokens"].tolist()
+        assert pipeline.tokenizer.decode(held).startswith("area")
 
 
 @pytest.fixture(scope="module")

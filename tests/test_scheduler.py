@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence
 from ov_specdec.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.sampling.samplers import GreedySampler
@@ -45,15 +45,17 @@ class Service:
         self,
         *,
         num_blocks=None,
+        max_length=1000,
         max_batch_size=16,
         chunk=8,
         wrong=(),
         costs=FixedCurve(NOMINAL),  # noqa: B008
         borders=(None, None),
     ):
-        self.main = ScriptedModel(SCRIPT, num_blocks=num_blocks, border=borders[0])
+        sizes = {"num_blocks": num_blocks, "max_length": max_length}
+        self.main = ScriptedModel(SCRIPT, **sizes, border=borders[0])
         drafted = wrong_at(SCRIPT, set(wrong))
-        self.draft = ScriptedModel(drafted, num_blocks=num_blocks, border=borders[1])
+        self.draft = ScriptedModel(drafted, **sizes, border=borders[1])
         limits = Limits(max_batch_size, chunk)
         self.costs = costs
         self.scheduler = Scheduler(self.main, self.draft, limits, costs)
@@ -228,6 +230,26 @@ def test_a_prompt_that_is_alone_is_read_at_once():
     service.submit(service.request([1] * 100, drafter="none"))
     service.scheduler.step()
     assert service.main.sizes == [[100]]
+
+
+@pytest.mark.parametrize("chunk", [8, PREFILL_CHUNK])
+def test_a_prompt_that_the_draft_model_reads_keeps_others_waiting_for_a_chunk_at_most(chunk):
+    service = Service(max_length=4000, chunk=chunk)
+    long = service.request([1] * 3000, max_unread=None)
+    other = service.request([2, 3], 300, drafter="none", max_unread=None)
+    service.submit(long)
+    while not service.draft.passes:
+        service.scheduler.step()
+    service.submit(other)
+    while len(long.unread) == 1:  # what the main model's prefill gave
+        num_read, num_answered = sum(service.draft.passes), len(other.unread)
+        service.scheduler.step()
+        assert sum(service.draft.passes) - num_read <= PREFILL_CHUNK
+        assert len(other.unread) == num_answered + 1
+    assert max(service.draft.passes) == PREFILL_CHUNK  # the first, while it was alone
+    assert len(other.unread) > 3
+    service.finish()
+    assert list(long.unread) == alone([1] * 3000)
 
 
 def test_the_newest_request_gives_way_and_the_oldest_never_does():

@@ -14,7 +14,8 @@ from ov_specdec.logits import Logits
 from ov_specdec.stats import Stopwatch
 
 PREFILL_CHUNK = 512
-"""Tokens per pass while a prompt is read: bounds what a pass needs beside the KV cache."""
+"""Tokens of prompts that a pass of either model reads at most: bounds what it needs beside the KV
+cache, and how long those wait who come or are cancelled meanwhile."""
 
 T = TypeVar("T")
 Passes = Generator["CachedSequence", None, T]

@@ -20,7 +20,7 @@ from ov_specdec.stats import PassStats, StepStats, Stopwatch
 
 DRAFT_PREFILL = 4
 """Tokens of prompts that a draft model's pass reads, for one of the main model's: its tokens cost a
-fourth at most, or it would not pay."""
+fourth at most, or it would not pay. Not more than `PREFILL_CHUNK`."""
 
 SPARE = 64
 """Tokens that a sequence needs room for beside its own when it is admitted: a few rounds."""
@@ -198,7 +198,7 @@ class Scheduler:
             len(self._running),
             len(answered),
             sum(request.num_to_verify for request in answered),
-            min(unread, self._prefill_budget()),
+            min(unread, self._main_prefill_budget()),
             sum(request.num_tokens for request in self._running),
         )
 
@@ -211,8 +211,13 @@ class Scheduler:
             passes.append(done)
         return passes
 
-    def _prefill_budget(self) -> int:
-        """Tokens of prompts that a pass may read: few where somebody would have to wait for it.
+    def _prefill_budget(self, model: Runner) -> int:
+        """Tokens of prompts that a model may read in a step."""
+        most = self._main_prefill_budget()
+        return most if model is self._main else min(DRAFT_PREFILL * most, PREFILL_CHUNK)
+
+    def _main_prefill_budget(self) -> int:
+        """Those of the main model: few where somebody would have to wait for its pass.
 
         With what is verified beside them they fill one of the usual sizes, where that is possible.
         """
@@ -267,7 +272,7 @@ class Scheduler:
             limit, is_reading = cache.num_pending, request.is_reading
             if is_reading:
                 if budget is None:
-                    budget = self._prefill_budget() * (DRAFT_PREFILL if model is self._draft else 1)
+                    budget = self._prefill_budget(model)
                 limit = min(limit, budget - num_read)
                 num_read += max(limit, 0)
             if limit > 0:
