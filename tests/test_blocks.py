@@ -239,7 +239,7 @@ class Counted(int):
 
 
 def test_few_of_many_conversations_with_one_beginning_are_compared():
-    pool = BlockPool(1, 20_001)
+    pool = BlockPool(20_001, 20_001)
     for number in range(10_000):
         left_behind(pool, [1, 1, 1, 1, 2, *divmod(2 * number, 100), 3])
     wanted = [Counted(token) for token in (1, 1, 1, 1, 2, 77, 77, 4)]
