@@ -26,7 +26,8 @@ class RoundStats:
     chose, and why, in one word. expected_accepted: how many of the candidates the policy expected
     to be accepted. draft_pass_tokens: tokens that the draft model was fed. declined: a match that
     the policy turned down, by source and confidence, and whether its first candidate came all the
-    same. confidences, match_confidence: see `Proposal`.
+    same. draft_failed: the draft model gave no distribution, and ended for this sequence.
+    confidences, match_confidence: see `Proposal`.
     """
 
     num_drafted: int
@@ -47,6 +48,7 @@ class RoundStats:
     expected_accepted: float = 0.0
     declined: tuple[str, float, bool] | None = None
     num_sequences: int = 1
+    draft_failed: bool = False
 
     @property
     def num_kept(self) -> int:
@@ -143,6 +145,11 @@ class GenerationStats:
         return sum(r.num_accepted for r in self.rounds)
 
     @property
+    def draft_failures(self) -> int:
+        """How often the draft model gave logits that are no distribution, and was left out then."""
+        return sum(r.draft_failed for r in self.rounds)
+
+    @property
     def acceptance_rate(self) -> float:
         """Accepted candidates per drafted one; 0 where nothing was drafted."""
         return self.accepted / self.drafted if self.drafted else 0.0
@@ -206,7 +213,7 @@ class GenerationStats:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures above, for JSON; times in seconds."""
+        """The figures above, for JSON; times in seconds. draft_failures: where there are any."""
         names = (
             "drafted accepted acceptance_rate main_passes tokens_per_main_pass "
             "time_to_first_token time_per_output_token tokens_per_second "
@@ -214,6 +221,8 @@ class GenerationStats:
             "length_limit"
         )
         figures = {name: getattr(self, name) for name in names.split()}
+        if self.draft_failures:
+            figures["draft_failures"] = self.draft_failures
         return {**figures, "batch_invariant": self.batch_invariant.as_dict()}
 
 

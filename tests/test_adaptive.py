@@ -134,6 +134,16 @@ def test_the_better_source_is_taken():
     assert "prompt-lookup" in {stats.source for stats in run(text)[-20:] if stats.num_drafted}
 
 
+def test_a_draft_model_that_has_failed_outbids_no_match():
+    planner = AdaptiveLength(("suffix", "model"), FixedCurve(NOMINAL), Common())
+    for _ in range(20):
+        planner.update(a_round(4, 4))
+        planner.update(a_round(4, 1, source="suffix", match_confidence=0.5))
+    assert planner.plan("suffix", 0.5).reason == "outbid"
+    planner.update(a_round(draft_failed=True))
+    assert planner.plan("suffix", 0.5).reason != "outbid"
+
+
 def test_passes_keep_one_size_where_a_change_costs_more():
     sizes = [stats.pass_tokens for stats in run(TEXTS["~0.8"], curve="flat", change=1.0)]
     assert sum(a != b for a, b in pairwise(sizes)) <= 4

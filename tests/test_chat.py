@@ -268,10 +268,10 @@ def test_accepted_candidates_have_a_colour_and_the_text_stays_as_it_is():
     assert coloured(no_color=True) == f"{own}d\te"
 
 
-def described(finish_reason, num_generated, num_drafted=0):
+def described(finish_reason, num_generated, num_drafted=0, **more):
     stats = GenerationStats(20)
     counts = num_drafted, num_drafted, num_generated
-    round_ = RoundStats(*counts, 0, 0, 0, 0.5, pass_tokens=5, cached_tokens=15)
+    round_ = RoundStats(*counts, 0, 0, 0, 0.5, pass_tokens=5, cached_tokens=15, **more)
     stats.rounds.append(round_)
     return describe(GenerationResult("", [], finish_reason, stats), max_new_tokens=8)
 
@@ -284,6 +284,7 @@ def test_the_statistics_say_what_ended_an_answer():
     )
     assert described("cancelled", 3).endswith("| cancelled")
     assert "| 100% of 4 candidates accepted |" in described("stop", 5, num_drafted=4)
+    assert "| draft failures 1 |" in described("stop", 5, draft_failed=True)
 
 
 def test_each_answer_is_another_choice_of_the_seed_until_that_is_set_anew(chat):

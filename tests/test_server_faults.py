@@ -16,6 +16,7 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.server.app import make_app
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.stats import GenerationStats
+from tests.rounds import a_round
 from tests.server import has_client_left, paused, scope_of_completion, serving, wait_until
 
 LONG = {"prompt": "def area(", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
@@ -108,6 +109,14 @@ def test_a_prompt_that_was_never_read_is_not_counted():
         metrics.registry.get_sample_value("ov_specdec:prompt_tokens_total", {"model_name": "m"})
         == 0
     )
+
+
+def test_draft_models_that_were_left_out_are_counted():
+    metrics, failed = Metrics("m"), a_round(2, draft_failed=True)
+    for rounds in ([a_round(2)], [failed, a_round()]):
+        metrics.ended(GenerationStats(5, rounds), "stop")
+    name = "ov_specdec:spec_decode_num_draft_failures_total"
+    assert metrics.registry.get_sample_value(name, {"model_name": "m"}) == 1
 
 
 def count_steps(server):

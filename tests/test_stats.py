@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from ov_specdec import GenerationStats, RoundStats
@@ -33,6 +35,14 @@ STATS = GenerationStats(
 )
 def test_figures_follow_from_the_rounds(name, value):
     assert getattr(STATS, name) == pytest.approx(value)
+
+
+def test_failures_of_the_draft_model_are_told_where_there_are_any():
+    assert STATS.draft_failures == 0
+    assert "draft_failures" not in STATS.as_dict()
+    failed = replace(STATS.rounds[1], draft_failed=True)
+    stats = GenerationStats(7, [PREFILL, failed, STATS.rounds[2]])
+    assert stats.draft_failures == stats.as_dict()["draft_failures"] == 1
 
 
 def test_plain_decoding_of_one_token_divides_by_nothing():

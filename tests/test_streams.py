@@ -4,10 +4,12 @@ import gc
 from functools import partial
 from threading import Barrier, Thread
 
+import numpy as np
 import pytest
 
+from ov_specdec.cache.blocks import Root
 from ov_specdec.chunks import collect
-from ov_specdec.errors import CacheFullError, ContextLengthError, SessionError
+from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, SessionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.scheduling import MAX_UNREAD, Limits
 from tests.fakes import ScriptedModel, counting, mixing, wrong_at
@@ -438,3 +440,75 @@ def test_an_answer_that_cannot_be_remembered_ends_with_the_error_and_the_others_
         pair.text.turns.step()
     assert ends == {"ABC": error or failure, "QRS": None}
     assert pair.num_used == 0
+
+
+def nan_after(script, begin, places):
+    """The same model, but for NaN among its logits after so many tokens of texts that begin so."""
+
+    def following(tokens):
+        row = (np.arange(50) == script(tokens)).astype(np.float32) * 9
+        if chr(tokens[0] + ord("A")) == begin and len(tokens) >= places:
+            row[7] = np.nan
+        return row
+
+    return following
+
+
+def broken_pair(begin="A", limits=None):
+    """A pair whose draft gives NaN from the seventh token of some texts on."""
+    pair = Pair(limits)
+    pair.draft = ScriptedModel(nan_after(wrong_at(mixing(1), {14, 22}), begin, 7))
+    pair.text = generator(pair.main, pair.draft, limits)
+    return pair
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_assistant_tokens": "auto"},
+        {"num_assistant_tokens_schedule": "heuristic"},
+        {"assistant_confidence_threshold": 0.1},
+        {"assistant_confidence_threshold": 0.1, "suppress_tokens": [7]},  # hides the NaN
+        {"do_sample": True, "top_k": 1},
+        {"temperature": 0.7, "seed": 1},
+    ],
+)
+def test_a_draft_model_that_gives_nan_is_left_out_for_the_rest_of_the_text(settings):
+    pair = broken_pair()
+    result = collect(pair.stream("ABC", **settings))
+    plain = {**settings, "num_assistant_tokens": 0, "assistant_confidence_threshold": 0.0}
+    plain.pop("num_assistant_tokens_schedule", None)
+    assert result.token_ids == alone("ABC", **plain).token_ids
+    assert result.stats.draft_failures == 1
+    failed = next(i for i, each in enumerate(result.stats.rounds) if each.draft_failed)
+    after = result.stats.rounds[failed + 1 :]
+    assert after
+    assert {(each.num_drafted, each.reason) for each in after} == {(0, "failed")}
+    assert pair.num_used == 0
+    assert len(pair.draft.sizes) < 12
+    # Nobody goes on from what it has computed.
+    assert pair.draft.pool.match(range(3), 4, Root()).blocks == []
+    assert pair.draft.pool.match(range(3), 4, Root()).partial is None
+
+
+def test_others_keep_their_draft_where_that_of_one_is_left_out():
+    pair = broken_pair()
+    results = pair.text.batch([(prompt, options()) for prompt in PROMPTS])
+    expected = [alone(prompt) for prompt in PROMPTS]
+    assert [r.token_ids for r in results] == [r.token_ids for r in expected]
+    assert [r.stats.draft_failures for r in results] == [int(p[0] == "A") for p in PROMPTS]
+    for prompt, result in zip(PROMPTS, results, strict=True):
+        unharmed = broken_pair("Z").stream(prompt, num_assistant_tokens=3)
+        if prompt[0] != "A":
+            assert result.stats.drafted == collect(unharmed).stats.drafted
+    assert pair.num_used == 0
+
+
+def test_a_main_model_that_gives_nan_is_an_error():
+    pair = Pair()
+    main = ScriptedModel(nan_after(mixing(1), "A", 7))
+    text = generator(main, pair.draft)
+    with pytest.raises(LogitsError, match="nan give no distribution"):
+        collect(text.stream("ABC", options()))
+    assert collect(text.stream("BBC", options())).token_ids == alone("BBC").token_ids

@@ -127,6 +127,8 @@ def summary(result: GenerationResult, models: SpeculativePipeline) -> str:
         f"KV cache {models.main.kv} ({models.main.reason}){held}, loaded in "
         f"{models.load_seconds:.2f} s",
     ]
+    if stats.draft_failures:
+        parts.append(f"draft failures {stats.draft_failures}")
     if models.profile is not None:
         parts.append(f"profile {models.profile}")
     return " | ".join(parts)

@@ -203,6 +203,8 @@ def summary(result: TranscriptionResult) -> str:
         f"accepted ({decoding.acceptance_rate:.0%}), "
         f"{decoding.tokens_per_main_pass:.1f} tokens per main pass",
     ]
+    if decoding.draft_failures:
+        parts.append(f"draft failures {decoding.draft_failures}")
     if stats.num_skipped:
         parts.append(f"windows without speech: {stats.num_skipped}")
     if stats.num_retries:

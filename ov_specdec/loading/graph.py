@@ -13,6 +13,12 @@ QUERY, KEY, VALUE = 0, 1, 2
 ALIBI_SLOPES = 11
 """Place of the slopes among the inputs of OpenVINO's paged attention; empty without ALiBi."""
 
+INDICES = 1
+"""Place of the indices among the inputs of Gather."""
+
+TAKES_POSITIONS = ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
+"""What follows positions that are not embedded: rotations, and scores to which ALiBi is added."""
+
 PASSED = ("Convert", "Add", "Subtract", "Multiply", "Divide", "Tanh")
 """What may stand between the last matrix product and the logits: bias, scaling, capping."""
 
@@ -81,7 +87,45 @@ def hides_by_mask(model: ov.Model) -> bool:
     inputs = {name for port in model.inputs for name in port.names}
     if "position_ids" in inputs:
         return True
-    return any(node.get_type_name() == "CumSum" for node in model.get_ops())
+    counts = [node for node in model.get_ops() if node.get_type_name() == "CumSum"]
+    return any(_sources(node) == {"attention_mask"} and _gives_positions(node) for node in counts)
+
+
+def _sources(node: ov.Node) -> set[str]:
+    """The inputs and states that a node's values are computed from; their shapes do not count."""
+    found, seen, ahead = set[str](), set[str](), [node]
+    while ahead:
+        node = ahead.pop()
+        name, kind = node.get_friendly_name(), node.get_type_name()
+        if name in seen or kind == "ShapeOf":
+            continue
+        seen.add(name)
+        if kind in ("Parameter", "ReadValue"):
+            found.add(next(iter(node.output(0).get_names()), name))
+        else:
+            ahead += [value.get_node() for value in node.input_values()]
+    return found
+
+
+def _gives_positions(count: ov.Node) -> bool:
+    """Whether numbers are embedded, rotate something, or come to the scores of an attention.
+
+    Numbers that are only compared with others make a mask, and no positions.
+    """
+    seen, ahead = set[str](), [count]
+    while ahead:
+        outputs = ahead.pop().outputs()
+        for user in (user for output in outputs for user in output.get_target_inputs()):
+            node = user.get_node()
+            name, kind = node.get_friendly_name(), node.get_type_name()
+            if kind in TAKES_POSITIONS or (kind == "Gather" and user.get_index() == INDICES):
+                return True
+            if name in seen or kind in ("ShapeOf", "Result"):
+                continue
+            seen.add(name)
+            if node.get_output_element_type(0) != ov.Type.boolean:
+                ahead.append(node)
+    return False
 
 
 def _has_alibi(model: ov.Model) -> bool:

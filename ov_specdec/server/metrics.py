@@ -46,6 +46,9 @@ class Metrics:
         self.drafts = self._counter("spec_decode_num_drafts", "Rounds with candidates.")
         self.drafted = self._counter("spec_decode_num_draft_tokens", "Candidates.")
         self.accepted = self._counter("spec_decode_num_accepted_tokens", "Accepted candidates.")
+        self.draft_failures = self._counter(
+            "spec_decode_num_draft_failures", "Draft models left out, for logits with NaN."
+        )
         self.to_first = self._histogram(
             "time_to_first_token_seconds", "From arrival to the first token.", FIRST_BUCKETS
         )
@@ -84,6 +87,7 @@ class Metrics:
         self.prompt_tokens.inc(stats.prompt_tokens)
         self.prefix_queries.inc(stats.prompt_tokens)
         self.prefix_hits.inc(stats.cached_tokens)
+        self.draft_failures.inc(stats.draft_failures)
         for round_ in stats.rounds:
             if not round_.num_drafted:
                 continue

@@ -141,6 +141,9 @@ class AdaptiveLength:
             self._is_settled = False
             return
         self._account(stats)
+        if stats.draft_failed:
+            self._drafts = self._is_settled = False
+            self._bids.clear()
         if stats.pass_tokens not in self._main.fixed:
             self._size = stats.pass_tokens
         match = None if stats.declined is None else stats.declined[:2]

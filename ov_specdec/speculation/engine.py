@@ -128,6 +128,7 @@ class Speculation:
             expected_accepted=sum(proposal.plan.expected[: len(draft.tokens)]),
             declined=proposal.declined.judged(new[0]) if proposal.declined else None,
             num_sequences=done.num_sequences,
+            draft_failed=proposal.has_failed,
         )
         self.num_rounds += 1
         self.policy.update(stats)

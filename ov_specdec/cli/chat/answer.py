@@ -85,6 +85,8 @@ def describe(result: GenerationResult, max_new_tokens: int | None) -> str:
     parts = [f"{stats.generated_tokens} tokens, {stats.tokens_per_second:.1f} tokens/s"]
     if stats.drafted:
         parts.append(f"{stats.acceptance_rate:.0%} of {stats.drafted} candidates accepted")
+    if stats.draft_failures:
+        parts.append(f"draft failures {stats.draft_failures}")
     parts.append(f"{stats.cached_tokens} of {stats.prompt_tokens} prompt tokens reused")
     if result.finish_reason == "cancelled":
         parts.append("cancelled")

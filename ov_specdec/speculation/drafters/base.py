@@ -42,7 +42,8 @@ class Proposal:
     confidences: the probability that the source gives each candidate, where the plan asked for it.
     match_confidence: how sure the source was of all its candidates before it drafted any, where it
     can tell, as prompt lookup can by the length of its match. pass_tokens: tokens that a draft
-    model was fed. declined: a match that the plan gave no place to.
+    model was fed. declined: a match that the plan gave no place to. has_failed: a draft model gave
+    logits that are no distribution, and is not asked any more.
     """
 
     draft: Draft
@@ -52,6 +53,7 @@ class Proposal:
     match_confidence: float | None = None
     pass_tokens: int = 0
     declined: Declined | None = None
+    has_failed: bool = False
 
     def until(self, ends: Set[int]) -> "Proposal":
         """The same up to its first token that ends a text, with that one.

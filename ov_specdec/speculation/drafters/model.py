@@ -6,11 +6,11 @@ from typing import Protocol
 import numpy as np
 
 from ov_specdec.cache.sequence import CachedSequence, Pass, Passes
-from ov_specdec.errors import DeadEndError
-from ov_specdec.logits import Logits
+from ov_specdec.errors import DeadEndError, LogitsError
+from ov_specdec.logits import Logits, check_row
 from ov_specdec.sampling.samplers import Chosen, Sampler
 from ov_specdec.speculation.acceptance import MODEL
-from ov_specdec.speculation.draft_length import ask
+from ov_specdec.speculation.draft_length import Plan, ask
 from ov_specdec.speculation.drafters.base import Proposal, Steps
 from ov_specdec.speculation.drafters.latest import LatestTokens
 from ov_specdec.speculation.verification import Draft
@@ -36,6 +36,9 @@ class DraftCache(Protocol):
 class ModelDrafter:
     """Drafts with a draft model, one pass per candidate. Implements `Drafter`.
 
+    Once the model gives logits that are no distribution, NaN for example, it drafts nothing more:
+    what its KV cache holds is not to be trusted, and is dropped.
+
     cache: the draft model's. sampler: how a candidate is chosen from its logits. translated: what
     the cache is told through, where it holds the ids of another tokenizer.
     Source: Leviathan et al. (arXiv 2211.17192), Chen et al. (arXiv 2302.01318).
@@ -49,9 +52,12 @@ class ModelDrafter:
         self.caches: tuple[CachedSequence, ...] = (cache,)
         self._cache: DraftCache = LatestTokens(cache) if translated is None else translated
         self._sampler = sampler
+        self._has_failed = False
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
         """As many candidates as planned, or as the draft model's own context has room for."""
+        if self._has_failed:
+            return Proposal(Draft([]), MODEL, Plan(0, "failed"))
         plan = yield from ask(MODEL)
         history, candidates = list(tokens), list[int]()
         probs, confidences, pass_tokens = [], [], 0
@@ -63,27 +69,45 @@ class ModelDrafter:
             row, pass_tokens = fed.logits[0], pass_tokens + fed.num_tokens
             try:
                 chosen = self._sampler.sample(history, row)
+                if plan.wants_confidence:
+                    confidences.append(confidence(row, chosen))
             except DeadEndError:
                 break  # on a path that the main model may never take
+            except LogitsError:
+                self._give_up()
+                break
             history.append(chosen.token)
             candidates.append(chosen.token)
             if chosen.drawn_from is not None:
                 probs.append(chosen.drawn_from)
-            if plan.wants_confidence:
-                confidences.append(confidence(row, chosen))
-                if plan.ends_after(confidences):
-                    break
+            if plan.wants_confidence and plan.ends_after(confidences):
+                break
             if chosen.token in self._sampler.ends:
                 break
         draft = Draft(candidates, probs or None)
-        return Proposal(draft, MODEL, plan, tuple(confidences), pass_tokens=pass_tokens)
+        return Proposal(
+            draft,
+            MODEL,
+            plan,
+            tuple(confidences),
+            pass_tokens=pass_tokens,
+            has_failed=self._has_failed,
+        )
+
+    def _give_up(self) -> None:
+        for cache in self.caches:
+            cache.drop()
+        self.caches, self._has_failed = (), True
 
 
 def confidence(row: Logits, chosen: Chosen) -> float:
-    """The probability that a draft model gives its candidate: as chosen, or by its row [vocab]."""
+    """The probability that a draft model gives its candidate: as chosen, or by its row [vocab].
+
+    Raises `LogitsError` for a row that gives no distribution.
+    """
     if chosen.confidence is not None:
         return chosen.confidence
     if chosen.drawn_from is not None:
         return chosen.drawn_from.prob(chosen.token)
-    weights = np.exp(row - row.max())
+    weights = np.exp(row - check_row(row))
     return float(weights[chosen.token] / weights.sum())
