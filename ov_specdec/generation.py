@@ -17,7 +17,7 @@ from ov_specdec.invariance import Invariance
 from ov_specdec.options import GenerationOptions, as_tuple
 from ov_specdec.sampling.from_options import Samplers, make_samplers
 from ov_specdec.scheduling import MAX_UNREAD, Cancelled, Request, Turns
-from ov_specdec.speculation.begin import begin
+from ov_specdec.speculation.begin import begin, make_drafter
 from ov_specdec.speculation.drafters.factory import DrafterFactory
 from ov_specdec.speculation.engine import Round, SequenceState, Speculation
 from ov_specdec.speculation.schedule import LearnedStats
@@ -146,7 +146,7 @@ class TextGenerator:
         for generation in generations:
             self.turns.submit(generation.request)
         try:
-            return [collect(self._chunks(generation)) for generation in generations]
+            return [self._collect(generation) for generation in generations]
         finally:
             for generation in generations:
                 self.turns.cancel(generation.request)
@@ -177,7 +177,7 @@ class TextGenerator:
         if self.invariance is not None:
             output.stats.batch_invariant = self.invariance.status
         request = Request(
-            partial(self._speculate, options, samplers, state, ids),
+            self._starter(options, samplers, state, ids),
             output.add,
             len(tokens),
             keeps_cache=options.cache_prompt,
@@ -185,30 +185,24 @@ class TextGenerator:
         )
         return Generation(request, options, state, output, len(tokens))
 
-    def _speculate(
+    def _starter(
         self,
         options: GenerationOptions,
         samplers: Samplers,
         state: SequenceState,
         ids: Sequence[int],
-    ) -> Speculation:
-        """A generation that begins; what passes cost may be measured before."""
+    ) -> Callable[[], Speculation]:
+        """What begins a generation once it is admitted; its drafter is made here, before that."""
         # A namespace of its own: it shares nothing.
         namespace = options.cache_salt if options.cache_prompt else object()
         source = Source(np.array([ids]), namespace) if self.text_to_text else None
         texts = as_tuple(options.reference_texts)
         references = [self.tokenizer.encode_rendered(text).ids for text in texts]
-        return begin(
-            self.main,
-            self.drafters,
-            self.learned,
-            options,
-            samplers,
-            state,
-            namespace,
-            references,
-            source,
+        drafter = make_drafter(
+            self.main, self.drafters, options, samplers, state, namespace, references, source
         )
+        space = source or namespace
+        return partial(begin, self.main, drafter, self.learned, options, samplers, state, space)
 
     def _chunks(self, generation: "Generation") -> Generator[Chunk, None, None]:
         """Its chunks; what came of it is kept, wherever it ends, for later turns."""
@@ -222,6 +216,12 @@ class TextGenerator:
             yield chunks[-1]
         finally:
             self._remember(generation, chunks)
+
+    def _collect(self, generation: "Generation") -> GenerationResult:
+        """Read to the end; its output is looked into by those of its batch that still run."""
+        result = collect(self._chunks(generation))
+        self.drafters.earlier.take_in()
+        return result
 
     def _remember(self, generation: "Generation", chunks: Sequence[Chunk]) -> None:
         """Keep what came of a generation."""

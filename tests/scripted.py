@@ -1,6 +1,7 @@
 """A text generator over scripted models, whose tokens are letters."""
 
 from threading import Event
+from types import SimpleNamespace
 
 from ov_specdec.generation import TextGenerator
 from ov_specdec.options import GenerationOptions
@@ -20,6 +21,9 @@ class Letters:
 
     def encode(self, text, src_lang=None):
         return [ord(letter) - ord("A") for letter in text]
+
+    def encode_rendered(self, text):
+        return SimpleNamespace(ids=self.encode(text))
 
     def decode(self, ids):
         return "".join(chr(ord("A") + token) for token in ids)
@@ -41,13 +45,12 @@ class Gate:
         return self._model.run(spans)
 
 
-def generator(main, draft=None, limits=None):
-    """Generates with a main model, and a draft model where there is one."""
+def generator(main, draft=None, limits=None, drafters=None):
+    """Generates with a main model, and a draft model where there is one, unless drafters differ."""
     learned = LearnedStats()
     turns = Turns(Scheduler(main, draft, limits or Limits(), learned.costs))
-    drafters = DrafterFactory("none")
-    if draft is not None:
-        drafters = DrafterFactory("model", DraftModel(draft))
+    if drafters is None:
+        drafters = DrafterFactory("model", DraftModel(draft)) if draft else DrafterFactory("none")
     return TextGenerator(main, turns, Letters(), 50, frozenset(), drafters, learned)
 
 

@@ -8,7 +8,8 @@ from ov_specdec.speculation.suffix_index import MAX_MATCH
 
 
 def known(outputs, namespace, text):
-    """Whether a text is in the indexes of a namespace."""
+    """Whether a text is in the indexes of a namespace, once all outputs are."""
+    outputs.take_in()
     matches = [index.find(text[:-1]) for index in outputs.indexes(namespace)]
     return any(m is not None and m.continuation(1) == text[-1:] for m in matches)
 
@@ -24,7 +25,17 @@ def test_keeps_outputs_with_the_end_of_their_prompt():
 def test_an_output_without_tokens_is_none():
     outputs = EarlierOutputs()
     outputs.remember(None, [1, 2, 3], num_prompt=3)
+    outputs.take_in()
     assert outputs.indexes(None) == []
+
+
+def test_an_output_is_in_no_index_until_it_is_taken_in():
+    outputs = EarlierOutputs()
+    outputs.remember(None, [1, 2, 3], num_prompt=0)
+    assert outputs.indexes(None) == []
+    outputs.take_in()
+    assert outputs.num_waiting == 0
+    assert [index.tokens[:3] for index in outputs.indexes(None)] == [[1, 2, 3]]
 
 
 def test_namespaces_do_not_see_each_other():
@@ -50,8 +61,9 @@ def test_what_is_too_much_goes_from_the_namespace_that_has_been_idle_longest():
     outputs = EarlierOutputs(capacity=100)
     for name, start in (("a", 0), ("b", 100), ("a", 200)):
         outputs.remember(name, range(start, start + 30), num_prompt=0)
-        outputs.indexes(name)
+        outputs.take_in()
     outputs.remember("c", range(300, 330), num_prompt=0)
+    outputs.take_in()
     assert outputs.indexes("b") == []
     assert known(outputs, "a", [0, 1])
     assert known(outputs, "c", [300, 301])
@@ -60,6 +72,7 @@ def test_what_is_too_much_goes_from_the_namespace_that_has_been_idle_longest():
 def test_a_text_that_does_not_fit_at_all_is_not_kept():
     outputs = EarlierOutputs(capacity=20)
     outputs.remember(None, range(50), num_prompt=0)
+    outputs.take_in()
     assert outputs.indexes(None) == []
     assert outputs.num_tokens == 0
 
@@ -80,7 +93,7 @@ def test_outputs_may_come_from_many_threads():
     threads = [Thread(target=outputs.remember, args=("a", text, 0)) for text in texts]
     for thread in threads:
         thread.start()
-        outputs.indexes("a")
+        outputs.take_in()
     for thread in threads:
         thread.join()
     assert all(known(outputs, "a", text) for text in texts)

@@ -141,3 +141,30 @@ def test_confidences_are_few():
             found.add(indexed([], *[text] * copies).find(range(length)).confidence)
     assert 4 < len(found) <= 12
     assert 0.0 < min(found) < max(found) < 1.0
+
+
+class Watched(int):
+    """A token that looks into an index whenever an n-gram of it is hashed."""
+
+    look = None
+
+    def __hash__(self):
+        look, Watched.look = Watched.look, None
+        if look is not None:
+            look()
+            Watched.look = look
+        return super().__hash__()
+
+
+def test_others_may_look_into_it_while_it_grows(monkeypatch):
+    index, found = indexed([]), []
+
+    def look():
+        match = index.find([9, 1, 2])
+        if match is not None:
+            found.append(match.continuation(5))
+
+    monkeypatch.setattr(Watched, "look", staticmethod(look))
+    index.extend([Watched(token) for token in [1, 2, 3, 1, 2, 3, 4, 1, 2] * 3])
+    assert len(found) > 50
+    assert {path[0] for path in found} == {1, 3}

@@ -8,34 +8,49 @@ from ov_specdec.cache.source import Source
 from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.from_options import Samplers
 from ov_specdec.speculation.draft_length import ConstantLength, Policy
+from ov_specdec.speculation.drafters import Drafter
 from ov_specdec.speculation.drafters.factory import DrafterFactory
 from ov_specdec.speculation.engine import SequenceState, Speculation
 from ov_specdec.speculation.schedule import LearnedStats, follows_itself, make_policy
 
 
-def begin(
+def make_drafter(
     main: Runner,
     drafters: DrafterFactory,
-    learned: LearnedStats,
     options: GenerationOptions,
     samplers: Samplers,
     state: SequenceState,
     namespace: Hashable,
     references: Iterable[Sequence[int]] = (),
     source: Source | None = None,
-) -> Speculation:
-    """The speculation of one sequence, which holds its prompt; passes may be timed before.
+) -> Drafter | None:
+    """The drafter of one sequence, which holds its prompt: made before its request is submitted.
 
     namespace, references, source: see `DrafterFactory.make`.
     """
     looks_back = not follows_itself(options, main)
-    drafter = drafters.make(
-        options, samplers.draft, namespace, references, source, looks_back=looks_back
+    return drafters.make(
+        options, samplers.draft, namespace, state.tokens, references, source, looks_back=looks_back
     )
+
+
+def begin(
+    main: Runner,
+    drafter: Drafter | None,
+    learned: LearnedStats,
+    options: GenerationOptions,
+    samplers: Samplers,
+    state: SequenceState,
+    namespace: Hashable,
+) -> Speculation:
+    """The speculation of one sequence; passes may be timed before.
+
+    namespace: of the main model's KV cache.
+    """
     policy: Policy = ConstantLength(0)
     if drafter is not None:
         policy = make_policy(options, drafter.sources, learned, main)
-    cache = CachedSequence(main, source or namespace)
+    cache = CachedSequence(main, namespace)
     is_raw = options.logprobs_mode == "raw_logprobs"
     scored = () if is_raw else samplers.main.processors
     wanted = options.logprobs, options.prompt_logprobs, scored

@@ -15,8 +15,9 @@ class EarlierOutputs:
 
     Each namespace has generations of half of the capacity; a full one is followed by a new one, and
     what is too much goes a generation at a time, of the namespace that has been idle longest.
-    `remember` may be called from any thread, `indexes` from one at a time. Outputs that nobody has
-    asked for yet are in no index; of them, too, as many tokens are kept.
+    Outputs that were remembered wait until `take_in` adds them to indexes, which takes long enough
+    not to be done by a thread that runs steps; of them, too, as many tokens are kept. All may be
+    called from any thread.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -26,6 +27,7 @@ class EarlierOutputs:
         self.num_waiting = 0
         """Tokens of outputs that are in no index yet."""
         self._lock = Lock()
+        self._taking_in = Lock()
 
     @property
     def num_tokens(self) -> int:
@@ -47,13 +49,28 @@ class EarlierOutputs:
             while self.num_waiting > self._capacity:
                 self.num_waiting -= len(self._new.popleft()[1])
 
+    def take_in(self) -> None:
+        """Add to the indexes what waits for it, unless another thread is about it."""
+        if not self._taking_in.acquire(blocking=False):
+            return
+        try:
+            while output := self._next():
+                self._add(*output)
+        finally:
+            self._taking_in.release()
+
     def indexes(self, namespace: Hashable) -> list[SuffixIndex]:
-        """Those of a namespace, the oldest first; none changes before the next call."""
+        """Those of a namespace, the oldest first; the last one may grow."""
+        return list(self._generations.get(namespace, ()))
+
+    def _next(self) -> tuple[Hashable, list[int]] | None:
+        """The output that has waited longest, which waits no more."""
         with self._lock:
-            new, self._new, self.num_waiting = self._new, deque(), 0
-        for output in new:
-            self._add(*output)
-        return self._generations.get(namespace, [])
+            if not self._new:
+                return None
+            output = self._new.popleft()
+            self.num_waiting -= len(output[1])
+            return output
 
     def _add(self, namespace: Hashable, tokens: list[int]) -> None:
         generations = self._generations.setdefault(namespace, [SuffixIndex()])

@@ -54,8 +54,9 @@ class Match:
         that repeats itself up to its end goes on into the candidates.
         """
         tokens, positions, path = self.tokens, self.followers, list[int]()
+        end = len(tokens)  # the index may grow meanwhile
         while len(path) < limit:
-            known = [tokens[p] if p < len(tokens) else path[p - len(tokens)] for p in positions]
+            known = [tokens[p] if p < end else path[p - end] for p in positions]
             best = known[0]
             if known.count(best) < len(known):
                 votes = Counter(token for token in known if token != END)
@@ -77,6 +78,8 @@ class SuffixIndex:
     SAM-Decoding (Hu et al., arXiv 2411.10666): what a tree counts while the text grows, `Match`
     counts from a bounded number of occurrences.
 
+    One thread may add to it while others look into it: a token is there before what leads to it.
+
     tokens: all that was added, each text but one that still grows followed by `END`.
     """
 
@@ -97,11 +100,11 @@ class SuffixIndex:
         chains = list(zip(ANCHORS, self._latest, self._earlier, strict=True))
         for token in tokens:
             position = len(known)
+            known.append(token)
             for size, latest, earlier in chains:
                 ngram = hash(tuple(known[max(position - size, 0) : position]))
                 earlier.append(latest.get(ngram, -1))
                 latest[ngram] = position
-            known.append(token)
 
     def find(self, sequence: Sequence[int]) -> Match | None:
         """The longest match of the sequence's end that is followed by something, if there is one.

@@ -10,11 +10,11 @@ from ov_specdec.cache.source import Source
 from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, Output
 from ov_specdec.options import GenerationOptions, as_tuple
-from ov_specdec.sampling.from_options import Samplers, make_samplers
+from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.scheduling import Request, Turns
-from ov_specdec.speculation.begin import begin
+from ov_specdec.speculation.begin import begin, make_drafter
 from ov_specdec.speculation.drafters.factory import DrafterFactory
-from ov_specdec.speculation.engine import SequenceState, Speculation
+from ov_specdec.speculation.engine import SequenceState
 from ov_specdec.speculation.schedule import LearnedStats
 from ov_specdec.speech.features import Features
 from ov_specdec.speech.settings import WhisperSettings
@@ -58,11 +58,17 @@ class WindowDecoder:
             length = min(len(prompt) + options.max_new_tokens, length)
         state = SequenceState(list(prompt), length, frozenset(eos))
         samplers = make_samplers(options, prompt_length=len(prompt), eos_token_ids=eos)
-        source = Source(features[None], options.cache_salt)
+        salt = options.cache_salt
+        source = Source(features[None], salt)
         # Its text is made of what is left of it in the end.
         output = Output(state, IncrementalDetokenizer(lambda _: "", []), len(prompt))
+        texts = as_tuple(options.reference_texts)
+        references = [self.tokenizer.encode_rendered(text).ids for text in texts]
+        drafter = make_drafter(
+            self.main, self.drafters, options, samplers, state, salt, references, source
+        )
         request = Request[Chunk](
-            partial(self._speculate, source, options, samplers, state),
+            partial(begin, self.main, drafter, self.learned, options, samplers, state, source),
             output.add,
             len(prompt),
             max_unread=None,
@@ -75,25 +81,3 @@ class WindowDecoder:
             yield from self.turns.read(request)
         finally:
             self.learned.costs.keep()
-
-    def _speculate(
-        self,
-        source: Source,
-        options: GenerationOptions,
-        samplers: Samplers,
-        state: SequenceState,
-    ) -> Speculation:
-        """An output that begins; what passes cost may be measured before."""
-        texts = as_tuple(options.reference_texts)
-        references = [self.tokenizer.encode_rendered(text).ids for text in texts]
-        return begin(
-            self.main,
-            self.drafters,
-            self.learned,
-            options,
-            samplers,
-            state,
-            options.cache_salt,
-            references,
-            source,
-        )

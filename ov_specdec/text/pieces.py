@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 from tokenizers import Tokenizer as BackendTokenizer
@@ -49,6 +48,8 @@ class PieceTokenizer:
             token_id for token, token_id in tokenizer.vocab.items() if BYTE_TOKEN.fullmatch(token)
         }
         """Ids of tokens for a byte by number, which stand beside those for characters."""
+        self._id_of_byte = {data[0]: i for i, data in enumerate(self.bytes_of) if len(data) == 1}
+        self._backend = _for_pieces(tokenizer)
 
     @property
     def prefix(self) -> list[int]:
@@ -70,21 +71,17 @@ class PieceTokenizer:
                 ids += self._backend.encode(text, add_special_tokens=False).ids
         return [token for token in ids if self.bytes_of[token]]  # others stand for what is unknown
 
-    @cached_property
-    def _id_of_byte(self) -> dict[int, int]:
-        return {data[0]: token for token, data in enumerate(self.bytes_of) if len(data) == 1}
 
-    @cached_property
-    def _backend(self) -> BackendTokenizer:
-        """The tokenizer without what it does at the beginning of a text."""
-        spec = dict(self._tokenizer.spec)
-        for name in ("normalizer", "pre_tokenizer"):
-            spec[name] = _without_prefix(spec.get(name))
-        for name in ("post_processor", "truncation", "padding"):
-            spec[name] = None
-        backend = BackendTokenizer.from_str(json.dumps(spec))
-        backend.encode_special_tokens = True  # as the text that they are written in
-        return backend
+def _for_pieces(tokenizer: Tokenizer) -> BackendTokenizer:
+    """A tokenizer without what it does at the beginning of a text."""
+    spec = dict(tokenizer.spec)
+    for name in ("normalizer", "pre_tokenizer"):
+        spec[name] = _without_prefix(spec.get(name))
+    for name in ("post_processor", "truncation", "padding"):
+        spec[name] = None
+    backend = BackendTokenizer.from_str(json.dumps(spec))
+    backend.encode_special_tokens = True  # as the text that they are written in
+    return backend
 
 
 def _without_prefix(part: dict[str, Any] | None) -> dict[str, Any] | None:

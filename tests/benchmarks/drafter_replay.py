@@ -154,6 +154,7 @@ def replay_all(by_task, name, curve):
             start = len(line["prompt"]) + 1
             plain += sum(curve.main.at(1, start + i) for i in range(len(line["output"]) - 1))
             earlier.remember(None, line["prompt"] + line["output"], len(line["prompt"]))
+            earlier.take_in()
         results[task] = tokens / passes, plain / seconds
     return results
 

@@ -47,6 +47,7 @@ class DrafterFactory:
         options: GenerationOptions,
         sampler: Sampler,
         namespace: Hashable,
+        tokens: Sequence[int],
         references: Iterable[Sequence[int]] = (),
         source: Source | None = None,
         *,
@@ -54,24 +55,28 @@ class DrafterFactory:
     ) -> Drafter | None:
         """The drafter that the options ask for; None for plain decoding.
 
-        sampler: how a draft model chooses candidates. namespace: of its KV cache, and of the
-        earlier outputs. references: ids of the reference texts. source: what an encoder-decoder
-        model decodes from; of a text, its ids are looked into like a reference text. looks_back:
-        whether earlier outputs may be looked into.
+        What is known of the text is indexed, or translated, here: that takes time, and is not to be
+        done within a step, for which others wait. sampler: how a draft model chooses candidates.
+        namespace: of its KV cache, and of the earlier outputs. tokens: what the sequence begins
+        with. references: ids of the reference texts. source: what an encoder-decoder model decodes
+        from; of a text, its ids are looked into like a reference text. looks_back: whether earlier
+        outputs may be looked into.
         """
         if options.num_assistant_tokens == 0:
             return None
         drafters: list[Drafter] = []
         prompt = source.ids if source else ()
         if self.name in WITH_SUFFIX:
+            if looks_back:
+                self.earlier.take_in()
             earlier = partial(self.earlier.indexes, namespace) if looks_back else tuple
             texts = [prompt, *references] if prompt else references
-            drafters.append(SuffixDrafter(texts, earlier))
+            drafters.append(SuffixDrafter(texts, earlier, tokens))
         if self.name in WITH_LOOKUP:
             limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
-            drafters.append(PromptLookup(*limits, prompt))
+            drafters.append(PromptLookup(*limits, prompt, tokens))
         if self.draft is not None:
-            drafters.append(self.draft.make(sampler, source or namespace))
+            drafters.append(self.draft.make(sampler, source or namespace, tokens))
         return reduce(Cascade, drafters) if drafters else None
 
     def remember(self, namespace: Hashable, tokens: Sequence[int], num_prompt: int) -> None:

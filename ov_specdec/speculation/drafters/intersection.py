@@ -21,11 +21,16 @@ class IntersectionCache:
     restricts the draft to the tokens that both have, and normalizes. Every candidate then comes
     from a known distribution over the main model's vocabulary, and verification is exact, greedily
     and in sampling. Source: Timor et al., algorithm 4 (token-level intersection, arXiv 2502.05202).
+
+    tokens: what the sequence begins with, translated at once.
     """
 
-    def __init__(self, cache: CachedSequence, tokenizers: TokenizerPair) -> None:
-        self._cache = TranslatedCache(cache, tokenizers)
+    def __init__(
+        self, cache: CachedSequence, tokenizers: TokenizerPair, tokens: Sequence[int] = ()
+    ) -> None:
+        self._cache = TranslatedCache(cache, tokenizers, tokens)
         self._common = tokenizers.common
+        self._draft_of = self._common.draft_of
         self._row = np.full((1, tokenizers.main_size), OUTSIDE)
 
     def room(self, tokens: Sequence[int]) -> int:
@@ -43,7 +48,7 @@ class IntersectionCache:
         After a candidate that the draft does not have, it has no idea, and is not asked.
         """
         try:
-            draft_ids = [self._common.draft_of[token] for token in candidates]
+            draft_ids = [self._draft_of[token] for token in candidates]
         except KeyError:
             return Pass(np.full_like(self._row, OUTSIDE), 0, 0, 0, 0.0)
         done = yield from self._cache.advance(tokens, draft_ids)

@@ -28,15 +28,21 @@ class DraftModel:
     runner: Runner
     pairing: Pairing | None = None
 
-    def make(self, sampler: Sampler, namespace: Hashable = None) -> Drafter:
-        """A drafter for one sequence. sampler: chooses candidates, where they may be drawn."""
+    def make(
+        self, sampler: Sampler, namespace: Hashable = None, tokens: Sequence[int] = ()
+    ) -> Drafter:
+        """A drafter for one sequence.
+
+        sampler: chooses candidates, where they may be drawn. tokens: what the sequence begins with,
+        translated at once where the draft has another tokenizer.
+        """
         cache = CachedSequence(self.runner, namespace)
         if self.pairing is None:
             return ModelDrafter(cache, sampler)
         tokenizers = self.pairing.tokenizers
         if self.pairing.name == "intersection":
-            return ModelDrafter(cache, sampler, IntersectionCache(cache, tokenizers))
-        return RetokenizedDrafter(cache, tokenizers)
+            return ModelDrafter(cache, sampler, IntersectionCache(cache, tokenizers, tokens))
+        return RetokenizedDrafter(cache, tokenizers, tokens)
 
     def ids(self, tokens: Sequence[int]) -> list[int]:
         """Ids of the main model as this one's."""

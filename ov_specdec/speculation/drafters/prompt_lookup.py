@@ -16,7 +16,8 @@ class PromptLookup:
 
     Implements `Drafter` and needs no model. Its index of where each n-gram last ended grows with
     the sequence, so that a round costs no search. prompt: what is looked into as if it stood before
-    the sequence: an encoder-decoder model's source. Source: prompt lookup decoding
+    the sequence: an encoder-decoder model's source. tokens: what the sequence begins with, indexed
+    at once. Source: prompt lookup decoding
     (https://github.com/apoorvumang/prompt-lookup-decoding).
     """
 
@@ -28,6 +29,7 @@ class PromptLookup:
         max_matching_ngram_size: int | None = None,
         max_candidates: int | None = None,
         prompt: Sequence[int] = (),
+        tokens: Sequence[int] = (),
     ) -> None:
         self._prompt = prompt
         self._max_size = max_matching_ngram_size or DEFAULT_NGRAM_SIZE
@@ -35,6 +37,7 @@ class PromptLookup:
         # Maps an n-gram to the position after its most recent occurrence with a follower.
         self._follower: dict[tuple[int, ...], int] = {}
         self._indexed = 0
+        self._index([*prompt, *tokens])
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
         """The tokens that followed the most recent occurrence of the longest matching suffix."""

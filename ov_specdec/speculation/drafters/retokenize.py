@@ -23,10 +23,14 @@ class RetokenizedDrafter:
     distributions a text encoded anew was drawn from is not known. No token needs to be in both
     vocabularies. Source: Timor et al., algorithm 2 (string-level exact match, arXiv 2502.05202);
     universal assisted generation in transformers.
+
+    tokens: what the sequence begins with, translated at once.
     """
 
-    def __init__(self, cache: CachedSequence, tokenizers: TokenizerPair) -> None:
-        self._cache = TranslatedCache(cache, tokenizers)
+    def __init__(
+        self, cache: CachedSequence, tokenizers: TokenizerPair, tokens: Sequence[int] = ()
+    ) -> None:
+        self._cache = TranslatedCache(cache, tokenizers, tokens)
         self._drafter = ModelDrafter(cache, GreedySampler(), self._cache)
         self._main, self._draft = tokenizers.main, tokenizers.draft
         self._main_special = {b: a for a, b in tokenizers.common.special.items()}

@@ -23,9 +23,9 @@ class SuffixDrafter:
     """Drafts what most often followed the longest match of the sequence's end.
 
     Implements `Drafter` and needs no model. references: texts that are searched as if they stood
-    before the prompt. earlier: gives the indexes of earlier outputs. Of several matches the longest
-    one drafts. Sources: SuffixDecoding (Oliaro et al., arXiv 2411.04975), SAM-Decoding (Hu et al.,
-    arXiv 2411.10666).
+    before the prompt. earlier: gives the indexes of earlier outputs. tokens: what the sequence
+    begins with, indexed at once. Of several matches the longest one drafts. Sources: SuffixDecoding
+    (Oliaro et al., arXiv 2411.04975), SAM-Decoding (Hu et al., arXiv 2411.10666).
     """
 
     sources: tuple[str, ...] = (SOURCE, EARLIER)
@@ -35,17 +35,18 @@ class SuffixDrafter:
         self,
         references: Iterable[Sequence[int]] = (),
         earlier: Callable[[], Sequence[SuffixIndex]] = tuple,
+        tokens: Sequence[int] = (),
     ) -> None:
         self._own = SuffixIndex()
         for text in references:
             self._own.add(text)
         self._earlier = earlier
         self._num_indexed = 0
+        self._index(tokens)
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
         """The most frequent continuation, as long as the plan allows."""
-        self._own.extend(tokens[self._num_indexed :])
-        self._num_indexed = len(tokens)
+        self._index(tokens)
         source, match = self._find(tokens)
         if match is None:
             return Proposal(Draft([]), source, Plan(0, "unmatched"))
@@ -57,6 +58,11 @@ class SuffixDrafter:
         candidates = match.continuation(plan.length)
         confidences = (confidence,) * len(candidates)
         return Proposal(Draft(candidates), source, plan, confidences, confidence)
+
+    def _index(self, tokens: Sequence[int]) -> None:
+        """Enter the tokens that have come since the last call."""
+        self._own.extend(tokens[self._num_indexed :])
+        self._num_indexed = len(tokens)
 
     def _find(self, tokens: Sequence[int]) -> tuple[str, Match | None]:
         """The longest match, and where it is."""

@@ -10,12 +10,16 @@ from ov_specdec.text.pairing import TokenizerPair
 class TranslatedCache:
     """Holds a sequence in the draft model's ids. Implements `DraftCache`, but for candidates.
 
-    Tokens of the sequence are the main model's ids, candidates the draft's own.
+    Tokens of the sequence are the main model's ids, candidates the draft's own. tokens: those that
+    it begins with, translated at once.
     """
 
-    def __init__(self, cache: CachedSequence, tokenizers: TokenizerPair) -> None:
+    def __init__(
+        self, cache: CachedSequence, tokenizers: TokenizerPair, tokens: Sequence[int] = ()
+    ) -> None:
         self._cache = LatestTokens(cache)
         self._translation = tokenizers.translation()
+        self._translation.read(tokens)
 
     @property
     def rest(self) -> bytes:

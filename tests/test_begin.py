@@ -1,0 +1,115 @@
+"""What is made of a text before its request runs, by whoever asks: a step builds nothing of it."""
+
+from threading import Event, current_thread
+
+import pytest
+
+from ov_specdec.background import Background
+from ov_specdec.options import GenerationOptions
+from ov_specdec.speculation.drafters import PromptLookup
+from ov_specdec.speculation.drafters.factory import DrafterFactory
+from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
+from ov_specdec.speculation.suffix_index import SuffixIndex
+from ov_specdec.text.translation import Translation
+from tests.fakes import ScriptedModel
+from tests.scripted import PATIENCE, Letters, generator
+from tests.test_output_distribution import table_pair
+
+LENGTH = 3
+PROMPT = "ABCDEFGH" * 50
+NUM_NEW = 40
+
+
+def next_token(tokens):
+    return (3 * tokens[-1] + 1) % 8
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """Sizes of what was encoded, indexed or translated at a time: by the steps, and by others."""
+    sizes = {"steps": [], "caller": []}
+
+    def watch(owner, name, size):
+        method = getattr(owner, name)
+
+        def watched(self, tokens):
+            thread = "steps" if current_thread().name == "ov-specdec steps" else "caller"
+            sizes[thread].append(size(self, tokens))
+            return method(self, tokens)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(SuffixIndex, "extend", lambda index, tokens: len(tokens))
+    watch(PromptLookup, "_index", lambda drafter, tokens: len(tokens) - drafter._indexed)
+    watch(Translation, "read", lambda translation, tokens: len(tokens) - translation._num_read)
+    watch(Letters, "encode_rendered", lambda tokenizer, text: len(text))
+    return sizes
+
+
+def run(text, **options):
+    """A generation whose steps another thread runs, as in a server."""
+    ended, errors = Event(), []
+    background = Background(text, errors.append)
+    chunks = []
+    try:
+        generation = background.check(
+            PROMPT,
+            GenerationOptions(num_assistant_tokens=LENGTH, max_new_tokens=NUM_NEW, **options),
+            chunks.extend,
+            lambda error: ended.set(),
+        )
+        background.submit(generation)
+        assert ended.wait(PATIENCE)
+        return [token for chunk in chunks for token in chunk.token_ids]
+    finally:
+        text.turns.close()
+        background.join(PATIENCE)
+        assert not errors
+
+
+def factories():
+    draft = ScriptedModel(next_token, vocab_size=8)
+    return {
+        "suffix": (None, DrafterFactory("suffix")),
+        "prompt-lookup": (None, DrafterFactory("prompt-lookup")),
+        **{
+            name: (draft, DrafterFactory("model", DraftModel(draft, Pairing(name, table_pair(8)))))
+            for name in ("intersection", "retokenize")
+        },
+    }
+
+
+@pytest.mark.parametrize("name", factories())
+def test_a_step_builds_nothing_but_what_the_step_before_has_added(built, name):
+    draft, drafters = factories()[name]
+    options = {}
+    if name == "suffix":
+        drafters.earlier.remember(None, range(300), num_prompt=0)
+        options["reference_texts"] = "HGFEDCBA" * 100
+    main = ScriptedModel(next_token, vocab_size=8)
+    tokens = run(generator(main, draft, drafters=drafters), **options)
+    assert len(tokens) == NUM_NEW
+    assert max(built["steps"]) <= LENGTH + 1
+    assert sum(built["steps"]) < NUM_NEW
+    assert sum(built["caller"]) >= len(PROMPT)
+    if name == "suffix":
+        assert {len(PROMPT), 301, 800, 801} <= set(built["caller"])
+
+
+def test_an_output_is_not_indexed_by_the_step_that_ends_it(built):
+    drafters = DrafterFactory("suffix")
+    for _ in range(2):
+        run(generator(ScriptedModel(next_token, vocab_size=8), drafters=drafters))
+    assert max(built["steps"]) <= LENGTH + 1
+    # Of the first output, with the end of its prompt, by whoever asked for the second.
+    assert drafters.earlier.num_tokens == 32 + NUM_NEW + 1
+    assert drafters.earlier.num_tokens in built["caller"]
+
+
+def test_outputs_of_a_batch_are_looked_into_by_those_that_still_run():
+    main, drafters = ScriptedModel(next_token, vocab_size=8), DrafterFactory("suffix")
+    text = generator(main, drafters=drafters)
+    options = GenerationOptions(num_assistant_tokens=LENGTH, max_new_tokens=NUM_NEW)
+    text.batch([("A", options), ("A", options)])
+    assert drafters.earlier.num_waiting == 0
+    assert drafters.earlier.num_tokens == 2 * (NUM_NEW + 1 + 1)
