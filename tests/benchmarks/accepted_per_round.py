@@ -28,7 +28,7 @@ from ov_specdec.speculation.drafters import Drafter, ModelDrafter
 from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
 from ov_specdec.speculation.verification import Draft, verify, verify_block, verify_tokens
 from ov_specdec.text.pairing import CommonTokens
-from tests.benchmarks.measuring import Measurement, measures
+from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import across, average, numbers, table
@@ -226,7 +226,7 @@ def cases(by: str, models: Models) -> Iterator[tuple[dict[str, str], tuple[Any, 
 @measures
 def accepted_per_round(
     by: str, models: Models, prompts: Prompts, length: int, size: int
-) -> Iterator[Measurement]:
+) -> Measurements:
     """Count accepted draft tokens per round, by rule or by pairing."""
     with models.pipeline("model", pairing="auto" if by == "pairing" else None) as pipeline:
         for key, case in cases(by, models):

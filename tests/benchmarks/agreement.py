@@ -17,7 +17,7 @@ from ov_specdec import GenerationOptions, GenerationResult, SpeculativePipeline
 from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.session import Runner
 from ov_specdec.sampling.from_options import make_samplers, make_warper
-from tests.benchmarks.measuring import Measurement, measures
+from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options, several
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import across, average, table
@@ -76,7 +76,7 @@ def agreement(
     told: tuple[int, ...],
     size: int,
     rounds: int,
-) -> Iterator[Measurement]:
+) -> Measurements:
     """Count how often a draft chooses the main model's token."""
     run = {"max_new_tokens": size, "ignore_eos": True, "num_assistant_tokens": 0}
     with models.pipeline("model") as pipeline:

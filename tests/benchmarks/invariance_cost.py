@@ -11,7 +11,7 @@ from time import perf_counter
 import click
 
 from ov_specdec import SpeculativePipeline
-from tests.benchmarks.measuring import Measurement, measures
+from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, several
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import across, quartiles, table
@@ -81,7 +81,7 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
 @measures
 def invariance_cost(
     models: Models, rounds: int, cached: tuple[int, ...], fixed_sizes: str, ways: tuple[str, ...]
-) -> Iterator[Measurement]:
+) -> Measurements:
     """Measure the speed with batch invariance over that without it."""
     for way in ways:
         batch, seconds = CELLS[way]

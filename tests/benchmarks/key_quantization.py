@@ -34,7 +34,7 @@ from ov_specdec.loading.devices import openvino_core
 from ov_specdec.loading.graph import select_rows, to_paged
 from ov_specdec.loading.key_cache import center_keys
 from ov_specdec.loading.source import ModelSource, open_source
-from tests.benchmarks.measuring import Measurement, measures
+from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import PATH, Models, model_options, several
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import table, value
@@ -194,7 +194,7 @@ def key_quantization(
     layers: str,
     caches: tuple[str, ...],
     inference: tuple[str, ...],
-) -> Iterator[Measurement]:
+) -> Measurements:
     """Measure what each way to keep keys costs: divergence from f32."""
     content = text.read_text(encoding="utf-8") if text else long_text()
     ids = open_source(models.main).tokenizer.encode(content)[:tokens]

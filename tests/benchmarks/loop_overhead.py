@@ -12,7 +12,7 @@ from unittest.mock import patch
 import click
 
 from ov_specdec.cache.packed import PackedModel
-from tests.benchmarks.measuring import Measurement, measures
+from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options, several
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import extremes, middle, table
@@ -68,7 +68,7 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
 @measures
 def loop_overhead(
     models: Models, prompts: Prompts, lengths: tuple[int, ...], rounds: int, max_new_tokens: int
-) -> Iterator[Measurement]:
+) -> Measurements:
     """Measure the loop's time over that of its passes alone."""
     with models.pipeline() as pipeline:
         for length in lengths:

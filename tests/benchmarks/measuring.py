@@ -1,7 +1,7 @@
 """What all commands that measure have in common: they record, go on, and show tables."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import wraps
 from pathlib import Path
@@ -22,8 +22,10 @@ HOW_OFTEN = "rounds"
 Measurement = tuple[Key, Callable[[], Row]]
 """The fields that a row is known by, and a function that measures the others."""
 
+Measurements = Generator[Measurement, None, None]
 
-def measures(function: Callable[..., Iterator[Measurement]]) -> Command:
+
+def measures(function: Callable[..., Measurements]) -> Command:
     """Make a command of a function that yields measurements, and that is named as the command is.
 
     Each becomes a row of the record, unless that has it already. Those of one turn, which are

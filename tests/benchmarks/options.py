@@ -11,7 +11,7 @@ import click
 from ov_specdec import SpeculativePipeline
 from ov_specdec.loading.devices import Precision, find_device, openvino_core, precision_properties
 from ov_specdec.loading.locate import embedded_folder, locate
-from ov_specdec.speculation.drafters.factory import WITH_DRAFT
+from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
 from tests.benchmarks.texts import Prompts
 
 PATH = click.Path(path_type=Path)
@@ -34,7 +34,7 @@ class Models:
     scratch: str = ""
     pairing: None = None
 
-    def pipeline(self, drafter: str | None = None, **settings: Any) -> SpeculativePipeline:
+    def pipeline(self, drafter: DrafterName | None = None, **settings: Any) -> SpeculativePipeline:
         """A pipeline of them, with what was asked for and nothing that `tune` has left behind.
 
         drafter: the draft model where there is one, else suffix matches.

@@ -13,7 +13,7 @@ from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cache.session import Runner
 from ov_specdec.sampling.samplers import Chosen
 from ov_specdec.speculation.drafters.model import confidence
-from tests.benchmarks.measuring import Measurement, measures
+from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import table
@@ -69,7 +69,7 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
 @measures
 def record_outputs(
     models: Models, prompts: Prompts, max_new_tokens: int, ignore_eos: bool, drafts: int
-) -> Iterator[Measurement]:
+) -> Measurements:
     """Record outputs of plain decoding, and drafts of them, for `replay`."""
     options = {"ignore_eos": True} if ignore_eos else {}
     with models.pipeline("model" if drafts else "none") as pipeline:

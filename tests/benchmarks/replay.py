@@ -24,7 +24,7 @@ from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.earlier_outputs import EarlierOutputs
-from tests.benchmarks.measuring import Measurement, measures
+from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import PATH, several
 from tests.benchmarks.record import Record, Row
 from tests.benchmarks.simulated.machine import Machine, rounds_of
@@ -118,7 +118,7 @@ def replay(
     curve: str,
     noise: float,
     rounds: int,
-) -> Iterator[Measurement]:
+) -> Measurements:
     """Replay drafters on OUTPUTS, recorded ones, without a clock."""
     costs = curve_named(curve)
     rows = [row for row in Record.read(outputs, "record-outputs").rows if len(row["output"]) > 1]

@@ -21,7 +21,7 @@ import httpx
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.options import parse_invariance
 from tests.benchmarks.frameworks import genai, genai_batch
-from tests.benchmarks.measuring import Measurement, measures
+from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import across, table
@@ -220,7 +220,7 @@ def same_texts(
     batch_invariant: str,
     only: tuple[str, ...],
     with_peers: bool,
-) -> Iterator[Measurement]:
+) -> Measurements:
     """Count texts that are not those of plain decoding alone."""
     load = partial(models.pipeline, batch_invariant=parse_invariance(batch_invariant))
     with load("none") as plain:

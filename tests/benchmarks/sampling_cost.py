@@ -20,7 +20,7 @@ from ov_specdec.speculation import engine
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
 from ov_specdec.speculation.verification import verify
-from tests.benchmarks.measuring import Measurement, measures
+from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import across, extremes, middle, table, value
@@ -148,9 +148,7 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
 @click.option("--rounds", default=3, show_default=True, help="After one to warm up.")
 @click.option("--vocabulary", default=150_000, show_default=True, help="Of the rows.")
 @measures
-def sampling_cost(
-    models: Models, prompts: Prompts, rounds: int, vocabulary: int
-) -> Iterator[Measurement]:
+def sampling_cost(models: Models, prompts: Prompts, rounds: int, vocabulary: int) -> Measurements:
     """Measure what sampling costs beside inference, and what a seed adds to it."""
     with models.pipeline("model") as pipeline:
         ids = [prompt for _, prompt in prompts.ids(pipeline)]

@@ -6,7 +6,7 @@ from functools import partial
 import click
 
 from ov_specdec import SpeculativePipeline
-from tests.benchmarks.measuring import Measurement, measures
+from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import quartiles, table
@@ -43,7 +43,7 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
 @click.option("--rounds", default=20, show_default=True, help="After one to warm up.")
 @click.option("--first", default=484, show_default=True, help="Tokens of the first prompt.")
 @measures
-def second_turn(models: Models, rounds: int, first: int) -> Iterator[Measurement]:
+def second_turn(models: Models, rounds: int, first: int) -> Measurements:
     """Measure what a kept KV cache spares the second turn of a conversation."""
     with models.pipeline() as pipeline:
         text = pipeline.tokenizer.encode(long_text())

@@ -5,7 +5,7 @@ from functools import partial
 
 import click
 
-from tests.benchmarks.measuring import Measurement, measures
+from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import several
 from tests.benchmarks.record import Row
 from tests.benchmarks.simulated import sequences as shared
@@ -36,7 +36,7 @@ def simulation(
     changes: tuple[float, ...],
     sequences: tuple[int, ...],
     seeds: int,
-) -> Iterator[Measurement]:
+) -> Measurements:
     """Compare the planner with the best constant length on simulated machines."""
     for curve in curves:
         for change in changes:

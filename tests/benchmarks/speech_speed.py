@@ -16,7 +16,7 @@ import numpy as np
 from ov_specdec import SpeechPipeline
 from ov_specdec.speech.audio import read_audio
 from tests.benchmarks import speed
-from tests.benchmarks.measuring import Measurement, in_turns, measures
+from tests.benchmarks.measuring import Measurements, in_turns, measures
 from tests.benchmarks.options import PATH, Models, model_options, several
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import across, middle, table, value
@@ -116,7 +116,7 @@ def speech_speed(
     rounds: int,
     lengths: tuple[int, ...],
     others: tuple[str, ...],
-) -> Iterator[Measurement]:
+) -> Measurements:
     """Measure transcription: plain, suffix and draft against others, in turns."""
     samples = np.concatenate([read_audio(file, RATE) for file in recordings])
     methods, curve = methods_of(models, lengths, others)

@@ -21,7 +21,7 @@ from statistics import median
 
 import click
 
-from tests.benchmarks.measuring import Measurement, in_turns, measures
+from tests.benchmarks.measuring import Measurements, in_turns, measures
 from tests.benchmarks.methods import GENAI, Method, Runs
 from tests.benchmarks.options import Models, model_options, prompt_options, several
 from tests.benchmarks.record import Row, select
@@ -116,7 +116,7 @@ def speed(
     shared: bool,
     fixed_sizes: str,
     cold: bool,
-) -> Iterator[Measurement]:
+) -> Measurements:
     """Measure drafters, draft lengths and openvino.genai against each other, in turns."""
     options: Row = {"max_new_tokens": max_new_tokens, "cache_prompt": shared}
     options |= {"ignore_eos": True} if ignore_eos else {}

@@ -89,9 +89,9 @@ class RecordedModel:
         """See `Drafter`."""
         plan = yield from ask("model")
         agree, confidences = self._places[len(tokens) - self._first]
-        length = next(
-            (n for n in range(1, plan.length) if plan.ends_after(confidences[:n])), plan.length
-        )
+        most = min(plan.length, len(confidences))
+        ends = (n for n in range(1, most) if plan.ends_after(confidences[:n]))
+        length = next(ends, most)
         right = self._text[len(tokens) :][: min(agree, length)]
         return Proposal(
             Draft(right + [WRONG] * (length - len(right))),
