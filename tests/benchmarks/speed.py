@@ -28,7 +28,7 @@ from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import Cell, interval, numbers, ratios, table
 from tests.benchmarks.texts import Prompts
 
-BASES = ("none", "prompt-lookup", "model")
+BASES = ("none", "plain", "prompt-lookup", "model")
 """What others are compared with, beside the first method."""
 
 
