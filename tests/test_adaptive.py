@@ -10,7 +10,8 @@ from ov_specdec.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurv
 from ov_specdec.speculation.acceptance import Common
 from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.stats import RoundStats
-from tests.benchmarks.simulation import TEXTS, Machine, Text, compare, rounds_of, steady
+from tests.benchmarks.simulated.machine import Machine, rounds_of
+from tests.benchmarks.simulated.texts import TEXTS, MadeUp, compare, machine_of, measured, steady
 from tests.rounds import a_round, step_of
 
 CASES = [
@@ -27,13 +28,12 @@ CASES = [
     ("avx2", 0.3, "lookup"),
     ("avx2", 1.0, "~0.6"),
 ]
-"""Machines with jumps of pace and outliers; `tests/benchmarks/simulation.py` has them all."""
+"""Machines with jumps of pace and outliers; `tests/benchmarks/simulated` has them all."""
 
 
 @pytest.mark.parametrize(("curve", "change", "text"), CASES)
 def test_it_comes_near_the_best_constant_length(curve, change, text):
-    to_best, _, _ = compare(curve, change, text)
-    assert to_best >= 0.97
+    assert compare(curve, change, text)["to best"] >= 0.97
 
 
 WORST = {
@@ -47,8 +47,7 @@ WORST = {
 
 @pytest.mark.parametrize(("case", "least"), WORST.items())
 def test_the_worst_machines_and_texts_keep_what_they_reach(case, least):
-    to_best, _, _ = compare(*case)
-    assert to_best >= least
+    assert compare(*case)["to best"] >= least
 
 
 @pytest.mark.parametrize(
@@ -63,15 +62,14 @@ def test_the_worst_machines_and_texts_keep_what_they_reach(case, least):
     ],
 )
 def test_where_nothing_pays_it_is_hardly_slower_than_plain_decoding(curve, change, text):
-    _, to_plain, _ = compare(curve, change, text)
-    assert to_plain >= 0.985
+    assert compare(curve, change, text)["to plain"] >= 0.985
 
 
 def run(text, seed=0, curve="linear", change=0.3, common=None, policy=None):
     """One text on a machine that nothing disturbs."""
-    machine = Machine(Machine.of(curve, change).passes, change, 0.0, 0.0, 0.0)
+    machine = Machine(machine_of(curve, change).curve)
     generator = Random(seed)
-    live = LiveCurve(machine.measured(generator))
+    live = measured(machine, generator)
     policy = policy or AdaptiveLength(text.sources, live, common or Common())
     return [stats for stats, _ in rounds_of(policy, text, machine, generator, live)]
 
@@ -119,8 +117,8 @@ def test_a_probe_that_succeeds_is_followed_by_drafts():
 
 def test_a_match_that_was_declined_comes_back_without_probes():
     common = Common()
-    poor = Text(steady(0.0), matches={0.5: (0.5, 0.0)}, sources=("prompt-lookup",))
-    good = Text(steady(0.0), matches={0.5: (0.5, 1.0)}, sources=("prompt-lookup",))
+    poor = MadeUp(steady(0.0), matches={0.5: (0.5, 0.0)}, sources=("prompt-lookup",))
+    good = MadeUp(steady(0.0), matches={0.5: (0.5, 1.0)}, sources=("prompt-lookup",))
     assert not any(stats.num_drafted for stats in run(poor, common=common)[-20:])
     rounds = run(good, common=common)
     assert any(stats.num_drafted for stats in rounds)
@@ -128,9 +126,9 @@ def test_a_match_that_was_declined_comes_back_without_probes():
 
 
 def test_the_better_source_is_taken():
-    text = Text(steady(0.9), matches={0.5: (0.5, 0.1)}, sources=("prompt-lookup", "model"))
+    text = MadeUp(steady(0.9), matches={0.5: (0.5, 0.1)}, sources=("prompt-lookup", "model"))
     assert {stats.source for stats in run(text)[-20:]} == {"model"}
-    text = Text(steady(0.1), matches={0.75: (0.5, 0.95)}, sources=("prompt-lookup", "model"))
+    text = MadeUp(steady(0.1), matches={0.75: (0.5, 0.95)}, sources=("prompt-lookup", "model"))
     assert "prompt-lookup" in {stats.source for stats in run(text)[-20:] if stats.num_drafted}
 
 
@@ -161,7 +159,7 @@ def test_lengths_of_a_run_that_must_repeat_do_not_follow_the_clock():
 
 def test_the_length_of_the_prompt_is_no_cost_of_drafting():
     """Eight short texts, whose prompts the draft model reads, leave a long one as it is."""
-    common, live = Common(), LiveCurve(Machine.of("linear", 0.3).measured(Random(0)))
+    common, live = Common(), measured(machine_of("linear", 0.3), Random(0))
     for _ in range(8):
         policy = AdaptiveLength(("model",), live, common)
         policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, 100, reason="prefill"))

@@ -16,7 +16,7 @@ LENGTHS = np.arange(SIZES[-1])
 
 HORIZON = 64
 """Rounds that a new home size has to earn the change to it, and over which kinds of matches are
-counted. On recorded drafts (`tests/benchmarks/recorded_drafts.py`) 16 to 128 are as good."""
+counted. On recorded drafts (`tests/benchmarks/replay.py`) 16 to 128 are as good."""
 
 SPENT_ON_PROBES = 0.01
 """Part of the time for trying again what does not pay: less than what noise hides."""

@@ -22,7 +22,7 @@ ENOUGH_IN_COMMON = 0.9
 
 With 94 % in common, its accepted candidates per round were 0.85 of the other's greedily, and 2 to 5
 times as many in sampling; with 83 %, 0.61 greedily, which is how most texts are decoded
-(`python -m tests.benchmarks pairings`).
+(`python -m tests.benchmarks accepted-per-round pairing`).
 """
 
 NUM_EXAMPLES = 8

@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from ov_specdec.palette import BLUE, GREY, ORANGE
+from tests.benchmarks.charts import IMAGES, finish, new_figure, save
+from tests.benchmarks.options import PATH
 
-DOCS = Path(__file__).parents[2] / "docs"
 TABLES = {
     "Embedded pair, main of 27 M parameters": "## The embedded pair",
     "Main of 1 B parameters, embedded draft": "## A main of 1 B parameters",
@@ -39,12 +40,11 @@ def ratios(text: str, heading: str) -> dict[str, tuple[float, float, float]]:
 
 
 @click.command()
-def chart() -> None:
+@click.option("--output", type=PATH, default=IMAGES / "speed.png", help="[that of the README]")
+def chart(output: Path) -> None:
     """Draw docs/images/speed.png from the tables of docs/benchmarks.md."""
-    from matplotlib.figure import Figure
-
-    text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-    figure = Figure(figsize=(6.4, 4.4), dpi=150, layout="constrained")
+    text = (IMAGES.parent / "benchmarks.md").read_text(encoding="utf-8")
+    figure = new_figure(6.4, 4.4)
     tables = {title: ratios(text, heading) for title, heading in TABLES.items()}
     shown = {
         title: [method for method in METHODS if method in table] for title, table in tables.items()
@@ -62,6 +62,6 @@ def chart() -> None:
         axes.set_yticks(range(len(labels)), labels, fontsize=8)
         axes.set_title(title, fontsize=9, loc="left")
         axes.axvline(1.0, color="black", linestyle=":", linewidth=1)
-        axes.spines[["top", "right"]].set_visible(False)
+        finish(axes)
     rows[-1].set_xlabel("times plain decoding by ov-specdec (median, quartiles)", fontsize=9)
-    figure.savefig(DOCS / "images" / "speed.png", metadata={"Software": None})
+    save(figure, output)

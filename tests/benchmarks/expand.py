@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks expand`: a model at the cost of a larger one, to measure with."""
+"""A model at the cost of a larger one, to measure with."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks expand-whisper`: a Whisper at the cost of a larger one.
+"""A Whisper at the cost of a larger one.
 
 Every channel is there twice: zeros beside them would change the statistics of LayerNorm. A matrix
 is tiled and divided by how often its inputs are there, a power of two, so that its int8 export has
@@ -18,8 +18,9 @@ import openvino as ov
 from openvino import opset13 as ops
 
 from ov_specdec.files import read_json
-from ov_specdec.loading.export import export_model
 from ov_specdec.loading.source import HIDDEN_STATES
+from tests.benchmarks.expansion.build import exported
+from tests.benchmarks.options import PATH
 
 TIMES, MLP_TIMES = 2, 4
 """How often a channel and a neuron of the decoder are there."""
@@ -79,9 +80,9 @@ def narrow_source(path, width):
 
 
 @click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.argument("small", type=click.Path(path_type=Path))
-@click.argument("output", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=PATH)
+@click.argument("small", type=PATH)
+@click.argument("output", type=PATH)
 @click.option("--layers", default=LAYERS, show_default=True, help="Of the decoder.")
 @click.option("--keep-checkpoint", is_flag=True, help="Keep the checkpoint too, for torch.")
 def expand_whisper(
@@ -96,7 +97,7 @@ def expand_whisper(
     from transformers import WhisperForConditionalGeneration
 
     source = WhisperForConditionalGeneration.from_pretrained(checkpoint)
-    wide = output / "checkpoint" / "expanded"
+    wide = output / "expanded"
     wide.mkdir(parents=True)
     large = expanded(source.float(), layers)
     num_parameters = sum(p.numel() for p in large.model.decoder.parameters())
@@ -107,13 +108,11 @@ def expand_whisper(
             shutil.copy(path, wide)
     del large
     gc.collect()
-    made = export_model(str(wide), output, "int8").folder
+    made = exported(wide, "int8", keep_checkpoint=keep_checkpoint)
     model = narrow_source(made / f"{DECODER}.xml", read_json(small / "config.json")["d_model"])
     ov.save_model(model, made / "narrow.xml", compress_to_fp16=False)
     del model
     for suffix in (".xml", ".bin"):
         (made / f"narrow{suffix}").replace(made / f"{DECODER}{suffix}")
         shutil.copy(small / f"{ENCODER}{suffix}", made)
-    if not keep_checkpoint:
-        shutil.rmtree(output / "checkpoint")
     click.echo(made)

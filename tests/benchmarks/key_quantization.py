@@ -1,10 +1,10 @@
 """What each way to keep keys in a paged KV cache costs, against inference in f32 throughout.
 
-    python -m tests.benchmarks key-quantization MODEL... --text TEXT
-    python -m tests.benchmarks key-quantization MODEL --biases 30,100,300 --layers ends
-    python -m tests.benchmarks key-quantization MODEL --cache f16 --cache bf16 --inference bf16
+    python -m tests.benchmarks key-quantization --main MODEL
+    python -m tests.benchmarks key-quantization --main MODEL --biases 30,100,300 --layers ends
+    python -m tests.benchmarks key-quantization --main MODEL --caches f16,bf16 --inference bf16
 
-For each model, inference precision and cache: the mean KL divergence of its next-token
+For each inference precision and cache: the mean KL divergence of its next-token
 distributions from those in f32, that of its worst tokens (the 99th percentile), its perplexity, and
 the cache's bytes per token. `bf16` is what OpenVINO takes by default where the processor has it;
 `f32` leaves the cache's share alone. Centered keys are those that `center_keys` has changed.
@@ -16,9 +16,10 @@ model stays what it was; the perplexity in f32 tells how far. --layers ends give
 layer and the last one only, where Qwen2.5-7B has its largest.
 """
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -29,25 +30,27 @@ from openvino import opset13 as ops
 from ov_specdec.cache.paged import PagedModel
 from ov_specdec.cache.session import Span
 from ov_specdec.files import read_json
-from ov_specdec.loading.devices import describe_machine, openvino_core
+from ov_specdec.loading.devices import openvino_core
 from ov_specdec.loading.graph import select_rows, to_paged
 from ov_specdec.loading.key_cache import center_keys
 from ov_specdec.loading.source import ModelSource, open_source
-from tests.benchmarks.figures import head, row
-from tests.benchmarks.options import PATH, several
+from tests.benchmarks.measuring import Measurements, measures
+from tests.benchmarks.options import PATH, Models, model_options, several
+from tests.benchmarks.record import Row
+from tests.benchmarks.tables import table, value
 from tests.benchmarks.texts import long_text
 
 Array = NDArray[np.float32]
 
 BY_TOKEN = {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"}
-CENTERED = ", centered"
+CENTERED = " centered"
 CACHES = {
-    "u8, keys by channel": {"KEY_CACHE_QUANT_MODE": "BY_CHANNEL"},
-    "u8, keys by token": BY_TOKEN,
-    f"u8, keys by token{CENTERED}": BY_TOKEN,
-    "u8, keys by token, 32 channels": {**BY_TOKEN, "KEY_CACHE_GROUP_SIZE": "32"},
-    "u8, keys by token, 16 channels": {**BY_TOKEN, "KEY_CACHE_GROUP_SIZE": "16"},
-    "bf16 keys, u8 values": {"KEY_CACHE_PRECISION": "bf16"},
+    "u8 keys by channel": {"KEY_CACHE_QUANT_MODE": "BY_CHANNEL"},
+    "u8 keys by token": BY_TOKEN,
+    f"u8 keys by token{CENTERED}": BY_TOKEN,
+    "u8 keys by token and 32 channels": {**BY_TOKEN, "KEY_CACHE_GROUP_SIZE": "32"},
+    "u8 keys by token and 16 channels": {**BY_TOKEN, "KEY_CACHE_GROUP_SIZE": "16"},
+    "bf16 keys and u8 values": {"KEY_CACHE_PRECISION": "bf16"},
     "bf16": {"KV_CACHE_PRECISION": "bf16"},
     "f16": {"KV_CACHE_PRECISION": "f16"},
     "f32": {"KV_CACHE_PRECISION": "f32"},
@@ -129,68 +132,75 @@ def biased_source(folder: Path, size: float, layers: str) -> ModelSource:
     return source
 
 
-def measure(
-    folder: Path,
-    size: float,
-    tokens: list[int],
-    *,
-    pass_tokens: int,
-    layers: str,
-    caches: Sequence[str],
-    inference: Sequence[str],
-) -> Iterator[tuple[object, ...]]:
-    """Rows of the table for a model with a bias of a size."""
+def divergence(
+    folder: Path, size: float, tokens: list[int], layers: str, pass_tokens: int
+) -> Callable[[str, str], Row]:
+    """What a precision and a cache cost a model with a bias of a size."""
 
     def run(precision: str, cache: str) -> tuple[Array, int]:
         model = compile_paged(biased_source(folder, size, layers), precision, cache)
         return log_probabilities(model, tokens, pass_tokens), model.bytes_per_token
 
-    reference, _ = run("f32", "f32")
-    name = f"{folder.name}, bias {size:g} ({layers})" if size else folder.name
-    yield name, "f32", "reference", "", "", f"{perplexity(reference, tokens):.2f}", ""
-    for precision in inference:
-        for cache in caches:
-            try:
-                measured, num_bytes = run(precision, cache)
-            except RuntimeError as error:
-                if "kvcache type" not in str(error):
-                    raise
-                yield name, precision, cache, "does not compile", "", "", ""
-                continue
-            kl = divergences(reference, measured)
-            worst, ppl = np.percentile(kl, 99), perplexity(measured, tokens)
-            cells = f"{kl.mean():.5f}", f"{worst:.4f}", f"{ppl:.2f}", num_bytes
-            yield name, precision, cache, *cells
+    reference = functools.cache(partial(run, "f32", "f32"))
+
+    def measure(precision: str, cache: str) -> Row:
+        try:
+            measured, num_bytes = run(precision, cache)
+        except RuntimeError as error:
+            if "kvcache type" not in str(error):
+                raise
+            return {"KL": None, "note": "does not compile"}
+        kl = divergences(reference()[0], measured)
+        return {
+            "KL": float(kl.mean()),
+            "worst": float(np.percentile(kl, 99)),
+            "perplexity": perplexity(measured, tokens),
+            "in f32": perplexity(reference()[0], tokens),
+            "bytes": num_bytes,
+        }
+
+    return measure
+
+
+def tables(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each precision and cache."""
+    columns = {
+        "KL": value("KL", ".5f"),
+        "KL, 99th percentile": value("worst", ".4f"),
+        "perplexity": value("perplexity", ".2f"),
+        "perplexity in f32": value("in f32", ".2f"),
+        "bytes per token": value("bytes"),
+        "note": value("note"),
+    }
+    yield table(rows, ["bias", "inference", "cache"], columns)
 
 
 @click.command()
-@click.argument("models", type=PATH, nargs=-1, required=True)
+@model_options
 @click.option("--text", type=PATH, help="[the source of argparse]")
 @click.option("--tokens", default=1400, show_default=True, help="Of the text.")
 @click.option("--pass-tokens", default=1400, show_default=True, help="Of a pass.")
 @several("--biases", float, (), says="Sizes of biases that are added to keys.")
 @click.option("--layers", type=click.Choice(["all", "ends"]), default="all", show_default=True)
-@click.option(
-    "--cache",
-    "caches",
-    multiple=True,
-    type=click.Choice(tuple(CACHES)),
-    default=tuple(CACHES),
-    metavar="CACHE",
-    help="One of those of the table, or several such options. [all]",
-)
+@several("--caches", str, tuple(CACHES), says="How keys and values are kept.", among=CACHES)
 @several("--inference", str, tuple(INFERENCE), says="Precisions.", among=INFERENCE)
+@measures
 def key_quantization(
-    models: tuple[Path, ...], text: Path | None, tokens: int, biases: tuple[float, ...], **how: Any
-) -> None:
-    """Measure what each way to keep keys costs, on MODELS: divergence from f32."""
-    measured = text.read_text(encoding="utf-8") if text else long_text()
-    click.echo(f"{describe_machine('CPU')}; {tokens} tokens, {how['pass_tokens']} a pass\n")
-    head(
-        "model", "inference", "cache", "KL", "KL, 99th percentile", "perplexity", "bytes per token"
-    )
-    for folder in models:
-        ids = open_source(folder).tokenizer.encode(measured)[:tokens]
-        for size in (0.0, *biases):
-            for cells in measure(folder, size, ids, **how):
-                row(*cells)
+    models: Models,
+    text: Path | None,
+    tokens: int,
+    pass_tokens: int,
+    biases: tuple[float, ...],
+    layers: str,
+    caches: tuple[str, ...],
+    inference: tuple[str, ...],
+) -> Measurements:
+    """Measure what each way to keep keys costs: divergence from f32."""
+    content = text.read_text(encoding="utf-8") if text else long_text()
+    ids = open_source(models.main).tokenizer.encode(content)[:tokens]
+    for size in (0.0, *biases):
+        measure = divergence(models.main, size, ids, layers, pass_tokens)
+        for precision in inference:
+            for cache in caches:
+                key = {"bias": size, "inference": precision, "cache": cache}
+                yield key, partial(measure, precision, cache)

@@ -1,22 +1,22 @@
-"""How much the loop adds to its passes: `python -m tests.benchmarks loop-overhead`.
+"""How much the loop adds to its passes.
 
 It is compared with the sum of the times of the same passes, in the same order, as bare `infer()`
-calls on tensors that are set already. Prints a table of docs/benchmarks.md.
+calls on tensors that are set already.
 """
 
-from statistics import median
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from time import perf_counter
 from unittest.mock import patch
 
 import click
 
-from ov_specdec import SpeculativePipeline
 from ov_specdec.cache.packed import PackedModel
-from tests.benchmarks.figures import head, row
-from tests.benchmarks.options import pair_options
-from tests.prompts import PROMPTS
-
-LENGTHS = (4, 6, 8)
+from tests.benchmarks.measuring import Measurements, measures
+from tests.benchmarks.options import Models, model_options, prompt_options, several
+from tests.benchmarks.record import Row
+from tests.benchmarks.tables import extremes, middle, table
+from tests.benchmarks.texts import Prompts
 
 
 def record(pipeline, prompt, options):
@@ -47,25 +47,35 @@ def replay(passes):
     return seconds
 
 
+def over_passes(pipeline, recorded, prompt, options) -> Row:
+    """The time of a generation after its first token, over that of its passes alone."""
+    stats = pipeline.generate(prompt, **options).stats
+    return {"ratio": (stats.seconds - stats.time_to_first_token) / replay(recorded())}
+
+
+def tables(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each draft length."""
+    columns = {"loop / passes alone": middle("ratio", ".3f"), "range": extremes("ratio", ".3f")}
+    yield table(rows, ["draft length"], columns)
+
+
 @click.command()
-@pair_options
-@click.option("--repeats", default=5, show_default=True, help="Generations per prompt.")
+@model_options
+@prompt_options("tests", 4)
+@several("--lengths", int, (4, 6, 8), says="Draft lengths.")
+@click.option("--rounds", default=5, show_default=True, help="Generations per prompt.")
 @click.option("--max-new-tokens", default=128, show_default=True)
-def loop_overhead(main: str | None, draft: str | None, repeats: int, max_new_tokens: int) -> None:
+@measures
+def loop_overhead(
+    models: Models, prompts: Prompts, lengths: tuple[int, ...], rounds: int, max_new_tokens: int
+) -> Measurements:
     """Measure the loop's time over that of its passes alone."""
-    pipeline = SpeculativePipeline(main, draft, profile="none")
-    head("draft length", "loop / passes alone", "range")
-    for length in LENGTHS:
-        options = {
-            "num_assistant_tokens": length,
-            "max_new_tokens": max_new_tokens,
-            "ignore_eos": True,
-        }
-        ratios = []
-        for prompt in PROMPTS[:4]:
-            passes = record(pipeline, prompt, options)
-            for _ in range(repeats):
-                stats = pipeline.generate(prompt, **options).stats
-                loop = stats.seconds - stats.time_to_first_token
-                ratios.append(loop / replay(passes))
-        row(length, f"{median(ratios):.3f}", f"{min(ratios):.3f} to {max(ratios):.3f}")
+    with models.pipeline() as pipeline:
+        for length in lengths:
+            options = {"num_assistant_tokens": length, "ignore_eos": True}
+            options["max_new_tokens"] = max_new_tokens
+            for number, (_, prompt) in enumerate(prompts.ids(pipeline)):
+                recorded = cache(partial(record, pipeline, prompt, options))
+                for round_ in range(rounds):
+                    key = {"draft length": length, "prompt": number, "round": round_}
+                    yield key, partial(over_passes, pipeline, recorded, prompt, options)

@@ -1,54 +1,150 @@
-"""Options that several commands of the laboratory have."""
+"""How every command of the laboratory sets a run up: models, device, properties, prompts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import click
 
+from ov_specdec import SpeculativePipeline
+from ov_specdec.loading.devices import Precision, find_device, openvino_core, precision_properties
+from ov_specdec.loading.locate import embedded_folder, locate
+from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
+from tests.benchmarks.texts import Prompts
+
 PATH = click.Path(path_type=Path)
-
-MAIN_OPTION = click.option("--main", metavar="DIR", help="Main model. [the embedded one]")
-DRAFT_OPTION = click.option("--draft", metavar="DIR", help="Draft model. [the embedded one]")
+Command = Callable[..., Any]
 
 
-def pair_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --main and --draft: folders or Hub names, None for the embedded pair's."""
-    return MAIN_OPTION(DRAFT_OPTION(command))
+@dataclass(frozen=True)
+class Models:
+    """The models of a run and how they are compiled; what peers want of a `Setup` too.
 
-
-class Several(click.ParamType):
-    """Values separated by commas, each of one kind; an empty text holds none.
-
-    among: the values that there are, if not all are allowed.
+    draft: None where no draft model takes part. scratch: a folder for what openvino.genai wants
+    converted.
     """
 
-    def __init__(self, kind: Callable[[str], Any], among: tuple[Any, ...] = ()) -> None:
-        self.name = f"{kind.__name__},..."
-        self._kind = kind
-        self._among = among
+    main: Path
+    draft: Path | None = None
+    device: str = "CPU"
+    precision: Precision = "default"
+    properties: Mapping[str, str] = field(default_factory=dict)
+    scratch: str = ""
+    pairing: None = None
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[Any, ...]:
-        """The values of a text; a default is a tuple already."""
-        if not isinstance(value, str):
-            return tuple(value)
-        try:
-            values = tuple(self._kind(part.strip()) for part in value.split(",") if part.strip())
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        for each in values:
-            if self._among and each not in self._among:
-                self.fail(f"'{each}' is not one of {', '.join(map(str, self._among))}", param, ctx)
-        return values
+    def pipeline(self, drafter: DrafterName | None = None, **settings: Any) -> SpeculativePipeline:
+        """A pipeline of them, with what was asked for and nothing that `tune` has left behind.
+
+        drafter: the draft model where there is one, else suffix matches.
+        """
+        drafter = drafter or ("model" if self.draft else "suffix")
+        drafts = {"draft": self.draft} if drafter in WITH_DRAFT else {}
+        given = {"properties": dict(self.properties), "profile": "none", **drafts, **settings}
+        return SpeculativePipeline(
+            self.main, drafter=drafter, device=self.device, precision=self.precision, **given
+        )
+
+    def all_properties(self, _role: Literal["main", "draft"] = "main") -> dict[str, str]:
+        """Every OpenVINO property: what `precision` stands for, and those that were given."""
+        device = find_device(openvino_core(), self.device)
+        return {**precision_properties(device, self.precision), **self.properties}
+
+    @property
+    def folders(self) -> dict[str, Path]:
+        """The folders by role."""
+        return {"main": self.main, **({"draft": self.draft} if self.draft else {})}
+
+    def described(self) -> dict[str, Any]:
+        """For a record; the models themselves stand there by their hashes."""
+        return {
+            "device": self.device,
+            "precision": self.precision,
+            "properties": dict(self.properties),
+        }
+
+
+def pair_options(command: Command) -> Command:
+    """Give a command --main and --draft: folders or Hub names, None for the embedded pair's."""
+    main = click.option("--main", metavar="DIR", help="Main model. [the embedded one]")
+    help_ = "Draft model. [with the embedded main, its own]"
+    return main(click.option("--draft", metavar="DIR", help=help_)(command))
+
+
+def model_options(command: Command) -> Command:
+    """Give a command `models`: --main, --draft, --device, --precision, --property."""
+
+    @pair_options
+    @click.option("--device", default="CPU", show_default=True, help="OpenVINO device.")
+    @click.option("--precision", type=click.Choice(get_args(Precision)), default="default")
+    @click.option("--property", "given", metavar="KEY=VALUE", multiple=True, help="OpenVINO's.")
+    @wraps(command)
+    def with_models(
+        main: str | None,
+        draft: str | None,
+        device: str,
+        precision: Precision,
+        given: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        if wrong := [each for each in given if "=" not in each]:
+            raise click.BadParameter(f"'{wrong[0]}' is not KEY=VALUE", param_hint="--property")
+        if main is None:
+            draft = draft or str(embedded_folder("draft"))
+        models = Models(
+            locate(main or embedded_folder("main")),
+            locate(draft) if draft else None,
+            device,
+            precision,
+            dict(each.split("=", 1) for each in given),
+        )
+        return command(models=models, **others)
+
+    return with_models
+
+
+def prompt_options(default: str, number: int | None = None) -> Callable[[Command], Command]:
+    """Give a command `prompts`: --prompts, and --number of them."""
+
+    def decorate(command: Command) -> Command:
+        @click.option(
+            "--prompts",
+            "name",
+            default=default,
+            show_default=True,
+            help="code, quoting, tests or mixed; or a file: lines, or .jsonl with task and prompt.",
+        )
+        @click.option("--number", type=click.IntRange(1), default=number, help="Of the prompts.")
+        @wraps(command)
+        def with_prompts(name: str, number: int | None, **others: Any) -> Any:
+            return command(prompts=Prompts.read(name, number), **others)
+
+        return with_prompts
+
+    return decorate
 
 
 def several(
     name: str, kind: Callable[[str], Any], default: tuple[Any, ...], *, says: str, among: Any = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """An option for values separated by commas, whose help shows the default as it is typed."""
+) -> Callable[[Command], Command]:
+    """An option for values separated by commas, whose help shows the default as it is typed.
+
+    among: the values that there are, if not all are allowed.
+    """
+
+    def values(text: str | tuple[Any, ...]) -> tuple[Any, ...]:
+        if isinstance(text, tuple):
+            return text
+        try:
+            found = tuple(kind(part.strip()) for part in text.split(",") if part.strip())
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint=name) from error
+        if among and (wrong := [each for each in found if each not in among]):
+            there_are = ", ".join(map(str, among))
+            raise click.BadParameter(f"'{wrong[0]}' is not one of {there_are}", param_hint=name)
+        return found
+
+    values.__name__ = f"{kind.__name__},..."
     shown = ",".join(map(str, default)) or "none"
-    return click.option(
-        name, type=Several(kind, tuple(among)), default=default, help=f"{says} [{shown}]"
-    )
+    return click.option(name, type=values, default=default, help=f"{says} [{shown}]")

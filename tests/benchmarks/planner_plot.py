@@ -7,6 +7,8 @@ import click
 
 from ov_specdec.costs import SIZES, CostCurve, PassCurve
 from ov_specdec.palette import BLUE, GREY, ORANGE
+from tests.benchmarks.charts import IMAGES, finish, new_figure, save
+from tests.benchmarks.options import PATH
 
 CURVE = CostCurve(
     PassCurve(
@@ -29,27 +31,24 @@ def speed(acceptance: float, length: int) -> float:
 
 
 @click.command()
-def planner_plot() -> None:
+@click.option("--output", type=PATH, default=IMAGES / "planner.png", help="[that of the docs]")
+def planner_plot(output: Path) -> None:
     """Draw docs/images/planner.png, what the planner weighs."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.0, 3.4), layout="constrained")
+    figure = new_figure(9.0, 3.4)
     costs, speeds = figure.subplots(1, 2)
     row = CURVE.main.seconds[16]
     costs.plot(SIZES, [row[size] for size in SIZES], "o-", color=BLUE, label="main model")
     changed = [row[size] + CURVE.main.change for size in SIZES]
     costs.plot(SIZES, changed, "o:", color=GREY, label="the same after another size")
-    costs.set(xlabel="tokens in the pass", ylabel="ms", title="What passes cost", ylim=(0, None))
+    costs.set(xlabel="tokens in the pass", ylabel="ms", title="What passes cost")
     lengths = range(SIZES[-1])
     for acceptance, color in ACCEPTANCE.items():
         values = [speed(acceptance, n) for n in lengths]
         best = max(lengths, key=values.__getitem__)
         speeds.plot(lengths, values, color=color, label=f"{acceptance:.0%} accepted")
         speeds.plot(best, values[best], "o", color=color)
-    speeds.set(xlabel="candidates", ylabel="tokens/s", title="What is to be expected of lengths")
-    speeds.set_ylim(0, None)
+    speeds.set(xlabel="draft tokens", ylabel="tokens/s", title="What is to be expected of lengths")
     for axes in (costs, speeds):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False)
-    images = Path(__file__).parents[2] / "docs" / "images"
-    figure.savefig(images / "planner.png", dpi=120)
+        axes.set_ylim(0, None)
+        finish(axes)
+    save(figure, output)

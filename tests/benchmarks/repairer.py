@@ -5,7 +5,7 @@
 PARAGRAPHS: a text file with one in each line; of every 6,000 lines the last 100 are held out. A
 program puts errors into them, and the model learns to take those out: letters mistyped, words
 confused, articles and commas left out, words doubled or joined. OUTPUT gets a checkpoint, and
-prompts.jsonl with 60 held-out texts that have errors, for `drafter-speed`. Trains on CUDA where
+prompts.jsonl with 60 held-out texts that have errors, for `speed`. Trains on CUDA where
 there is one, else on the CPU. Muon is that of models/training.
 """
 

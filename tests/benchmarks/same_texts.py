@@ -1,16 +1,17 @@
-"""How many texts are not those of plain decoding alone: `python -m tests.benchmarks same-texts`.
+"""How many texts are not those of plain decoding alone.
 
-Prints the tables of docs/exactness.md: every drafter, draft lengths from 1 to 15, batches whose
-requests arrive one after the other, kept and loaded caches, memory that is given up, static
-shapes, the server; greedy, and drawn with a seed. Then openvino.genai's texts against its own plain
-ones. Options choose models, prompts and precision; `--batch-invariant false` shows what it is for.
+Every drafter, draft lengths from 1 to 15, batches whose requests arrive one after the other, kept
+and loaded caches, memory that is given up, static shapes, the server; greedy, and drawn with a
+seed. Then openvino.genai's texts against its own plain ones. Options choose models, prompts and
+precision; `--batch-invariant false` shows what it is for.
 """
 
 import json
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,13 @@ import click
 import httpx
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.cli.options import parse_invariance
-from ov_specdec.loading.devices import describe_machine
-from ov_specdec.loading.locate import embedded_folder
-from ov_specdec.text.prompt import encode_prompt
-from ov_specdec.text.transcript import Transcript
-from tests.benchmarks.figures import head, row
-from tests.benchmarks.options import PATH, pair_options
+from tests.benchmarks.measuring import Measurements, measures
+from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.peers.frameworks import genai, genai_batch
-from tests.benchmarks.peers.setup import Setup
-from tests.prompts import PROMPTS
+from tests.benchmarks.record import Row
+from tests.benchmarks.tables import across, table
+from tests.benchmarks.texts import Prompts
 from tests.server import NAME, serving
 
 LENGTHS = (1, 2, 3, 5, 8, 15, "auto")
@@ -44,9 +41,9 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "greedy": {},
     "seeded": {"do_sample": True, "temperature": 0.8, "seed": 42},
 }
-Prompts = Sequence[list[int]]
+Ids = Sequence[list[int]]
 Texts = list[list[int]]
-Produce = Callable[[Prompts, Mapping[str, Any]], Texts | list[str]]
+Produce = Callable[[Ids, Mapping[str, Any]], Texts | list[str]]
 
 
 def one_by_one(pipeline: SpeculativePipeline, **more: Any) -> Produce:
@@ -59,7 +56,7 @@ def one_by_one(pipeline: SpeculativePipeline, **more: Any) -> Produce:
 def staggered(pipeline: SpeculativePipeline) -> Produce:
     """All of them in one batch, one after the other arriving."""
 
-    def produce(prompts: Prompts, run: Mapping[str, Any]) -> Texts:
+    def produce(prompts: Ids, run: Mapping[str, Any]) -> Texts:
         texts: Texts = [[] for _ in prompts]
         waiting, steps = list(enumerate(prompts)), 0
         with pipeline.open_batch() as batch:
@@ -80,7 +77,7 @@ def staggered(pipeline: SpeculativePipeline) -> Produce:
 def loaded(saved: SpeculativePipeline, fresh: SpeculativePipeline, folder: Path) -> Produce:
     """Each prompt on the cache that another process could have saved, in the middle of the text."""
 
-    def produce(prompts: Prompts, run: Mapping[str, Any]) -> Texts:
+    def produce(prompts: Ids, run: Mapping[str, Any]) -> Texts:
         texts = []
         for prompt in prompts:
             saved.generate(prompt, **{**run, "max_new_tokens": 40, "cache_prompt": True})
@@ -98,7 +95,7 @@ def loaded(saved: SpeculativePipeline, fresh: SpeculativePipeline, folder: Path)
 def over_http(pipeline: SpeculativePipeline, *, stream: bool) -> Produce:
     """All of them by clients of a server, at once: texts, for its answers have no ids."""
 
-    def produce(prompts: Prompts, run: Mapping[str, Any]) -> Texts:
+    def produce(prompts: Ids, run: Mapping[str, Any]) -> Texts:
         fields = {
             "max_tokens": run["max_new_tokens"],
             "ignore_eos": True,
@@ -125,17 +122,12 @@ def over_http(pipeline: SpeculativePipeline, *, stream: bool) -> Produce:
 
 
 def ways(
-    arguments: Mapping[str, Any], draft: str | None, has_draft: bool, room: float, folder: Path
+    load: Callable[..., SpeculativePipeline], has_draft: bool, room: float, folder: Path
 ) -> Iterator[tuple[str, Produce]]:
     """Ways to come to the same texts, by name."""
     drafters = ("suffix", "prompt-lookup")
     if has_draft:
         drafters = ("model", *drafters, "both")
-
-    def load(drafter: str, **more: Any) -> SpeculativePipeline:
-        drafts = {"draft": draft} if drafter in ("model", "both") else {}
-        return SpeculativePipeline(**{**arguments, "drafter": drafter, **drafts, **more})
-
     for drafter in drafters:
         with load(drafter) as pipeline:
             pipeline.prepare()
@@ -164,17 +156,17 @@ def ways(
                 yield f"server, {CLIENTS} clients, {how}{restart}", over_http(served, stream=stream)
 
 
-def peers(setup: Setup) -> Iterator[tuple[str, Callable[[Prompts, int], Texts]]]:
+def peers(models: Models) -> Iterator[tuple[str, Callable[[Ids, int], Texts]]]:
     """openvino.genai's ways, by name; the first is its plain decoding."""
 
-    def alone(make: Any, length: int | None) -> Callable[[Prompts, int], Texts]:
-        runner = make(setup, length)
+    def alone(make: Any, length: int | None) -> Callable[[Ids, int], Texts]:
+        runner = make(models, length)
         return lambda prompts, most: [runner.run(prompt, most).token_ids for prompt in prompts]
 
-    def together(make: Any, length: int | None) -> Callable[[Prompts, int], Texts]:
-        engine = make(setup, length)
+    def together(make: Any, length: int | None) -> Callable[[Ids, int], Texts]:
+        engine = make(models, length)
 
-        def produce(prompts: Prompts, most: int) -> Texts:
+        def produce(prompts: Ids, most: int) -> Texts:
             texts: Texts = [[] for _ in prompts]
             for number, prompt in enumerate(prompts):
                 engine.add(number, prompt, most)
@@ -190,99 +182,71 @@ def peers(setup: Setup) -> Iterator[tuple[str, Callable[[Prompts, int], Texts]]]
 
     yield "plain, alone", alone(genai.plain, None)
     for length in (3, 5, 8):
-        if setup.draft:
+        if models.draft:
             yield f"draft model, {length} draft tokens", alone(genai.with_draft, length)
         yield f"prompt lookup, {length} draft tokens", alone(genai.prompt_lookup, length)
     yield "plain, all together", together(genai_batch.plain, None)
-    if setup.draft:
+    if models.draft:
         yield "draft model, 5, all together", together(genai_batch.with_draft, 5)
 
 
-def count(texts: Sequence[Any], expected: Sequence[Any]) -> str:
+def count(produce: Callable[[], Sequence[Any]], expected: Callable[[], Sequence[Any]]) -> Row:
     """How many are not as expected."""
-    return f"{sum(a != b for a, b in zip(texts, expected, strict=True))} of {len(expected)}"
+    wanted = expected()
+    differ = sum(a != b for a, b in zip(produce(), wanted, strict=True))
+    return {"differ": differ, "of": len(wanted)}
 
 
-def encoded_prompts(pipeline: SpeculativePipeline, tasks: Path | None, number: int) -> Prompts:
-    """Ids of the embedded pair's prompts, or of tasks for a chat model."""
-    if tasks is None:
-        return [pipeline.tokenizer.encode(prompt) for prompt in PROMPTS[:number]]
-    texts = read_prompts(tasks)
-    step = max(len(texts) // number, 1)
-    options = pipeline.complete_options()
-    return [
-        encode_prompt(text, options, pipeline.tokenizer, Transcript())
-        for text in texts[::step][:number]
-    ]
+def tables(rows: Sequence[Row]) -> Iterator[str]:
+    """Ways to the same texts, and openvino.genai's."""
+    for by in ("way", "openvino.genai"):
+        if chosen := [row for row in rows if by in row]:
+            texts = across(chosen, "texts", lambda own: f"{own[0]['differ']} of {own[0]['of']}")
+            yield table(chosen, [by], texts)
 
 
 @click.command()
-@pair_options
-@click.option("--tasks", type=PATH, help="Prompts of tasks: JSON lines.")
-@click.option("--prompts", "number", default=20, show_default=True)
+@model_options
+@prompt_options("tests", 20)
 @click.option("--max-new-tokens", default=128, show_default=True)
-@click.option("--precision", default="default", show_default=True)
 @click.option("--batch-invariant", default="auto", show_default=True)
 @click.option("--only", multiple=True, help="Ways whose names hold this text, or another such.")
 @click.option("--peers/--no-peers", "with_peers", default=True)
+@measures
 def same_texts(
-    main: str | None,
-    draft: str | None,
-    tasks: Path | None,
-    number: int,
+    models: Models,
+    prompts: Prompts,
     max_new_tokens: int,
-    precision: str,
     batch_invariant: str,
     only: tuple[str, ...],
     with_peers: bool,
-) -> None:
+) -> Measurements:
     """Count texts that are not those of plain decoding alone."""
-    arguments = {
-        "main": main,
-        "precision": precision,
-        "profile": "auto",
-        "batch_invariant": parse_invariance(batch_invariant),
-    }
-    has_draft = main is None or draft is not None
-    with SpeculativePipeline(**{**arguments, "drafter": "none"}) as plain:
-        prompts = encoded_prompts(plain, tasks, number)
-        options = {
-            kind: {"max_new_tokens": max_new_tokens, "ignore_eos": True, **drawn}
-            for kind, drawn in KINDS.items()
-        }
+    load = partial(models.pipeline, batch_invariant=parse_invariance(batch_invariant))
+    with load("none") as plain:
+        ids = [prompt for _, prompt in prompts.ids(plain)]
+        run = {"max_new_tokens": max_new_tokens, "ignore_eos": True}
+        options = {kind: {**run, **drawn} for kind, drawn in KINDS.items()}
         alone = {
-            kind: [plain.generate(prompt, **run, cache_prompt=False) for prompt in prompts]
-            for kind, run in options.items()
+            kind: [plain.generate(prompt, **drawn, cache_prompt=False) for prompt in ids]
+            for kind, drawn in options.items()
         }
-        seen = plain.check_batch_invariant()
-        longest = max(map(len, prompts)) + max_new_tokens
+        click.echo(f"batch invariant: {plain.check_batch_invariant()}", err=True)
+        longest = max(map(len, ids)) + max_new_tokens
         room = 2 * MEMORY * longest * plain.main.runner.bytes_per_token / 1e9
-        folders = plain.main.folder.path
-    click.echo(f"{describe_machine('CPU')}; batch invariant: {seen}\n")
-    head("way", *KINDS)
     with tempfile.TemporaryDirectory() as folder:
-        for name, produce in ways(arguments, draft, has_draft, room, Path(folder)):
+        for name, produce in ways(load, models.draft is not None, room, Path(folder)):
             if not only or any(text in name for text in only):
-                start = time.perf_counter()
                 field = "text" if name.startswith("server") else "token_ids"
-                cells = [
-                    count(produce(prompts, run), [getattr(each, field) for each in alone[kind]])
-                    for kind, run in options.items()
-                ]
-                row(name, *cells)
-                click.echo(f"{name}: {time.perf_counter() - start:.0f} s", err=True)
+                for kind, drawn in options.items():
+                    expected = [getattr(each, field) for each in alone[kind]]
+                    measure = partial(count, partial(produce, ids, drawn), lambda e=expected: e)
+                    yield {"way": name, "texts": kind}, measure
         if with_peers:
-            other = str(embedded_folder("draft")) if main is None else draft or ""
-            of_peers(Setup(str(folders), other, scratch=folder), prompts, max_new_tokens)
-
-
-def of_peers(setup: Setup, prompts: Prompts, max_new_tokens: int) -> None:
-    """Print openvino.genai's table."""
-    click.echo()
-    head("openvino.genai", "not as its plain texts")
-    expected: Texts = []
-    for name, produce in peers(setup):
-        texts = produce(prompts, max_new_tokens)
-        if expected:
-            row(name, count(texts, expected))
-        expected = expected or texts
+            ways_of_peers = peers(replace(models, scratch=folder))
+            _, first = next(ways_of_peers)
+            expected_of_peers = cache(partial(first, ids, max_new_tokens))
+            for name, produce in ways_of_peers:
+                made = partial(produce, ids, max_new_tokens)
+                key = {"openvino.genai": name, "texts": "not as its plain ones"}
+                yield key, partial(count, made, expected_of_peers)

@@ -1,10 +1,10 @@
-"""What sampling costs beside inference: `python -m tests.benchmarks sampling-cost`.
+"""What sampling costs beside inference, and what a seed adds to it.
 
-Prints two tables of docs/benchmarks.md, the share of a round on the embedded pair that goes into
-choosing tokens and the time of one row at a large vocabulary, and one of what a seed adds to that:
-the time of a draw from the rows of a step, and how many times the one without a seed that is.
+Three tables: the share of a round that goes into choosing tokens, the time of one row at a large
+vocabulary, and the time of a seeded draw from the rows of a step beside that of an unseeded one.
 """
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from statistics import median
 from time import perf_counter
@@ -20,8 +20,11 @@ from ov_specdec.speculation import engine
 from ov_specdec.speculation.draft_length import ConstantLength
 from ov_specdec.speculation.drafters import ModelDrafter
 from ov_specdec.speculation.verification import verify
-from tests.benchmarks.figures import head, row
-from tests.prompts import PROMPTS
+from tests.benchmarks.measuring import Measurements, measures
+from tests.benchmarks.options import Models, model_options, prompt_options
+from tests.benchmarks.record import Row, select
+from tests.benchmarks.tables import across, extremes, middle, table, value
+from tests.benchmarks.texts import Prompts
 from tests.running import repeatable
 
 SETTINGS = {
@@ -40,7 +43,6 @@ SETTINGS = {
         "no_repeat_ngram_size": 6,
     },
 }
-LARGE_VOCABULARY = 150_000
 SPREADS = (1.0, 3.0, 6.0)
 NUM_ROWS = 16 * 5
 """Of a step: 16 sequences, each with four candidates."""
@@ -66,13 +68,12 @@ def timed(clock, function, *arguments):
     return result
 
 
-def share_of_round(pipeline: SpeculativePipeline, options: dict) -> float:
+def share_of_round(pipeline: SpeculativePipeline, prompts: list[list[int]], options: dict) -> Row:
     """Seconds of choosing tokens per second of inference, over the rounds after the prefill."""
     clock: list[float] = []
     inference = choosing = 0.0
-    for seed, prompt in enumerate(PROMPTS[:8]):
+    for seed, ids in enumerate(prompts):
         chosen = GenerationOptions(**options)
-        ids = pipeline.tokenizer.encode(prompt)
         samplers = make_samplers(chosen, prompt_length=len(ids), eos_token_ids=frozenset())
         samplers = repeatable(samplers, seed)
         state = engine.SequenceState(ids.copy(), len(ids) + 64)
@@ -89,24 +90,22 @@ def share_of_round(pipeline: SpeculativePipeline, options: dict) -> float:
         spent = sum(clock)
         choosing += spent
         inference += sum(s.draft_seconds + s.verify_seconds for s in stats) - spent
-    return choosing / inference
+    return {"share": choosing / inference}
 
 
-def milliseconds_per_row(options: dict, spread: float) -> float:
-    """Median time of warping one row of LARGE_VOCABULARY normal logits."""
+def one_row(options: dict, spread: float, vocabulary: int) -> Row:
+    """Median milliseconds of warping one row of normal logits."""
     warper = make_warper(GenerationOptions(**options))
-    rows = np.random.default_rng(0).normal(0, spread, (20, LARGE_VOCABULARY)).astype(np.float32)
-    times = []
+    rows = np.random.default_rng(0).normal(0, spread, (20, vocabulary)).astype(np.float32)
+    clock: list[float] = []
     for logits in np.concatenate([rows] * 3):
-        start = perf_counter()
-        warper(logits)
-        times.append(perf_counter() - start)
-    return 1000 * median(times)
+        timed(clock, warper, logits)
+    return {"ms": 1000 * median(clock)}
 
 
-def seeded_and_unseeded(options: dict, spread: float) -> tuple[float, float]:
+def seeded_and_unseeded(options: dict, spread: float, vocabulary: int) -> Row:
     """Milliseconds of drawing from NUM_ROWS rows of normal logits, with a seed and without one."""
-    shape = NUM_ROWS, LARGE_VOCABULARY
+    shape = NUM_ROWS, vocabulary
     rows = np.random.default_rng(0).normal(0, spread, shape).astype(np.float32)
     samplers = [
         make_samplers(
@@ -123,25 +122,43 @@ def seeded_and_unseeded(options: dict, spread: float) -> tuple[float, float]:
                 sampler.sample(history, logits)
                 total[i] += perf_counter() - start
     seeded, unseeded = 1000 * np.median(totals, axis=0)
-    return seeded, unseeded
+    return {"seeded (ms)": seeded, "times unseeded": seeded / unseeded}
+
+
+ROWS = {"one row": one_row, "seeded": seeded_and_unseeded}
+
+
+def tables(rows: Sequence[Row]) -> Iterator[str]:
+    """A table for each of what is timed."""
+    if shares := select(rows, timed="share"):
+        columns = {"choosing tokens / inference": middle("share", ".1%")}
+        yield table(shares, ["options"], {**columns, "range": extremes("share", ".1%")})
+    for timed_, names in (("one row", ["ms"]), ("seeded", ["seeded (ms)", "times unseeded"])):
+        chosen = select(rows, timed=timed_)
+        for name in names if chosen else ():
+            titled = [
+                {**row, "spread": f"{name}, logits spread {row['spread']:g}"} for row in chosen
+            ]
+            yield table(titled, ["options"], across(titled, "spread", value(name, ".2f")))
 
 
 @click.command()
-def sampling_cost() -> None:
+@model_options
+@prompt_options("tests", 8)
+@click.option("--rounds", default=3, show_default=True, help="After one to warm up.")
+@click.option("--vocabulary", default=150_000, show_default=True, help="Of the rows.")
+@measures
+def sampling_cost(models: Models, prompts: Prompts, rounds: int, vocabulary: int) -> Measurements:
     """Measure what sampling costs beside inference, and what a seed adds to it."""
-    pipeline = SpeculativePipeline()
-    head("options", "choosing tokens / inference")
-    for name, options in SETTINGS.items():
-        share_of_round(pipeline, options)
-        shares = [share_of_round(pipeline, options) for _ in range(3)]
-        row(name, f"{median(shares):.1%} ({min(shares):.1%} to {max(shares):.1%})")
-    spreads = [f"logits spread {spread:g}" for spread in SPREADS]
-    click.echo()
-    head("options", *spreads)
-    for name in list(SETTINGS)[1:5]:
-        row(name, *(f"{milliseconds_per_row(SETTINGS[name], s):.2f} ms" for s in SPREADS))
-    click.echo()
-    head("options", *spreads)
-    for name in list(SETTINGS)[1:5]:
-        times = [seeded_and_unseeded(SETTINGS[name], spread) for spread in SPREADS]
-        row(name, *(f"{seeded:.0f} ms ({seeded / plain:.2f} x)" for seeded, plain in times))
+    with models.pipeline("model") as pipeline:
+        ids = [prompt for _, prompt in prompts.ids(pipeline)]
+        for name, options in SETTINGS.items():
+            measure = partial(share_of_round, pipeline, ids, options)
+            measure()
+            for round_ in range(rounds):
+                yield {"timed": "share", "options": name, "round": round_}, measure
+    for timed_, measure in ROWS.items():
+        for name in list(SETTINGS)[1:5]:
+            for spread in SPREADS:
+                key = {"timed": timed_, "options": name, "spread": spread}
+                yield key, partial(measure, SETTINGS[name], spread, vocabulary)

@@ -1,15 +1,13 @@
-"""Measures transcription: plain, suffix and draft against openvino.genai and torch, in turns.
+"""Transcription: plain, suffix and draft against openvino.genai, in turns.
 
-`python -m tests.benchmarks speech-speed MAIN DRAFT RECORDING...`
-
-MAIN, DRAFT: exported Whispers; RECORDING: files, which are joined to one. All run with the same
-options: English, greedy, no fallback, no previous text, timestamps. Each round begins with another
-method. Prints a table of medians over rounds, and ratios with bootstrap intervals of 95 %; then
-what a pass of the main model over several tokens costs, in passes over one. --torch: transformers
-in f32, plain and with an assistant, once each.
+RECORDINGS are files, which are joined to one. All run with the same options: English, greedy, no
+fallback, no previous text, timestamps. Each round begins with another method. Beside it,
+what passes of the models over several tokens cost, in passes over one.
 """
 
-from statistics import median
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from time import perf_counter
 
 import click
@@ -17,8 +15,11 @@ import numpy as np
 
 from ov_specdec import SpeechPipeline
 from ov_specdec.speech.audio import read_audio
-from tests.benchmarks.figures import head, interval, row
-from tests.benchmarks.options import PATH, several
+from tests.benchmarks import speed
+from tests.benchmarks.measuring import Measurements, in_turns, measures
+from tests.benchmarks.options import PATH, Models, model_options, several
+from tests.benchmarks.record import Row
+from tests.benchmarks.tables import across, middle, table, value
 
 RATE = 16000
 OPTIONS = {
@@ -29,13 +30,8 @@ OPTIONS = {
     "condition_on_prev_tokens": False,
     "return_timestamps": True,
 }
-MOST = 440
 SIZES, CACHED = (1, 2, 3, 5, 9, 17), 64
 OTHERS = "suffix", "genai"
-TITLES = (
-    *("method", "seconds", "real-time factor", "to plain"),
-    *("tokens per pass", "accepted", "encoder"),
-)
 
 
 def genai(main):
@@ -49,117 +45,97 @@ def genai(main):
     def run(samples):
         start = perf_counter()
         pipeline.generate(samples.tolist(), config)
-        return perf_counter() - start, None
+        return {"seconds": perf_counter() - start}
 
     return run
 
 
 def own(pipeline, **options):
-    """This project's: seconds, and the statistics."""
+    """This project's: seconds, and what its statistics say."""
 
     def run(samples):
         start = perf_counter()
-        result = pipeline.transcribe((samples, RATE), **OPTIONS, **options)
-        return perf_counter() - start, result.stats
+        stats = pipeline.transcribe((samples, RATE), **OPTIONS, **options).stats
+        seconds, decoding = perf_counter() - start, stats.generation
+        return {
+            "seconds": seconds,
+            "tokens": decoding.generated_tokens,
+            "passes": decoding.main_passes,
+            "drafted": decoding.drafted,
+            "accepted": decoding.accepted,
+            "encoder": stats.encoder_share,
+        }
 
     return run
 
 
-def on_torch(main, draft=None):
-    """transformers: seconds of a transcription, with an assistant or without."""
-    import torch
-    from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
-
-    extract = WhisperFeatureExtractor.from_pretrained(main)
-    load = WhisperForConditionalGeneration.from_pretrained
-    model = load(main).float().eval()
-    helped = {"assistant_model": load(draft).float().eval()} if draft else {}
-
-    def run(samples):
-        start = perf_counter()
-        given = extract(samples, sampling_rate=RATE, return_tensors="pt")
-        with torch.inference_mode():
-            model.generate(
-                given.input_features,
-                **helped,
-                language="en",
-                return_timestamps=True,
-                do_sample=False,
-                max_new_tokens=MOST,  # with an assistant the output may end early all the same
-            )
-        return perf_counter() - start, None
-
-    return run
-
-
-def show(name, seconds, stats, duration, plain):
-    """Print a method's row of the table."""
-    figures = ["", "", ""]
-    if stats is not None:
-        decoding = stats.generation
-        accepted = f"{decoding.acceptance_rate:.0%}" if decoding.drafted else ""
-        share = f"{stats.encoder_share:.0%}"
-        figures = [f"{decoding.tokens_per_main_pass:.2f}", accepted, share]
-    ratio = f"{plain / seconds:.2f}" if plain else ""
-    row(name, f"{seconds:.2f}", f"{seconds / duration:.3f}", ratio, *figures)
-
-
-@click.command()
-@click.argument("main", type=PATH)
-@click.argument("draft", type=PATH)
-@click.argument("recordings", type=PATH, nargs=-1, required=True)
-@click.option("--rounds", default=3, show_default=True, help="After one to warm up.")
-@several("--lengths", int, (4,), says="Constant draft lengths.")
-@several("--others", str, OTHERS, says="What runs besides.", among=OTHERS)
-@click.option(
-    "--torch",
-    "checkpoints",
-    type=PATH,
-    nargs=2,
-    metavar="MAIN DRAFT",
-    help="Measure these checkpoints on torch instead.",
-)
-def speech_speed(main, draft, recordings, rounds, lengths, others, checkpoints):
-    """Measure transcription: plain, suffix and draft against others, in turns."""
-    samples = np.concatenate([read_audio(file, RATE) for file in recordings])
-    duration = len(samples) / RATE
-    head(*TITLES)
-    if checkpoints:
-        for name, paths in {"torch": checkpoints[:1], "torch, draft": checkpoints}.items():
-            show(name, on_torch(*paths)(samples)[0], None, duration, None)
-        return
-    drafts = SpeechPipeline(main, draft)
+def methods_of(models, lengths, others):
+    """What transcribes samples, by name; and the cost curve of the models."""
+    settings = {"device": models.device, "precision": models.precision}
+    settings["properties"] = models.properties
+    drafts = SpeechPipeline(models.main, models.draft, **settings)
     curve = drafts.prepare()
     methods = {
         "plain": own(drafts, num_assistant_tokens=0),
         "draft": own(drafts),
-        **{f"draft, {n}": own(drafts, num_assistant_tokens=n) for n in lengths},
+        **{f"draft@{n}": own(drafts, num_assistant_tokens=n) for n in lengths},
     }
     if "suffix" in others:
-        matches = SpeechPipeline(main)
+        matches = SpeechPipeline(models.main, **settings)
         matches.prepare()
         methods["suffix"] = own(matches)
     if "genai" in others:
-        methods["openvino.genai"] = genai(main)
-    times = {name: [] for name in methods}
-    stats = {}
-    for number in range(rounds + 1):  # the first is for warming up
-        # Softer each time, for what was heard before is not encoded again.
-        names = list(methods)
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            # Nor is what another method of the same pipeline has heard.
-            factor = 1.0 - 0.01 * number - 0.001 * names.index(name)
-            seconds, stats[name] = methods[name](samples * np.float32(factor))
-            click.echo(f"round {number}, {name}: {seconds:.2f} s", err=True)
-            if number:
-                times[name].append(seconds)
-    plain = median(times["plain"])
-    for name, all_seconds in times.items():
-        show(name, median(all_seconds), stats[name], duration, plain)
-    click.echo(f"\n{duration:.1f} s of speech, medians of {rounds} rounds in turns")
-    for other in (name for name in times if name != "draft"):
-        ratios = [a / b for a, b in zip(times[other], times["draft"], strict=True)]
-        click.echo(f"draft / {other}: {interval(ratios)}")
+        methods["openvino.genai"] = genai(models.main)
+    return methods, curve
+
+
+def tables(rows: Sequence[Row]) -> Iterator[str]:
+    """Times by method, ratios as of `speed`, and the passes of the models."""
+    timed = [row for row in rows if "method" in row]
+    columns = {
+        "seconds": middle("seconds"),
+        "real-time factor": middle("real-time factor", ".3f"),
+        "encoder": middle("encoder", ".0%"),
+    }
+    yield table(timed, ["method"], columns)
+    yield from speed.tables(timed)
+    passes = [row for row in rows if "model" in row]
+    yield table(passes, ["model"], across(passes, "tokens", value("passes", ".2f")))
+
+
+@click.command()
+@model_options
+@click.argument("recordings", type=PATH, nargs=-1, required=True)
+@click.option("--rounds", default=3, show_default=True, help="After one to warm up.")
+@several("--lengths", int, (4,), says="Constant draft lengths.")
+@several("--others", str, OTHERS, says="What runs besides.", among=OTHERS)
+@measures
+def speech_speed(
+    models: Models,
+    recordings: tuple[Path, ...],
+    rounds: int,
+    lengths: tuple[int, ...],
+    others: tuple[str, ...],
+) -> Measurements:
+    """Measure transcription: plain, suffix and draft against others, in turns."""
+    samples = np.concatenate([read_audio(file, RATE) for file in recordings])
+    methods, curve = methods_of(models, lengths, others)
     for name, kind in (("main", curve.main), ("draft", curve.draft)):
-        passes = (f"{size}: {kind.at(size, CACHED) / kind.at(1, CACHED):.2f}" for size in SIZES)
-        click.echo(f"{name} {', '.join(passes)}")
+        for size in SIZES:
+            passes = kind.at(size, CACHED) / kind.at(1, CACHED)
+            yield {"model": name, "tokens": size}, partial(dict, passes=passes)
+    names = list(methods)
+
+    def measure(name: str, turn: int) -> Row:
+        # Softer each time, for what was heard before is not encoded again; nor is what another
+        # method of the same pipeline has heard.
+        factor = np.float32(1.0 - 0.01 * turn - 0.001 * names.index(name))
+        row = methods[name](samples * factor)
+        duration = len(samples) / RATE
+        return {**row, "real-time factor": row["seconds"] / duration, "speed": 1 / row["seconds"]}
+
+    for name in names:
+        measure(name, 0)
+    for turn in range(1, rounds + 1):
+        for name in in_turns(names, turn):
+            yield {"turn": turn, "task": "speech", "method": name}, partial(measure, name, turn)

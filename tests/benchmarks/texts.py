@@ -1,29 +1,71 @@
-"""What models are given to read: tasks of a file, and a text that is long enough."""
+"""What models are given to read: prompts by their task, and a text that is long enough."""
 
 import argparse
+import hashlib
 import inspect
 import json
 from collections import defaultdict
+from dataclasses import dataclass
+from itertools import cycle, zip_longest
 from pathlib import Path
+from typing import Any
 
-from ov_specdec.bench.prompts import PROMPT_SETS
+from ov_specdec import GenerationOptions, SpeculativePipeline
+from ov_specdec.bench.prompts import JSON_LINES, PROMPT_SETS, read_prompts
+from ov_specdec.text.prompt import encode_prompt
+from ov_specdec.text.transcript import Transcript
+from tests.prompts import PROMPTS
+
+MIXED = "mixed"
+SETS = {**PROMPT_SETS, "tests": PROMPTS, MIXED: PROMPT_SETS["code"]}
+"""Prompts of Python code; those that are mixed are filled up from the left."""
+
+MIX = tuple(range(30, 901, 30))
+"""Tokens of mixed prompts: from a question to a file."""
 
 
-def read_tasks(name: str) -> list[tuple[str, str]]:
-    """Tasks and prompts, of a set of the benchmark or of a file; the tasks of a file in turns."""
-    if name in PROMPT_SETS:
-        return [(name, prompt) for prompt in PROMPT_SETS[name]]
-    by_task = defaultdict(list)
-    for line in Path(name).read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        by_task[row.get("task", Path(name).stem)].append(row["prompt"])
-    longest = max(map(len, by_task.values()))
-    return [
-        (task, prompts[i])
-        for i in range(longest)
-        for task, prompts in by_task.items()
-        if i < len(prompts)
-    ]
+@dataclass(frozen=True)
+class Prompts:
+    """Prompts, each with its task; `name` is that of their set or file."""
+
+    name: str
+    tasks: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def read(cls, name: str, number: int | None = None) -> "Prompts":
+        """A set or a file, whose tasks take turns. number: so many, from all over it."""
+        tasks = [(name, prompt) for prompt in SETS[name]] if name in SETS else _file(Path(name))
+        number = min(number or len(tasks), len(tasks))
+        chosen = (round(i * (len(tasks) - 1) / max(number - 1, 1)) for i in range(number))
+        return cls(name, tuple(tasks[place] for place in chosen))
+
+    def ids(self, pipeline: SpeculativePipeline) -> list[tuple[str, list[int]]]:
+        """Task and token ids of each, in the chat template of a model that has one."""
+        options, tokenizer = GenerationOptions(), pipeline.tokenizer
+        encoded = [
+            (task, encode_prompt(prompt, options, tokenizer, Transcript()))
+            for task, prompt in self.tasks
+        ]
+        if self.name != MIXED:
+            return encoded
+        filler = tokenizer.encode(long_text())
+        turns = zip(MIX, cycle(encoded), strict=False)
+        return [(task, [*filler[: max(size - len(ids), 0)], *ids]) for size, (task, ids) in turns]
+
+    def described(self) -> dict[str, Any]:
+        """For a record: which they are, and a hash that tells them from others."""
+        digest = hashlib.sha256(json.dumps(self.tasks).encode()).hexdigest()
+        return {"name": Path(self.name).name, "number": len(self.tasks), "digest": digest}
+
+
+def _file(file: Path) -> list[tuple[str, str]]:
+    texts, by_task = read_prompts(file), defaultdict(list)
+    lines = [line for line in file.read_text(encoding="utf-8").split("\n") if line.strip()]
+    for text, line in zip(texts, lines, strict=True):
+        task = json.loads(line).get("task") if file.suffix in JSON_LINES else None
+        by_task[task or file.stem].append(text)
+    turns = zip_longest(*([(task, text) for text in own] for task, own in by_task.items()))
+    return [each for turn in turns for each in turn if each is not None]
 
 
 def long_text() -> str:

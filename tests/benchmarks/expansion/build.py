@@ -82,11 +82,7 @@ def expand_model(
         parts = _counted(expand(weights, live, wide), wide.layers + 1, on_step)
         write_checkpoint(partial / name, expanded_config(config, live, wide), parts, source)
         on_step(f"Exporting {wide.num_parameters:,} parameters as {weight_format}")
-        made = export_model(str(partial / name), partial, weight_format).folder
-        if keep_checkpoint:
-            (partial / name).rename(made / CHECKPOINT)
-        else:
-            shutil.rmtree(partial / name)
+        made = exported(partial / name, weight_format, keep_checkpoint=keep_checkpoint)
         write_origin(made, model)  # not the checkpoint, which that was exported from
         _restore(made, original)
         on_step("Comparing logits")
@@ -94,6 +90,19 @@ def expand_model(
         (made / "README.md").write_text(model_card(live, wide, difference), encoding="utf-8")
         made.rename(folder)
     return Expanded(folder, wide, difference)
+
+
+def exported(checkpoint: Path, weight_format: str, *, keep_checkpoint: bool) -> Path:
+    """The folder of an exported checkpoint, beside which it is written; the checkpoint is gone.
+
+    keep_checkpoint: it is in the new folder's `checkpoint/`.
+    """
+    made = export_model(str(checkpoint), checkpoint.parent, weight_format).folder
+    if keep_checkpoint:
+        checkpoint.rename(made / CHECKPOINT)
+    else:
+        shutil.rmtree(checkpoint)
+    return made
 
 
 def expanded_config(config: dict[str, Any], live: LlamaShape, wide: LlamaShape) -> dict[str, Any]:

@@ -1,13 +1,7 @@
-"""Simulated machines that many sequences share: what one budget over all of them brings.
-
-`python -m tests.benchmarks many` tries all machines and mixtures, the tests some of them.
-"""
+"""Many sequences that share a machine's passes: what one budget over all of them brings."""
 
 from random import Random
 from statistics import median
-
-import click
-import numpy as np
 
 from ov_specdec.costs import SIZES, CostCurve, LiveCurve, PassCurve
 from ov_specdec.speculation.acceptance import Common
@@ -15,14 +9,10 @@ from ov_specdec.speculation.adaptive import AdaptiveLength
 from ov_specdec.speculation.budget import Budget, Load
 from ov_specdec.speculation.draft_length import Ask
 from ov_specdec.stats import PassStats, RoundStats, StepStats
+from tests.benchmarks.simulated.machine import against_constant, main_curve
+from tests.rounds import a_round
 
-CURVES = {
-    "flat": {1: 1.0, 512: 1.0},
-    "linear": {1: 1.0, 17: 3.4, 512: 77.0},
-    "avx2": {1: 1.0, 2: 1.4, 3: 1.7, 5: 2.9, 9: 4.1, 17: 7.0, 512: 208.0},
-}
-"""Plain passes that a pass of the main model over so many tokens takes; linear between them."""
-
+CURVES = ("flat", "linear", "avx2")
 DRAFT = 0.1, 0.02
 """Plain passes that a pass of the draft model takes, and that each sequence more in it adds."""
 
@@ -46,12 +36,11 @@ class Machine:
     """What steps take, in plain passes."""
 
     def __init__(self, curve):
-        sizes, seconds = zip(*CURVES[curve].items(), strict=True)
-        self._passes = np.interp(range(513), sizes, seconds)
+        self._passes = main_curve(curve, sizes=512).seconds[16]
 
     def measured(self):
         """The curve of one sequence: what several cost has to show when they run."""
-        main = {size: float(self._passes[size]) for size in SIZES}
+        main = {size: self._passes[size] for size in SIZES}
         draft = {size: DRAFT[0] + (size - 1) * DRAFT[1] for size in (1, 16)}
         return LiveCurve(CostCurve(PassCurve({16: main}), PassCurve({16: draft})))
 
@@ -60,7 +49,7 @@ class Machine:
         num_tokens = len(lengths) + sum(lengths)
         drafting = [sum(n > depth for n in lengths) for depth in range(max(lengths))]
         return StepStats(
-            PassStats(num_tokens, CACHED, len(lengths), 0, float(self._passes[num_tokens]) * noise),
+            PassStats(num_tokens, CACHED, len(lengths), 0, self._passes[num_tokens] * noise),
             tuple(PassStats(n, CACHED, n, 0, DRAFT[0] + (n - 1) * DRAFT[1]) for n in drafting),
         )
 
@@ -104,15 +93,8 @@ class Shared:
         for policy, plan, (drafted, accepted) in zip(
             self._policies, self.plans, rounds, strict=True
         ):
-            stats = RoundStats(
-                num_drafted=drafted,
-                num_accepted=accepted,
-                num_generated=accepted + 1,
-                draft_seconds=0.0,
-                verify_seconds=1.0,
-                rollback_seconds=0.0,
-                seconds=1.0,
-                pass_tokens=drafted + 1,
+            stats = a_round(
+                *(drafted, accepted),
                 source="model" if drafted else "",
                 planned=plan.length,
                 reason=plan.reason,
@@ -149,23 +131,11 @@ def planner_speed(machine, mixture, concurrency, seed):
 
 
 def compare(curve, mixture, concurrency, seeds=5):
-    """The planner's speed over that of the best constant length, and over plain; that length."""
+    """The planner against constant lengths."""
     machine = Machine(curve)
     own = median(planner_speed(machine, mixture, concurrency, seed) for seed in range(seeds))
     speeds = {
         n: median(speed(machine, mixture, concurrency, Constant(n), seed) for seed in range(seeds))
         for n in LENGTHS
     }
-    best = max(speeds, key=speeds.__getitem__)
-    return own / speeds[best], own / speeds[0], best
-
-
-@click.command()
-def many() -> None:
-    """Compare one budget over many sequences with constant lengths, simulated."""
-    click.echo(" " * 12 + "".join(f"{label:>12}" for label in MIXTURES))
-    for curve in CURVES:
-        for concurrency in CONCURRENCIES:
-            row = [compare(curve, label, concurrency) for label in MIXTURES]
-            cells = "".join(f"{ratio:9.3f}@{best:<2}" for ratio, _, best in row)
-            click.echo(f"{curve:8}{concurrency:4}{cells}")
+    return against_constant(own, speeds)

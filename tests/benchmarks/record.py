@@ -1,0 +1,167 @@
+"""What a command measured, with what and where: a JSON file that tables are made from."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ov_specdec.errors import OptionError
+from ov_specdec.files import UNREADABLE, replacing
+from ov_specdec.loading.devices import find_device, openvino_core, usable_cores
+from ov_specdec.loading.folder import ModelFolder
+
+PACKAGES = ("openvino", "openvino-genai", "transformers", "numpy", "torch")
+INSTRUCTIONS = ("avx2", "avx512", "avx_vnni", "amx", "asimd", "sve", "i8mm", "bf16")
+"""How the names of instructions that matrices are multiplied with begin."""
+
+FLAGS = ("flags", "features")
+"""What Linux calls the list of a processor's instructions: on x86, and on Arm."""
+
+Row = dict[str, Any]
+Key = Mapping[str, str | int | float | None]
+
+
+@dataclass
+class Record:
+    """Results of a command, a row for each.
+
+    options: all that say what is measured, not how long. models: by role, name and hash. code: the
+    commit, and whether the files in it were as committed. date: of the first row.
+    """
+
+    command: str
+    options: dict[str, Any]
+    models: dict[str, dict[str, str]]
+    code: dict[str, Any]
+    versions: dict[str, str | None]
+    machine: dict[str, Any]
+    date: str
+    rows: list[Row] = field(default_factory=list)
+
+    @classmethod
+    def begin(
+        cls, command: str, options: Mapping[str, Any], folders: Mapping[str, Path]
+    ) -> "Record":
+        """A record without rows, of this machine and this code."""
+        return cls(
+            command,
+            dict(options),
+            {role: _model(path) for role, path in folders.items()},
+            _code(),
+            {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+            _machine(),
+            datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        )
+
+    @classmethod
+    def read(cls, file: Path, command: str | None = None) -> "Record":
+        """The record in a file; `OptionError` for anything else, or one of another command."""
+        try:
+            record = cls(**json.loads(file.read_text(encoding="utf-8")))
+        except (OSError, *UNREADABLE) as error:
+            raise OptionError(
+                f"'{file}' is no record ({error}): name a file that a command wrote with --output"
+            ) from error
+        if command is not None and record.command != command:
+            raise OptionError(
+                f"'{file}' is a record of {record.command}: name one of {command}, or a new file"
+            )
+        return record
+
+    def resumed(self, file: Path) -> "Record":
+        """The record in a file, to go on with; this one where there is none.
+
+        Raises `OptionError` where it was made with other options, models, code or versions, or
+        on another machine: its rows and new ones could not be compared.
+        """
+        if not file.exists():
+            return self
+        kept = Record.read(file, self.command)
+        for name in ("options", "models", "code", "versions", "machine"):
+            before, now = getattr(kept, name), getattr(self, name)
+            if changed := [key for key in {**before, **now} if before.get(key) != now.get(key)]:
+                key = changed[0]
+                raise OptionError(
+                    f"'{file}' was made with other {name}: {key} was {before.get(key)} and is "
+                    f"{now.get(key)}; name another file"
+                )
+        return kept
+
+    def write(self, file: Path) -> None:
+        """Write the record, a line for each row, in the place of what was there."""
+        head = {name: value for name, value in asdict(self).items() if name != "rows"}
+        rows = ",\n".join(json.dumps(row) for row in self.rows)
+        text = f'{json.dumps(head, indent=1)[:-2]},\n "rows": [\n{rows}\n]}}\n'
+        with replacing(file) as partial:
+            partial.write_text(text, encoding="utf-8")
+
+    def has(self, key: Key) -> bool:
+        """Whether there is a row with these values."""
+        return any(all(row.get(name) == value for name, value in key.items()) for row in self.rows)
+
+    def summary(self) -> str:
+        """With what and where it was measured, in a few lines."""
+        models = (f"{role} {model['name']}" for role, model in self.models.items())
+        versions = (f"{name} {value}" for name, value in self.versions.items() if value)
+        code = f"{str(self.code['commit'])[:12]}{'' if self.code['clean'] else ', changed'}"
+        machine = f"{self.machine['name']}, {self.machine['cores']} cores"
+        parts = (f"`{self.command}`", *models, machine, *versions, code, self.date[:10])
+        return ", ".join(parts)
+
+
+def select(rows: Iterable[Row], **values: Any) -> list[Row]:
+    """The rows with these values."""
+    return [row for row in rows if all(row.get(name) == value for name, value in values.items())]
+
+
+def _model(path: Path) -> dict[str, str]:
+    return {"name": path.name, "digest": ModelFolder.read(path).digest()}
+
+
+def _code() -> dict[str, Any]:
+    """The commit that runs; without one, as of a source archive, None."""
+    git, here = shutil.which("git"), Path(__file__).parent
+
+    def output(*arguments: str) -> str | None:
+        if git is None:
+            return None
+        done = subprocess.run([git, *arguments], cwd=here, capture_output=True, text=True)
+        return None if done.returncode else done.stdout.strip()
+
+    changes = output("status", "--porcelain", "--untracked-files=no")
+    return {"commit": output("rev-parse", "HEAD"), "clean": changes == ""}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "name": find_device(openvino_core(), "CPU").full_name.strip(),
+        "architecture": platform.machine(),
+        "instructions": _instructions(Path("/proc/cpuinfo")),
+        # Takes some of them away from OpenVINO.
+        "ONEDNN_MAX_CPU_ISA": os.environ.get("ONEDNN_MAX_CPU_ISA"),
+        "cores": usable_cores(),
+        "system": platform.system(),
+    }
+
+
+def _instructions(file: Path) -> list[str] | None:
+    """Those of Linux's list that matter; None on another system."""
+    if not file.exists():
+        return None
+    lines = (line.partition(":") for line in file.read_text().splitlines())
+    flags = next((after.split() for name, _, after in lines if name.strip().lower() in FLAGS), [])
+    return sorted(flag for flag in flags if flag.startswith(INSTRUCTIONS))

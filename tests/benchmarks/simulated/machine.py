@@ -1,0 +1,140 @@
+"""A machine that takes the time that a cost curve says, and the rounds of a text on it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+import numpy as np
+
+from ov_specdec.costs import CostCurve, LiveCurve, PassCurve
+from ov_specdec.speculation.draft_length import NO_PLAN, Plan, Policy
+from ov_specdec.stats import RoundStats
+from tests.rounds import step_of
+
+CURVES = {
+    "flat": {1: 1.0, 17: 1.0, 512: 1.0},
+    "linear": {1: 1.0, 17: 3.4, 512: 77.0},
+    "stepped": {1: 1.0, 4: 1.0, 5: 1.6, 8: 1.6, 9: 2.6, 16: 2.6, 17: 4.0},
+    "avx2": {1: 1.0, 2: 1.4, 3: 1.7, 5: 2.9, 9: 4.1, 17: 7.0, 512: 208.0},
+}
+"""Plain passes that a pass over so many tokens takes; linear between them."""
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """What was drafted in a round, and how much of it is right.
+
+    takes_passes: whether it took a pass of a draft model for each token.
+    """
+
+    num_drafted: int = 0
+    num_accepted: int = 0
+    plan: Plan = NO_PLAN
+    source: str | None = None
+    takes_passes: bool = False
+    confidences: tuple[float, ...] = ()
+    match_confidence: float | None = None
+    declined: tuple[str, float, bool] | None = None
+
+
+class Text(Protocol):
+    """An output, and what is drafted of it. prompt, size: tokens before it, and of it."""
+
+    prompt: int
+    size: int
+
+    def draft(self, done: int, policy: Policy, generator: Random) -> Drafted:
+        """What is drafted in the place of token `done`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine on which passes take what the curve says, in any unit.
+
+    noise: relative deviation of what is seen of a pass. outliers: the share of passes that take ten
+    times as long. jumps: the share of rounds at which the pace of everything changes, by two.
+    """
+
+    curve: CostCurve
+    noise: float = 0.0
+    outliers: float = 0.0
+    jumps: float = 0.0
+
+    def drafting(self, drafted: Drafted, cached: int, *, is_complete: bool) -> float:
+        """Seconds of drafting. is_complete: all of the last draft was accepted."""
+        if not drafted.takes_passes or not drafted.num_drafted:
+            return 0.0
+        start, step, again = self.curve.drafting(cached)
+        return start + drafted.num_drafted * step + is_complete * again
+
+    def passing(self, size: int, last_size: int, cached: int) -> float:
+        """Seconds of a pass of the main model, after one of another size or of the same."""
+        changed = size != last_size and size not in self.curve.main.fixed
+        return self.curve.main.at(size, cached) + changed * self.curve.main.change
+
+    def disturb(self, seconds: float, generator: Random) -> float:
+        """What is seen of so many seconds."""
+        outlier = 10.0 if generator.random() < self.outliers else 1.0
+        return seconds * outlier * max(generator.gauss(1.0, self.noise), 0.5)
+
+
+def main_curve(name: str, change: float = 0.0, sizes: int = 17) -> PassCurve:
+    """One of `CURVES`, in plain passes, for passes over up to so many tokens."""
+    tokens, values = zip(*CURVES[name].items(), strict=True)
+    every = range(1, sizes + 1)
+    passes = np.interp(every, tokens, values).tolist()
+    return PassCurve({16: dict(zip(every, passes, strict=True))}, change)
+
+
+def rounds_of(
+    policy: Policy,
+    text: Text,
+    machine: Machine,
+    generator: Random,
+    live: LiveCurve | None = None,
+) -> Iterator[tuple[RoundStats, float]]:
+    """Yields the record of each round of a text, as seen, and the seconds that it truly took."""
+    policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, text.prompt, reason="prefill"))
+    done, last_size, pace, is_complete = 1, text.prompt, 1.0, False
+    while done < text.size:
+        drafted, cached = text.draft(done, policy, generator), text.prompt + done
+        size = policy.pass_size(drafted.num_drafted + 1)
+        spent = (
+            machine.drafting(drafted, cached, is_complete=is_complete),
+            machine.passing(size, last_size, cached),
+        )
+        if generator.random() < machine.jumps:
+            pace = 2.0 / pace
+        seen = [pace * machine.disturb(seconds, generator) for seconds in spent]
+        stats = RoundStats(
+            num_drafted=drafted.num_drafted,
+            num_accepted=drafted.num_accepted,
+            num_generated=drafted.num_accepted + 1,
+            draft_seconds=seen[0],
+            verify_seconds=seen[1],
+            rollback_seconds=0.0,
+            seconds=sum(seen),
+            pass_tokens=size,
+            source=drafted.source,
+            planned=drafted.plan.length,
+            reason=drafted.plan.reason or "unmatched",
+            confidences=drafted.confidences,
+            match_confidence=drafted.match_confidence,
+            cached_tokens=cached,
+            draft_pass_tokens=drafted.num_drafted * drafted.takes_passes,
+            declined=drafted.declined,
+        )
+        policy.update(stats)
+        if live is not None:
+            live.learn(step_of(stats))
+        last_size, done = size, done + drafted.num_accepted + 1
+        is_complete = 0 < drafted.num_drafted == drafted.num_accepted
+        yield stats, sum(spent)
+
+
+def against_constant(own: float, speeds: Mapping[int, float]) -> dict[str, float]:
+    """A speed over the best of constant lengths and over plain decoding; and that length."""
+    best = max(speeds, key=speeds.__getitem__)
+    return {"to best": own / speeds[best], "to plain": own / speeds[0], "best": best}

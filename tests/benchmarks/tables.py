@@ -1,0 +1,98 @@
+"""From the rows of a record to Markdown tables, and the figures in their cells."""
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from statistics import mean, median, quantiles
+from typing import Any
+
+from tests.benchmarks.record import Record, Row, select
+
+Cell = Callable[[Sequence[Row]], str]
+"""What a cell shows of the rows that it stands for; there is at least one."""
+
+RESAMPLES = 2000
+
+
+def show(record: Record) -> str:
+    """All tables of a record, as its command makes them, below what they were measured with."""
+    module = import_module(f"tests.benchmarks.{record.command.replace('-', '_')}")
+    tables: Iterable[str] = module.tables(record.rows) if record.rows else ()
+    return "\n\n".join([record.summary(), *tables])
+
+
+def table(rows: Sequence[Row], by: Sequence[str], columns: Mapping[str, Cell]) -> str:
+    """A Markdown table: a line for all rows that are alike in `by`, its fields, in their order."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in by), []).append(row)
+    lines = [(*by, *columns), ["---"] * (len(by) + len(columns))]
+    for values, group in groups.items():
+        lines.append((*map(str, values), *(cell(group) for cell in columns.values())))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def across(rows: Sequence[Row], name: str, cell: Cell) -> dict[str, Cell]:
+    """A column for each value of a field."""
+    values = dict.fromkeys(row[name] for row in rows)
+    return {str(value): only(cell, **{name: value}) for value in values}
+
+
+def only(cell: Cell, **values: Any) -> Cell:
+    """A cell of the rows with these values; empty without any."""
+
+    def shown(rows: Sequence[Row]) -> str:
+        chosen = select(rows, **values)
+        return cell(chosen) if chosen else ""
+
+    return shown
+
+
+def numbers(rows: Sequence[Row], name: str) -> list[float]:
+    """The values of a field, where rows have it."""
+    return [row[name] for row in rows if row.get(name) is not None]
+
+
+def value(name: str, form: str = "") -> Cell:
+    """The value of a field in the last row."""
+    return lambda rows: format(rows[-1][name], form) if rows[-1].get(name) is not None else ""
+
+
+def figure(of: Callable[[Sequence[float], str], str]) -> Callable[..., Cell]:
+    """A kind of cell: a figure of all values of a field, in a form, each `times` a number."""
+
+    def cell(name: str, form: str = ".2f", times: float = 1) -> Cell:
+        def shown(rows: Sequence[Row]) -> str:
+            values = [times * value for value in numbers(rows, name)]
+            return of(values, form) if values else ""
+
+        return shown
+
+    return cell
+
+
+def in_quartiles(values: Sequence[float], form: str = ".2f") -> str:
+    """The median, and the quartiles beside it."""
+    found = quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+    low, middle, high = (format(value, form) for value in found)
+    return f"{middle} ({low} to {high})"
+
+
+def ratios(rows: Sequence[Row], one: str, other: str, name: str) -> list[float]:
+    """A figure of one method by that of another, of each turn that both had."""
+    values = [{row["turn"]: row[name] for row in select(rows, method=m)} for m in (one, other)]
+    return [own / values[1][turn] for turn, own in values[0].items() if turn in values[1]]
+
+
+def interval(values: Sequence[float]) -> str:
+    """The median of paired ratios and its bootstrap interval of 95 % (Efron 1979)."""
+    generator = random.Random(0)
+    medians = sorted(median(generator.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    low, high = medians[RESAMPLES // 40], medians[-1 - RESAMPLES // 40]
+    return f"{median(values):.3f} ({low:.3f} to {high:.3f}), {len(values)} pairs"
+
+
+quartiles = figure(in_quartiles)
+average = figure(lambda values, form: format(mean(values), form))
+middle = figure(lambda values, form: format(median(values), form))
+extremes = figure(lambda values, form: f"{min(values):{form}} to {max(values):{form}}")
