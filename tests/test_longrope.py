@@ -107,7 +107,13 @@ def test_a_turn_that_crosses_the_border_reads_its_conversation_once_more(models,
 
 @pytest.mark.parametrize(
     ("num_new", "num_more", "is_found"),
-    [(23, 1, True), (23, 3, False), (24, 0, True), (24, 1, False), (25, 1, True), (40, 3, True)],
+    [
+        *((23, 3, False), (24, 0, True), (25, 1, True)),
+        *(
+            pytest.param(*case, marks=pytest.mark.deep)
+            for case in ((23, 1, True), (24, 1, False), (40, 3, True))
+        ),
+    ],
 )
 def test_a_saved_cache_is_that_of_its_side(
     models, backend, expected, tmp_path, num_new, num_more, is_found
