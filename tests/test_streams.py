@@ -203,6 +203,61 @@ def test_a_stream_is_closed_by_its_own_processor():
     assert pair.num_used == 0
 
 
+def in_time(function):
+    """What a function returns or raises, in a thread that is left behind should it hang."""
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(function())
+        except Exception as error:
+            outcome.append(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert outcome, "it hangs"
+    return outcome[0]
+
+
+@pytest.mark.parametrize(
+    "generate",
+    [
+        pytest.param(lambda pair: collect(pair.stream("QRS")), id="stream"),
+        pytest.param(lambda pair: pair.text.batch([("QRS", options())] * 2), id="batch"),
+        pytest.param(lambda pair: pair.text.turns.step(), id="step"),
+    ],
+)
+@pytest.mark.parametrize("length", [3, 12])
+def test_a_processor_that_generates_on_its_own_pipeline_is_told_so(generate, length):
+    pair, raised = Pair(), []
+
+    def processor(tokens, logits):
+        if len(tokens) >= length:
+            with pytest.raises(SessionError, match="cannot have it generate meanwhile") as info:
+                generate(pair)
+            raised.append(info.value)
+            raise info.value
+        return logits
+
+    outcome = in_time(lambda: collect(pair.stream("ABC", logits_processor=[processor])))
+    assert outcome is raised[0]
+    assert len(raised) == 1
+    assert in_time(lambda: collect(pair.stream("ABD"))).token_ids == alone("ABD").token_ids
+    assert pair.num_used == 0
+
+
+def test_a_function_that_is_told_of_progress_cannot_generate_either():
+    pair = Pair()
+
+    def generate():
+        with pair.text.turns.alone():
+            collect(pair.stream("ABC"))
+
+    assert isinstance(in_time(generate), SessionError)
+    assert in_time(lambda: collect(pair.stream("ABD"))).token_ids == alone("ABD").token_ids
+
+
 class Broken:
     """A logits processor that fails once a sequence has so many tokens."""
 

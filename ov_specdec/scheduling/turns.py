@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from threading import Condition
+from threading import Condition, get_ident
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -24,7 +24,8 @@ class Turns:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self._changed = Condition()
-        self._is_working = False
+        self._worker: int | None = None
+        """The thread that uses the models, while one does."""
         self._is_closed = False
         self._submitted: list[Request[Any]] = []
         self._began: float | None = None
@@ -72,7 +73,7 @@ class Turns:
         """End a request, within one pass where a step is running, else at once."""
         request.cancel()
         with self._changed:
-            if not self._is_working:
+            if self._worker is None:
                 self.scheduler.sweep()
 
     def close(self) -> None:
@@ -80,7 +81,7 @@ class Turns:
         with self._changed:
             self._is_closed = True
             self.scheduler.cancel_all()
-            if not self._is_working:
+            if self._worker is None:
                 self.scheduler.sweep()
             self._changed.notify_all()
 
@@ -98,7 +99,7 @@ class Turns:
         """
         with self._changed:
             self._changed.wait_for(
-                lambda: not self._is_working and (self._is_closed or self._has_work)
+                lambda: self._worker is None and (self._is_closed or self._has_work)
             )
             if not self._has_work:
                 return False
@@ -116,21 +117,29 @@ class Turns:
     def alone(self) -> Iterator[None]:
         """Keep the models from being used by requests; `SessionError` while there are any."""
         with self._changed:
-            if self._is_working or not self.scheduler.is_idle:
+            if self._worker is not None or not self.scheduler.is_idle:
                 raise SessionError(
                     "a generation is running on this pipeline: read or close it first"
                 )
-            self._is_working = True
+            self._worker = get_ident()
         try:
             yield
         finally:
             self._leave_work()
 
     def step(self, is_due: Callable[[], bool] = lambda: False) -> None:
-        """Run one step, or wait until whoever runs them leaves, or something is due after one."""
+        """Run one step, or wait until whoever runs them leaves, or something is due after one.
+
+        Raises `SessionError` within a step of this thread, which would wait for itself.
+        """
         with self._changed:
-            if self._is_working:
-                self._changed.wait_for(lambda: is_due() or not self._is_working)
+            if self._worker == get_ident():
+                raise SessionError(
+                    "a logits processor, or another function that this pipeline calls, cannot have "
+                    "it generate meanwhile: use another pipeline there"
+                )
+            if self._worker is not None:
+                self._changed.wait_for(lambda: is_due() or self._worker is None)
                 return
             self._take_work()
         try:
@@ -148,7 +157,7 @@ class Turns:
 
     def _take_work(self) -> None:
         """Begin to work, with what was submitted meanwhile; the lock is held."""
-        self._is_working, self._began = True, monotonic()
+        self._worker, self._began = get_ident(), monotonic()
         for submitted in self._submitted:
             self.scheduler.submit(submitted)
         self._submitted.clear()
@@ -157,5 +166,5 @@ class Turns:
 
     def _leave_work(self) -> None:
         with self._changed:
-            self._is_working, self._began = False, None
+            self._worker = self._began = None
             self._changed.notify_all()
