@@ -12,14 +12,14 @@ from ov_specdec.checks import (
     require_text,
     require_texts,
 )
+from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
+from ov_specdec.drafters.pairing import Pairing
+from ov_specdec.engine import Limits
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.devices import find_device, openvino_core, require_paged
 from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
-from ov_specdec.scheduling import Limits
-from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
-from ov_specdec.speculation.drafters.pairing import Pairing
 from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, UsedPairing
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from ov_specdec.chunks import Chunk
+from ov_specdec.engine.scheduler import Scheduler
 from ov_specdec.generation import Generation, TextGenerator
 from ov_specdec.options import GenerationOptions
-from ov_specdec.scheduling import Scheduler, Worker
 from ov_specdec.text.prompt import Prompt
 
 Receive = Callable[[Sequence[Chunk]], None]
@@ -20,9 +20,9 @@ class Background:
 
     def __init__(self, generator: TextGenerator, on_error: Callable[[Exception], None]) -> None:
         self._generator = generator
-        self._turns = generator.turns
+        self._loop = generator.loop
         self._num_tokens = generator.main.num_free or 0
-        self._worker = Worker(generator.turns, on_error)
+        self._loop.start(on_error)
 
     @property
     def kv_cache_usage(self) -> float:
@@ -33,17 +33,17 @@ class Background:
     @property
     def scheduler(self) -> Scheduler:
         """What is running and waiting."""
-        return self._turns.scheduler
+        return self._loop.engine.scheduler
 
     @property
     def is_alive(self) -> bool:
         """Whether the thread runs."""
-        return self._worker.is_alive
+        return self._loop.is_alive
 
     @property
     def step_seconds(self) -> float:
         """How long a step is running already; 0 while none is."""
-        return self._turns.step_seconds
+        return self._loop.step_seconds
 
     def check(
         self, prompt: Prompt, options: GenerationOptions, receive: Receive, on_end: OnEnd
@@ -58,11 +58,11 @@ class Background:
 
     def submit(self, generation: Generation) -> None:
         """Have a generation run as soon as there is room."""
-        self._turns.submit(generation.request)
+        self._loop.add(generation.sequence)
 
     def cancel(self, generation: Generation) -> None:
         """End a generation within one step."""
-        self._turns.cancel(generation.request)
+        self._loop.cancel(generation.sequence)
 
     def tokens_of(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The ids of a prompt; raises what `stream` raises."""
@@ -70,4 +70,4 @@ class Background:
 
     def join(self, timeout: float) -> None:
         """Wait, once the pipeline is closed, until the thread has ended, for so many seconds."""
-        self._worker.join(timeout)
+        self._loop.join(timeout)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 from ov_specdec.chunks import Chunk
+from ov_specdec.engine import Cancelled
 from ov_specdec.errors import OptionError
 from ov_specdec.generation import Generation, TextGenerator
 from ov_specdec.options import GenerationOptions
-from ov_specdec.scheduling import Cancelled
 from ov_specdec.text.prompt import Prompt
 
 K = TypeVar("K", bound=Hashable)
@@ -53,7 +53,7 @@ class Batch(Generic[K]):
 
         complete = self._complete_options(**options)
         self._running[key] = self._generator.begin(prompt, complete, receive, on_end)
-        self._generator.turns.submit(self._running[key].request)
+        self._generator.loop.add(self._running[key].sequence)
 
     def step(self) -> list[tuple[K, Chunk | BaseException]]:
         """Run one step of all prompts: a round of each, or a part of reading it.
@@ -62,19 +62,19 @@ class Batch(Generic[K]):
         a prompt that fails has the error in its place, and the others go on.
         """
         if self._running:
-            self._generator.turns.step()
+            self._generator.loop.step()
         return [self._news.popleft() for _ in range(len(self._news))]
 
     def cancel(self, key: K) -> None:
         """End a prompt within one pass; its last chunk comes with the next step and says so."""
         if key in self._running:
-            self._running[key].request.cancel()
+            self._running[key].sequence.cancel()
 
     def close(self) -> None:
         """End all prompts without a last chunk."""
         running, self._running = self._running, {}
         for generation in running.values():
-            self._generator.turns.cancel(generation.request)
+            self._generator.loop.cancel(generation.sequence)
         self._news.clear()
 
     def __len__(self) -> int:

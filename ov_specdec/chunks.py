@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from ov_specdec.engine import Round
+from ov_specdec.engine import Sequence as EngineSequence
 from ov_specdec.errors import OptionError
 from ov_specdec.logprobs import TokenLogprobs
-from ov_specdec.speculation.engine import Round, SequenceState
 from ov_specdec.stats import FinishReason, GenerationStats
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
@@ -60,19 +61,19 @@ class GenerationResult:
 class Output:
     """The text of one generation, as its rounds come, up to the first stop string.
 
-    state: the sequence; a stop string ends it. text: what has been shown of it. num_prompt_tokens:
+    text: what has been shown of it. num_prompt_tokens:
     what was asked, which an encoder-decoder model's sequence does not hold.
     """
 
-    def __init__(
-        self, state: SequenceState, text: IncrementalDetokenizer, num_prompt_tokens: int
-    ) -> None:
+    def __init__(self, text: IncrementalDetokenizer, num_prompt_tokens: int) -> None:
         self.stats = GenerationStats(num_prompt_tokens)
-        self._state = state
         self._text = text
 
-    def add(self, round_: Round) -> list[Chunk]:
-        """A round's tokens as chunks; the last one has the finish reason where it ends the text."""
+    def add(self, sequence: EngineSequence, round_: Round) -> list[Chunk]:
+        """A round's tokens as chunks; a stop string ends the sequence.
+
+        The last chunk has the finish reason where the text has ended.
+        """
         chunks = []
         for piece in _pieces(round_):
             num_kept = self._text.push(piece.token_ids)
@@ -81,17 +82,17 @@ class Output:
             text = self._text.take()
             chunks.append(replace(piece, text=text, token_ids=kept, logprobs=logprobs))
             if self._text.stopped:
-                self._state.finish_reason = "stop"
+                sequence.finish_reason = "stop"
                 break
         stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
         if num_generated < stats.num_generated:
             stats = replace(stats, num_generated=num_generated)
         self.stats.rounds.append(stats)
-        if self._state.finish_reason is not None:
+        if sequence.finish_reason is not None:
             chunks[-1] = replace(
                 chunks[-1],
                 text=chunks[-1].text + self._text.finish(),
-                finish_reason=self._state.finish_reason,
+                finish_reason=sequence.finish_reason,
                 stats=self.stats,
             )
         return chunks

@@ -8,19 +8,19 @@ from threading import RLock
 
 import numpy as np
 
-from ov_specdec.cache.session import Runner
-from ov_specdec.cache.source import Source
 from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, GenerationResult, Output, collect
+from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.engine import MAX_UNREAD, Cancelled, EngineLoop, Round
+from ov_specdec.engine import Sequence as EngineSequence
+from ov_specdec.engine.from_options import make_sequence
 from ov_specdec.errors import CacheFullError, ContextLengthError, OptionError
 from ov_specdec.invariance import Invariance
 from ov_specdec.options import GenerationOptions, as_tuple
-from ov_specdec.sampling.from_options import Samplers, make_samplers
-from ov_specdec.scheduling import MAX_UNREAD, Cancelled, Request, Turns
-from ov_specdec.speculation.begin import begin, make_drafter
-from ov_specdec.speculation.drafters.factory import DrafterFactory
-from ov_specdec.speculation.engine import Round, SequenceState, Speculation
-from ov_specdec.speculation.schedule import LearnedStats
+from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.source import Source
+from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.stats import LengthLimit
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.prompt import Prompt, encode_prompt
@@ -76,7 +76,7 @@ class GenerationStream:
 class TextGenerator:
     """A main model, its tokenizer, and the drafters for it.
 
-    turns: runs all generations together. vocab_size: ids below it have a token. eos_token_ids:
+    loop: runs all generations together. vocab_size: ids below it have a token. eos_token_ids:
     what ends a text unless options say so. learned: what generations before have taught about the
     speed of the models. transcript: their answers, which later prompts may hold. text_to_text: how
     the decoder of an encoder-decoder model begins, which does not read the prompt itself.
@@ -84,7 +84,7 @@ class TextGenerator:
     """
 
     main: Runner
-    turns: Turns
+    loop: EngineLoop
     tokenizer: Tokenizer
     vocab_size: int
     eos_token_ids: frozenset[int]
@@ -106,7 +106,7 @@ class TextGenerator:
     def stream(self, prompt: Prompt, options: GenerationOptions) -> GenerationStream:
         """Check prompt and options; the chunks then come as the stream is read."""
         generation = self._begin(prompt, options, MAX_UNREAD)
-        cancel = partial(self.turns.cancel, generation.request)
+        cancel = partial(self.loop.cancel, generation.sequence)
         return GenerationStream(self._chunks(generation), cancel)
 
     def begin(
@@ -119,13 +119,15 @@ class TextGenerator:
         """Check prompt and options of a generation that nobody reads: its chunks are handed over.
 
         receive, on_end: called in the thread that runs steps, and not to wait there. It begins when
-        its request is submitted to `turns`.
+        its sequence is added to `loop`.
         """
         generation = self._begin(prompt, options, None)
         chunks: list[Chunk] = []
 
-        def publish(round_: Round) -> Sequence[Chunk]:
-            new = generation.output.add(round_)
+        output = generation.output
+
+        def publish(sequence: EngineSequence, round_: Round) -> Sequence[Chunk]:
+            new = output.add(sequence, round_)
             chunks.extend(new)
             receive(new)
             return ()
@@ -137,19 +139,19 @@ class TextGenerator:
                 error = error or failure
             on_end(error)
 
-        generation.request.publish, generation.request.on_end = publish, end
+        generation.sequence.publish, generation.sequence.on_end = publish, end
         return generation
 
     def batch(self, prompts: Sequence[tuple[Prompt, GenerationOptions]]) -> list[GenerationResult]:
         """Check all prompts and options, then generate together; results in the same order."""
         generations = [self._begin(prompt, options, None) for prompt, options in prompts]
         for generation in generations:
-            self.turns.submit(generation.request)
+            self.loop.add(generation.sequence)
         try:
             return [self._collect(generation) for generation in generations]
         finally:
             for generation in generations:
-                self.turns.cancel(generation.request)
+                self.loop.cancel(generation.sequence)
 
     def _begin(
         self, prompt: Prompt, options: GenerationOptions, max_unread: int | None
@@ -165,50 +167,40 @@ class TextGenerator:
             require_ids(name, named, self.vocab_size)
         eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
         length, set_by = self._length_limit(len(tokens), options.max_new_tokens)
-        state = SequenceState(tokens.copy(), length, eos)
         samplers = make_samplers(
             options, prompt_length=len(tokens), eos_token_ids=eos, prompt_ids=ids
         )
         self.drafters.check(options)
+        # A namespace of its own: it shares nothing.
+        namespace = options.cache_salt if options.cache_prompt else object()
+        texts = as_tuple(options.reference_texts)
+        sequence = make_sequence(
+            self.main,
+            self.drafters,
+            self.learned,
+            options,
+            samplers,
+            tokens.copy(),
+            length,
+            eos,
+            namespace,
+            [self.tokenizer.encode_rendered(text).ids for text in texts],
+            Source(np.array([ids]), namespace) if self.text_to_text else None,
+        )
         text = IncrementalDetokenizer(self.tokenizer.decode, tokens, options.stops)
-        output = Output(state, text, len(ids))
+        output = Output(text, len(ids))
         output.stats.max_sequences = self._max_sequences
         output.stats.length_limit = set_by
         if self.invariance is not None:
             output.stats.batch_invariant = self.invariance.status
-        request = Request(
-            self._starter(options, samplers, state, ids),
-            output.add,
-            len(tokens),
-            keeps_cache=options.cache_prompt,
-            max_unread=max_unread,
-        )
-        return Generation(request, options, state, output, len(tokens))
-
-    def _starter(
-        self,
-        options: GenerationOptions,
-        samplers: Samplers,
-        state: SequenceState,
-        ids: Sequence[int],
-    ) -> Callable[[], Speculation]:
-        """What begins a generation once it is admitted; its drafter is made here, before that."""
-        # A namespace of its own: it shares nothing.
-        namespace = options.cache_salt if options.cache_prompt else object()
-        source = Source(np.array([ids]), namespace) if self.text_to_text else None
-        texts = as_tuple(options.reference_texts)
-        references = [self.tokenizer.encode_rendered(text).ids for text in texts]
-        drafter = make_drafter(
-            self.main, self.drafters, options, samplers, state, namespace, references, source
-        )
-        space = source or namespace
-        return partial(begin, self.main, drafter, self.learned, options, samplers, state, space)
+        sequence.publish, sequence.max_unread = output.add, max_unread
+        return Generation(sequence, options, output, len(tokens))
 
     def _chunks(self, generation: "Generation") -> Generator[Chunk, None, None]:
         """Its chunks; what came of it is kept, wherever it ends, for later turns."""
         chunks = []
         try:
-            for chunk in self.turns.read(generation.request):
+            for chunk in self.loop.read(generation.sequence):
                 chunks.append(chunk)
                 yield chunk
         except Cancelled:
@@ -230,7 +222,7 @@ class TextGenerator:
         ids = [token for chunk in chunks for token in chunk.token_ids]
         if generation.options.cache_prompt:
             salt, start = generation.options.cache_salt, generation.num_prompt_tokens
-            tokens = generation.state.tokens
+            tokens = generation.sequence.tokens
             self.last_kept = Kept(tokens, salt)
             self.transcript.remember(text, ids, prompt=tokens[:start], salt=salt)
             self.drafters.remember(salt, tokens, start)
@@ -301,8 +293,7 @@ class Generation:
     num_prompt_tokens: those of the sequence that are not output.
     """
 
-    request: Request[Chunk]
+    sequence: EngineSequence
     options: GenerationOptions
-    state: SequenceState
     output: Output
     num_prompt_tokens: int

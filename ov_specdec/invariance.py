@@ -15,10 +15,10 @@ from typing import Protocol, TypeGuard
 
 import numpy as np
 
-from ov_specdec.cache.session import Runner, Session, Span
 from ov_specdec.errors import CacheFullError
 from ov_specdec.files import UNREADABLE, replacing
 from ov_specdec.logits import Logits
+from ov_specdec.runner.base import Runner, Session, Span
 from ov_specdec.stats import BatchInvariance
 
 VERSION = 1

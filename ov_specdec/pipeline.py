@@ -15,11 +15,11 @@ from ov_specdec.arguments import (
 )
 from ov_specdec.background import Background
 from ov_specdec.batch import Batch
-from ov_specdec.cache.sequence import CachedSequence, alone
-from ov_specdec.cache.store import draft_file, read_sequence, write_sequence
 from ov_specdec.checks import require_choice, require_text, shorten
 from ov_specdec.chunks import GenerationResult, collect
-from ov_specdec.costs import CostCurve, KeptCosts, Progress
+from ov_specdec.drafters.factory import WITH_DRAFT, DrafterFactory, DrafterName
+from ov_specdec.drafters.pairing import DraftModel, Pairing
+from ov_specdec.engine import Engine, EngineLoop
 from ov_specdec.errors import CLOSED, DeviceError, OptionError, SessionError
 from ov_specdec.generation import GenerationStream, Kept, TextGenerator
 from ov_specdec.loading.compile import LoadedModel, load_models
@@ -44,10 +44,10 @@ from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig, takes_fixed_sizes
 from ov_specdec.loading.source import ModelSource, open_source
 from ov_specdec.options import GenerationKwargs, GenerationOptions
-from ov_specdec.scheduling import Scheduler, Turns
-from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterFactory, DrafterName
-from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
-from ov_specdec.speculation.schedule import LearnedStats
+from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress
+from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
+from ov_specdec.runner.store import draft_file, read_sequence, write_sequence
 from ov_specdec.stats import BatchInvariance, Stopwatch
 from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, UsedPairing
@@ -180,10 +180,10 @@ class SpeculativePipeline:
         compare = self._invariance.compare
         self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds, compare)
         draft_runner = self.draft.runner if self.draft else None
-        scheduler = Scheduler(self.main.runner, draft_runner, limits, self._costs)
+        engine = Engine(self.main.runner, draft_runner, limits, self._costs)
         self._generator: TextGenerator | None = TextGenerator(
             self.main.runner,
-            Turns(scheduler),
+            EngineLoop(engine),
             self.tokenizer,
             vocab_size,
             sources[0].eos_token_ids,
@@ -250,7 +250,7 @@ class SpeculativePipeline:
         return generator.batch(list(zip(prompts, checked, strict=True)))
 
     def background(self, on_error: Callable[[Exception], None]) -> Background:
-        """Generations that a thread of its own runs, for servers. on_error: see `Worker`.
+        """Generations that a thread of its own runs, for servers. on_error: see `EngineLoop`.
 
         Its generations share passes with those of `stream` and `generate`.
         """
@@ -273,7 +273,7 @@ class SpeculativePipeline:
         folder. progress: told of the share that is done. seconds: measure in any case, and for so
         long; more than 0. Raises `OptionError`, and `SessionError` while a generation is running.
         """
-        with self._open_generator().turns.alone():
+        with self._open_generator().loop.alone():
             if self._costs is None:  # another thread may have closed the pipeline meanwhile
                 raise SessionError(CLOSED)
             return self._costs.prepare(progress, seconds)
@@ -285,7 +285,7 @@ class SpeculativePipeline:
         differ, passes have their usual form from then on. progress: told of the share that is done.
         Raises `SessionError` while a generation is running.
         """
-        with self._open_generator().turns.alone():
+        with self._open_generator().loop.alone():
             return self._invariance.check(progress)
 
     def complete_options(self, **options: Unpack[GenerationKwargs]) -> GenerationOptions:
@@ -302,7 +302,7 @@ class SpeculativePipeline:
         `OptionError`, and `SessionError` while a generation is running and on a closed pipeline.
         """
         generator = self._open_generator()
-        with generator.turns.alone():
+        with generator.loop.alone():
             kept = generator.last_kept
             texts = [kept.tokens]
             if generator.drafters.draft is not None:
@@ -330,7 +330,7 @@ class SpeculativePipeline:
         if cache_salt is not None:
             require_text("cache_salt", cache_salt)
         generator = self._open_generator()
-        with generator.turns.alone():
+        with generator.loop.alone():
             for model, file in self._cache_files(path):
                 if model is not self.main and not file.exists():
                     continue
@@ -357,7 +357,7 @@ class SpeculativePipeline:
     def close(self) -> None:
         """Free the models. Generations that are running end within one pass."""
         if self._generator is not None:
-            self._generator.turns.close()
+            self._generator.loop.close()
         self._invariance.close()
         self._generator = self._costs = None
         self._models = []

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ov_specdec.arguments import check_devices, check_drafter
-from ov_specdec.cache.encoder_decoder import EncoderDecoderModel
-from ov_specdec.costs import CostCurve, KeptCosts, Progress
+from ov_specdec.drafters.factory import DrafterFactory, DrafterName
+from ov_specdec.drafters.pairing import DraftModel
+from ov_specdec.engine import Engine, EngineLoop, Limits
 from ov_specdec.errors import CLOSED, ModelError, SessionError
 from ov_specdec.loading.compile import LoadedModel, load_models
 from ov_specdec.loading.devices import Precision
@@ -14,10 +15,9 @@ from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.locate import locate
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import FEATURES_CHECK, ModelSource, check_pair, open_source
-from ov_specdec.scheduling import Limits, Scheduler, Turns
-from ov_specdec.speculation.drafters.factory import DrafterFactory, DrafterName
-from ov_specdec.speculation.drafters.pairing import DraftModel
-from ov_specdec.speculation.schedule import LearnedStats
+from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress
+from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.speech.audio import Audio, read_audio
 from ov_specdec.speech.decoder import WindowDecoder
 from ov_specdec.speech.features import FeatureExtractor
@@ -97,7 +97,7 @@ class SpeechPipeline:
         self._extractor = FeatureExtractor(**sources[0].folder.features)
         self._decoder: WindowDecoder | None = WindowDecoder(
             runners[0],
-            Turns(Scheduler(runners[0], draft_runner, Limits(), self._costs)),
+            EngineLoop(Engine(runners[0], draft_runner, Limits(), self._costs)),
             self.tokenizer,
             settings,
             DrafterFactory(self.drafter, drafts),
@@ -186,7 +186,7 @@ class SpeechPipeline:
         self, progress: Progress | None = None, *, seconds: float | None = None
     ) -> CostCurve:
         """Measure what passes cost: see `SpeculativePipeline.prepare`."""
-        with self._open_decoder().turns.alone():
+        with self._open_decoder().loop.alone():
             if self._costs is None:  # another thread may have closed the pipeline meanwhile
                 raise SessionError(CLOSED)
             return self._costs.prepare(progress, seconds)
@@ -194,7 +194,7 @@ class SpeechPipeline:
     def close(self) -> None:
         """Free the models. A transcription that is running ends within one pass."""
         if self._decoder is not None:
-            self._decoder.turns.close()
+            self._decoder.loop.close()
         self._decoder = self._costs = None
         self._models = []
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from ov_specdec.cache.blocks import BlockPool, BlockTable
-from ov_specdec.cache.sequence import CachedSequence
-from ov_specdec.cache.session import Logits, Span, check_room, check_rows
+from ov_specdec.cache.block_pool import BlockPool, BlockTable
+from ov_specdec.runner.base import Logits, Span, check_room, check_rows
+from ov_specdec.runner.cached_sequence import CachedSequence
 
 NextToken = Callable[[Sequence[int]], int | Logits]
 

@@ -1,27 +1,45 @@
 """Runs drafters and sequences outside a pipeline."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
+from collections.abc import Sequence as Ids
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, run
-from ov_specdec.cache.session import Runner
-from ov_specdec.costs import NOMINAL, Costs, FixedCurve
+from ov_specdec.drafters import Drafter, Proposal
+from ov_specdec.engine import Engine, EngineLoop, Limits, Round, Sequence
+from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
+from ov_specdec.planning.draft_length import Ask, ConstantLength, Plan, Policy
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, run
 from ov_specdec.sampling.from_options import Samplers
 from ov_specdec.sampling.random_source import NumpyRandomSource
-from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
-from ov_specdec.scheduling import Limits, Request, Scheduler, Turns
-from ov_specdec.speculation.draft_length import Ask, ConstantLength, Plan
-from ov_specdec.speculation.drafters import Drafter, Proposal
-from ov_specdec.speculation.engine import Round, SequenceState, Speculation
+from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler
 
 
-def plain(main: Runner, state: SequenceState, sampler=None) -> list[Round]:
-    """The rounds of plain decoding, greedy unless a sampler is given."""
-    sampler = sampler or GreedySampler()
-    speculation = Speculation(CachedSequence(main), sampler, state, None, ConstantLength(0))
-    return list(speculation.rounds())
+def sequence(
+    main: Runner | CachedSequence,
+    tokens: Ids[int],
+    max_length: int,
+    drafter: Drafter | None = None,
+    policy: Policy = ConstantLength(0),
+    *,
+    sampler: Sampler = GreedySampler(),
+    eos: Collection[int] = (),
+    **more: Any,
+) -> Sequence:
+    """A sequence of a main model that is read at its end."""
+    cache = main if isinstance(main, CachedSequence) else CachedSequence(main)
+    own = list(tokens), max_length, cache, sampler, drafter, policy, frozenset(eos)
+    return Sequence(*own, max_unread=None, **more)
+
+
+def plain(main: Runner, tokens: Ids[int], max_length: int, **more: Any) -> Sequence:
+    """What plain decoding makes of a prompt."""
+    text = sequence(main, tokens, max_length, **more)
+    list(rounds(text))
+    return text
 
 
 def repeatable(samplers: Samplers, seed: int) -> Samplers:
@@ -34,7 +52,7 @@ def repeatable(samplers: Samplers, seed: int) -> Samplers:
     return Samplers(*both)
 
 
-def propose(drafter: Drafter, tokens: Sequence[int], plan: Callable[[Ask], Plan]) -> Proposal:
+def propose(drafter: Drafter, tokens: Ids[int], plan: Callable[[Ask], Plan]) -> Proposal:
     """What a drafter proposes that has its models to itself. plan: answers its questions."""
     steps, answer = drafter.propose(tokens), None
     try:
@@ -48,29 +66,17 @@ def propose(drafter: Drafter, tokens: Sequence[int], plan: Callable[[Ask], Plan]
         return done.value
 
 
-def request_of(speculation: Speculation) -> Request[Round]:
-    """A request for the rounds of a sequence."""
-    num_tokens = len(speculation.state.tokens)
-    return Request(lambda: speculation, lambda round_: [round_], num_tokens, max_unread=None)
-
-
-def scheduled(
-    speculation: Speculation,
-    *others: Speculation,
-    limits: Limits = Limits(),  # noqa: B008
-    costs: Costs = FixedCurve(NOMINAL),  # noqa: B008
+def rounds(
+    text: Sequence,
+    *others: Sequence,
+    limits: Limits = Limits(),
+    costs: Costs = FixedCurve(NOMINAL),
 ) -> Iterator[Round]:
-    """The rounds of a sequence that a scheduler runs beside others of the same models."""
-    caches = [cache for each in (speculation, *others) for cache in caches_of(each)]
-    drafts = [cache.runner for cache in caches if cache.runner is not speculation.main.runner]
-    draft = drafts[0] if drafts else None
-    turns = Turns(Scheduler(speculation.main.runner, draft, limits, costs))
+    """The rounds of a sequence, which may share passes with others of the same models."""
+    main = text.cache.runner
+    caches = [cache for each in (text, *others) for cache in each.caches]
+    draft = next((cache.runner for cache in caches if cache.runner is not main), None)
+    loop = EngineLoop(Engine(main, draft, limits, costs))
     for other in others:
-        turns.submit(request_of(other))
-    return turns.read(request_of(speculation))
-
-
-def caches_of(speculation: Speculation) -> tuple[CachedSequence, ...]:
-    """The KV caches of a sequence, the main model's first."""
-    drafter = speculation.drafter
-    return (speculation.main, *(drafter.caches if drafter else ()))
+        loop.add(other)
+    return loop.read(text)

@@ -3,12 +3,12 @@
 from threading import Event
 from types import SimpleNamespace
 
+from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.drafters.pairing import DraftModel
+from ov_specdec.engine import Engine, EngineLoop, Limits
 from ov_specdec.generation import TextGenerator
 from ov_specdec.options import GenerationOptions
-from ov_specdec.scheduling import Limits, Scheduler, Turns
-from ov_specdec.speculation.drafters.factory import DrafterFactory
-from ov_specdec.speculation.drafters.pairing import DraftModel
-from ov_specdec.speculation.schedule import LearnedStats
+from ov_specdec.planning.schedule import LearnedStats
 
 PATIENCE = 30.0
 """Seconds after which a thread that should have ended has not."""
@@ -48,10 +48,10 @@ class Gate:
 def generator(main, draft=None, limits=None, drafters=None):
     """Generates with a main model, and a draft model where there is one, unless drafters differ."""
     learned = LearnedStats()
-    turns = Turns(Scheduler(main, draft, limits or Limits(), learned.costs))
+    loop = EngineLoop(Engine(main, draft, limits or Limits(), learned.costs))
     if drafters is None:
         drafters = DrafterFactory("model", DraftModel(draft)) if draft else DrafterFactory("none")
-    return TextGenerator(main, turns, Letters(), 50, frozenset(), drafters, learned)
+    return TextGenerator(main, loop, Letters(), 50, frozenset(), drafters, learned)
 
 
 def stream(main, draft=None, prompt="ABC", **options):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ov_specdec.speculation.acceptance import MODEL_PRIOR, Acceptance, Common
+from ov_specdec.planning.acceptance import MODEL_PRIOR, Acceptance, Common
 from tests.rounds import a_round
 
 

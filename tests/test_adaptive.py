@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from ov_specdec.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
-from ov_specdec.speculation.acceptance import Common
-from ov_specdec.speculation.adaptive import AdaptiveLength
+from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.adaptive import AdaptiveLength
+from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
 from ov_specdec.stats import RoundStats
 from tests.benchmarks.simulated.machine import Machine, rounds_of
 from tests.benchmarks.simulated.texts import TEXTS, MadeUp, compare, machine_of, measured, steady

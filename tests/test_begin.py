@@ -5,11 +5,11 @@ from threading import Event, current_thread
 import pytest
 
 from ov_specdec.background import Background
+from ov_specdec.drafters import PromptLookup
+from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.drafters.pairing import DraftModel, Pairing
+from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.options import GenerationOptions
-from ov_specdec.speculation.drafters import PromptLookup
-from ov_specdec.speculation.drafters.factory import DrafterFactory
-from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
-from ov_specdec.speculation.suffix_index import SuffixIndex
 from ov_specdec.text.translation import Translation
 from tests.fakes import ScriptedModel
 from tests.scripted import PATIENCE, Letters, generator
@@ -62,7 +62,7 @@ def run(text, **options):
         assert ended.wait(PATIENCE)
         return [token for chunk in chunks for token in chunk.token_ids]
     finally:
-        text.turns.close()
+        text.loop.close()
         background.join(PATIENCE)
         assert not errors
 

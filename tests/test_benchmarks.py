@@ -12,7 +12,7 @@ import pytest
 
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.locate import embedded_folder
-from ov_specdec.speculation.draft_length import ConstantLength
+from ov_specdec.planning.draft_length import ConstantLength
 from tests.benchmarks import simulation
 from tests.benchmarks.__main__ import COMMANDS, benchmarks, main
 from tests.benchmarks.measuring import in_turns, measure_into

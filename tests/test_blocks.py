@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.baseline import common_prefix
-from ov_specdec.cache.blocks import BlockPool, BlockTable, Root
+from ov_specdec.cache.block_pool import BlockPool, BlockTable, Root
 from ov_specdec.errors import CacheFullError, SessionError
 
 

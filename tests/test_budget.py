@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ov_specdec.costs import CostCurve, FixedCurve, PassCurve
-from ov_specdec.speculation.budget import Budget, Load
-from ov_specdec.speculation.draft_length import Bid
+from ov_specdec.planning.budget import Budget, Load
+from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
+from ov_specdec.planning.draft_length import Bid
 from tests.benchmarks.simulated.sequences import compare
 
 # A token more costs a fifth of a plain pass; a pass of the draft model a tenth, and half of that

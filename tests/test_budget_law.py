@@ -5,17 +5,16 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from ov_specdec.cache.sequence import CachedSequence
-from ov_specdec.costs import CostCurve, PassCurve
+from ov_specdec.drafters import ModelDrafter
+from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.adaptive import AdaptiveLength
+from ov_specdec.planning.costs import CostCurve, PassCurve
+from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
+from ov_specdec.sampling.verification import Draft
 from ov_specdec.sampling.warpers import LogitsWarper
-from ov_specdec.speculation.acceptance import Common
-from ov_specdec.speculation.adaptive import AdaptiveLength
-from ov_specdec.speculation.drafters import ModelDrafter
-from ov_specdec.speculation.engine import SequenceState, Speculation
-from ov_specdec.speculation.verification import Draft
 from tests.enumeration import enumerate_outcomes
-from tests.running import scheduled
+from tests.running import rounds, sequence
 from tests.test_output_distribution import (
     EXACT,
     OUTPUT_LENGTH,
@@ -65,21 +64,22 @@ def output_probs(pair, drafter, lengths):
         models = scripted(main), scripted(draft)
 
         def planned(tokens, sampler, kind):
-            return Speculation(
-                CachedSequence(models[0]),
-                sampler,
-                SequenceState(tokens, len(tokens) + OUTPUT_LENGTH + 1),
+            return sequence(
+                models[0],
+                tokens,
+                len(tokens) + OUTPUT_LENGTH + 1,
                 kind(CachedSequence(models[1]), sampler),
                 AdaptiveLength(("model",), costs, common),
+                sampler=sampler,
             )
 
         text = planned(list(PROMPT), RandomSampler((), LogitsWarper(), random), drafter)
         other = planned([0, 1], GreedySampler(), ModelDrafter)
-        for round_ in scheduled(text, other, costs=costs):
+        for round_ in rounds(text, other, costs=costs):
             lengths[round_.stats.num_drafted] += 1
-            if len(text.state.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
+            if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
                 break
-        return tuple(text.state.tokens[len(PROMPT) :][:OUTPUT_LENGTH])
+        return tuple(text.tokens[len(PROMPT) :][:OUTPUT_LENGTH])
 
     return enumerate_outcomes(run)
 

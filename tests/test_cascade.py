@@ -1,12 +1,11 @@
 """Prompt lookup first, the draft model where nothing matches."""
 
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.drafters import Cascade, ModelDrafter, PromptLookup
+from ov_specdec.planning.draft_length import ConstantLength, Plan
+from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.speculation.draft_length import ConstantLength, Plan
-from ov_specdec.speculation.drafters import Cascade, ModelDrafter, PromptLookup
-from ov_specdec.speculation.engine import SequenceState, Speculation
 from tests.fakes import ScriptedModel, counting, held_by, mixing
-from tests.running import caches_of, plain, propose
+from tests.running import plain, propose, rounds, sequence
 
 GREEDY = GreedySampler()
 
@@ -52,16 +51,16 @@ def test_output_is_that_of_plain_decoding_whoever_drafts():
     def next_token(tokens):  # repeats itself in places, so that both drafters have their turns
         return mixing(3)(tokens[-4:]) % 7
 
-    expected = SequenceState([1, 2, 3], 80)
-    plain(ScriptedModel(next_token), expected)
-    text, (drafter, _) = SequenceState([1, 2, 3], 80), make(next_token)
-    main = CachedSequence(ScriptedModel(next_token))
-    loop = Speculation(main, GREEDY, text, drafter, ConstantLength(3))
+    expected = plain(ScriptedModel(next_token), [1, 2, 3], 80)
+    drafter, _ = make(next_token)
+    text = sequence(ScriptedModel(next_token), [1, 2, 3], 80, drafter, ConstantLength(3))
     sources = set()
-    for round_ in loop.rounds():
+    for round_ in rounds(text):
         sources.add(round_.stats.source)
+        if text.has_ended:
+            break
         known = len(text.tokens) - 1
-        cached, drafted = map(held_by, caches_of(loop))
+        cached, drafted = map(held_by, text.caches)
         assert cached[:known] == text.tokens[:-1]
         assert drafted[:known] == text.tokens[: min(known, len(drafted))]
     assert text.tokens == expected.tokens

@@ -7,18 +7,17 @@ from random import Random
 
 import pytest
 
-from ov_specdec.cache.sequence import CachedSequence, alone
-from ov_specdec.costs import SIZES, CostCurve, KeptCosts, LiveCurve, PassCurve
-from ov_specdec.costs.kept import read_curve, write_curve
-from ov_specdec.costs.measure import SWEEPS, WIDE, measure
+from ov_specdec.drafters import ModelDrafter
 from ov_specdec.errors import OptionError
+from ov_specdec.planning.costs import SIZES, CostCurve, KeptCosts, LiveCurve, PassCurve
+from ov_specdec.planning.costs.kept import read_curve, write_curve
+from ov_specdec.planning.costs.measure import SWEEPS, WIDE, measure
+from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters import ModelDrafter
-from ov_specdec.speculation.engine import SequenceState, Speculation
+from tests import running
 from tests.fakes import ScriptedModel, counting, held_by
 from tests.rounds import a_round, step_of
-from tests.running import scheduled
 
 CURVE = CostCurve(
     PassCurve({16: {1: 1.0, 4: 2.5, 8: 2.0}, 256: {1: 1.2, 4: 3.0, 8: 4.0}}, 0.5),
@@ -295,15 +294,14 @@ def test_steps_that_read_a_prompt_teach_nothing():
     costs, greedy = Noted(), GreedySampler()
     main, draft = model(), model()
     drafter = ModelDrafter(CachedSequence(draft), greedy)
-    text = SequenceState([1] * 100, 115)
-    loop = Speculation(CachedSequence(main), greedy, text, drafter, ConstantLength(3))
-    rounds = list(scheduled(loop, costs=costs))
+    text = running.sequence(main, [1] * 100, 115, drafter, ConstantLength(3))
+    done = list(running.rounds(text, costs=costs))
     assert main.passes[0] == 100
     assert draft.passes[0] == 101
     # The first round reads the prompt, and the second one the draft model's.
     assert [step.main.num_tokens for step in costs.steps] == main.passes[2:] == [4, 4, 2]
     assert [sum(done.num_tokens for done in step.drafts) for step in costs.steps] == [4, 4, 2]
-    assert len(rounds) == 5
+    assert len(done) == 5
 
 
 def test_the_draft_reading_the_prompt_is_no_drafting():

@@ -8,7 +8,6 @@ import openvino as ov
 import pytest
 
 from ov_specdec import device_check
-from ov_specdec.cache.block_memory import VisibleMemory, bytes_of_block
 from ov_specdec.cli import check as check_command
 from ov_specdec.device_check import Agreement, compare_with_cpu
 from ov_specdec.errors import OptionError
@@ -16,6 +15,7 @@ from ov_specdec.loading import memory_limit
 from ov_specdec.loading.devices import Device
 from ov_specdec.loading.memory_limit import GB, limit_memory
 from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.runner.block_memory import VisibleMemory, bytes_of_block
 from ov_specdec.tuning import tuner
 from tests.command_line import run
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from ov_specdec.engine import Engine
+from ov_specdec.engine.round import decode
 from ov_specdec.loading import fixed_sizes
-from ov_specdec.scheduling import Scheduler
-from ov_specdec.speculation.engine import Speculation
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 MEASURING = {"watch", "stats", "Round", "_costs", "_budget"}
-MEASURING |= {"prompt_logprobs", "_score", "num_from_draft"}
+MEASURING |= {"prompt_logprobs", "_score", "num_from_draft", "num_rounds"}
 """What the engine only measures, learns from and hands on with."""
 
-OF_THE_ENGINE = {"tokens = self": Speculation.round, "self.sweep": Scheduler.step}
+OF_THE_ENGINE = {"tokens = sequence": decode, "self.scheduler.schedule": Engine.step}
 """How blocks begin that show the engine, and are looked at below; what they show."""
 
 OF_A_CLIENT = "from openai"

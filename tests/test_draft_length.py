@@ -1,6 +1,6 @@
 import pytest
 
-from ov_specdec.speculation.draft_length import (
+from ov_specdec.planning.draft_length import (
     MAX_DRAFT_LENGTH,
     ConstantLength,
     HeuristicLength,

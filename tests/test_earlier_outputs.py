@@ -3,8 +3,8 @@
 import random
 from threading import Thread
 
-from ov_specdec.speculation.earlier_outputs import EarlierOutputs
-from ov_specdec.speculation.suffix_index import MAX_MATCH
+from ov_specdec.drafters.earlier_outputs import EarlierOutputs
+from ov_specdec.drafters.suffix_index import MAX_MATCH
 
 
 def known(outputs, namespace, text):

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from ov_specdec import ModelError, OptionError, SessionError
-from ov_specdec.cache.sequence import CachedSequence, alone
-from ov_specdec.cache.session import Span
-from ov_specdec.cache.source import Source
+from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.loading.compile import load_model, load_models
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
+from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.runner.base import Span
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
+from ov_specdec.runner.source import Source
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
-from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters.model import ModelDrafter
-from ov_specdec.speculation.engine import SequenceState, Speculation
 from tests.enumeration import enumerate_outcomes
 from tests.flaky import Flaky, FlakyRequest, make_flaky
+from tests.running import rounds, sequence
 from tests.tiny_encoder_decoder import NUM_IDS, NUM_TOKENS, SOURCES, START, TEXT, features
 
 EXACT = RuntimeConfig(precision="exact")
@@ -151,14 +151,12 @@ def speculate(main, source, draft=None, length=3):
     drafter = None
     if draft is not None:
         drafter = ModelDrafter(CachedSequence(draft, source), GreedySampler())
-    state = SequenceState([START], 1 + NUM_TOKENS)
     policy = ConstantLength(length if draft else 0)
-    loop = Speculation(CachedSequence(main, source), GreedySampler(), state, drafter, policy)
-    rounds = list(loop.rounds())
-    counts = (
-        sum(getattr(r.stats, name) for r in rounds) for name in ("num_drafted", "num_accepted")
-    )
-    return state.tokens[1:], *counts
+    cache = CachedSequence(main, source)
+    text = sequence(cache, [START], 1 + NUM_TOKENS, drafter, policy)
+    stats = [round_.stats for round_ in rounds(text)]
+    counts = (sum(getattr(s, name) for s in stats) for name in ("num_drafted", "num_accepted"))
+    return text.tokens[1:], *counts
 
 
 @pytest.mark.parametrize("shares", [False, True])
@@ -187,9 +185,10 @@ def test_drawn_outputs_have_the_main_models_distribution(encoder_decoder):
     def draw(length, random):
         sampler = RandomSampler((), warper, random)
         main, draft = (CachedSequence(model.runner, source) for model in loaded)
-        drafter, state = ModelDrafter(draft, sampler), SequenceState([START], 4)
-        list(Speculation(main, sampler, state, drafter, ConstantLength(length)).rounds())
-        return tuple(state.tokens)
+        drafter, policy = ModelDrafter(draft, sampler), ConstantLength(length)
+        text = sequence(main, [START], 4, drafter, policy, sampler=sampler)
+        list(rounds(text))
+        return tuple(text.tokens)
 
     plain, drafted = (enumerate_outcomes(partial(draw, length)) for length in (0, 2))
     assert len(plain) == 8

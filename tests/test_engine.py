@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.drafters import ModelDrafter, PromptLookup
+from ov_specdec.engine import Round
+from ov_specdec.planning.draft_length import ConstantLength, HeuristicLength, Plan
+from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.speculation.draft_length import ConstantLength, HeuristicLength, Plan
-from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
-from ov_specdec.speculation.engine import Round, SequenceState, Speculation
 from tests import running
 from tests.fakes import ScriptedModel, counting, held_by, mixing, wrong_at
 
@@ -39,8 +39,7 @@ class Filling:
 
 
 def plain(next_token, prompt=PROMPT, max_length=40, eos=()):
-    text = SequenceState(list(prompt), max_length, frozenset(eos))
-    return text, running.plain(ScriptedModel(next_token), text)
+    return running.plain(ScriptedModel(next_token), prompt, max_length, eos=eos)
 
 
 def drafting(draft_next, **settings):
@@ -49,30 +48,27 @@ def drafting(draft_next, **settings):
     return ModelDrafter(CachedSequence(model), GREEDY), model
 
 
-def speculation(main, drafter, policy, text):
-    return Speculation(CachedSequence(main), GREEDY, text, drafter, policy)
-
-
 def speculative(main_next, draft_next, length, prompt=PROMPT, max_length=40, eos=()):
     """Run the loop, checking before each round what it begins with in both caches."""
     main = ScriptedModel(main_next)
     drafter, draft = drafting(draft_next)
-    text = SequenceState(list(prompt), max_length, frozenset(eos))
+    text = running.sequence(main, prompt, max_length, drafter, ConstantLength(length), eos=eos)
     rounds: list[Round] = []
-    loop = speculation(main, drafter, ConstantLength(length), text)
-    for round_ in loop.rounds():
+    for round_ in running.rounds(text):
+        rounds.append(round_)
+        if text.has_ended:
+            break
         known = len(text.tokens) - 1
-        cached, drafted = (held_by(cache) for cache in running.caches_of(loop))
+        cached, drafted = map(held_by, text.caches)
         assert cached[:known] == text.tokens[:-1]
         assert drafted[:known] == text.tokens[: min(known, len(drafted))]
-        rounds.append(round_)
     return text, rounds, main, draft
 
 
 def test_plain_decoding_feeds_the_prompt_once_and_then_token_by_token():
     model = ScriptedModel(counting)
-    text = SequenceState([5, 6], 6)
-    rounds = running.plain(model, text)
+    text = running.sequence(model, [5, 6], 6)
+    rounds = list(running.rounds(text))
     assert text.tokens == [5, 6, 7, 8, 9, 10]
     assert model.passes == [2, 1, 1, 1]
     assert [round_.tokens for round_ in rounds] == [[7], [8], [9], [10]]
@@ -81,7 +77,7 @@ def test_plain_decoding_feeds_the_prompt_once_and_then_token_by_token():
 
 @pytest.mark.parametrize("place", range(len(PROMPT) + 1, len(PROMPT) + 9))
 def test_a_rejection_at_any_place_is_corrected(place):
-    expected, _ = plain(mixing(1))
+    expected = plain(mixing(1))
     num_rejections = 0
     for length in range(1, 6):
         text, rounds, _, _ = speculative(mixing(1), wrong_at(mixing(1), {place}), length)
@@ -136,7 +132,7 @@ def test_end_of_sequence_ends_the_text_wherever_it_falls(eos_place, length):
     # Counting from 10 puts token 10 + k into place k; so each candidate, correction and bonus
     # token is the end of sequence in one of the cases.
     prompt, eos = [10, 11, 12], {10 + eos_place}
-    expected, _ = plain(counting, prompt, eos=eos)
+    expected = plain(counting, prompt, eos=eos)
     for draft_next in (counting, wrong_at(counting, {6, 9})):
         text, rounds, _, _ = speculative(counting, draft_next, length, prompt, eos=eos)
         assert text.tokens == expected.tokens
@@ -157,7 +153,7 @@ def test_the_token_budget_is_kept_exactly(budget, length):
 
 
 def test_an_end_of_sequence_as_last_token_of_the_budget_is_a_stop():
-    text, _ = plain(counting, [10], max_length=4, eos={13})
+    text = plain(counting, [10], max_length=4, eos={13})
     assert text.finish_reason == "stop"
 
 
@@ -171,10 +167,10 @@ def test_rounds_record_what_happened():
 
 def test_a_draft_with_a_short_context_goes_on_from_the_latest_half_of_it():
     drafter, draft = drafting(counting, max_length=8)
-    text = SequenceState([1, 2, 3], 30)
-    loop = speculation(ScriptedModel(counting), drafter, ConstantLength(4), text)
+    main, policy = ScriptedModel(counting), ConstantLength(4)
+    text = running.sequence(main, [1, 2, 3], 30, drafter, policy)
     held = []
-    for round_ in loop.rounds():
+    for round_ in running.rounds(text):
         # What is left to the last round has room for no candidate.
         assert round_.candidates or round_.stats.reason == "prefill" or len(text.tokens) == 30
         held.append(held_by(drafter.caches[0]))
@@ -188,31 +184,32 @@ def test_a_draft_with_a_short_context_goes_on_from_the_latest_half_of_it():
 
 def test_of_a_prompt_longer_than_its_context_a_draft_reads_half_of_that():
     drafter, draft = drafting(counting, max_length=8)
-    text = SequenceState(list(range(1, 21)), 24)
-    loop = speculation(ScriptedModel(counting), drafter, ConstantLength(2), text)
-    rounds = list(loop.rounds())
+    main, policy = ScriptedModel(counting), ConstantLength(2)
+    text = running.sequence(main, range(1, 21), 24, drafter, policy)
+    rounds = list(running.rounds(text))
     assert rounds[1].candidates == [22, 23]
     assert draft.passes == [4, 1]
 
 
 def test_a_pass_is_filled_up_as_the_policy_wants_and_leaves_no_trace():
-    expected, _ = plain(mixing(1))
-    main, text = ScriptedModel(mixing(1)), SequenceState(list(PROMPT), 40)
+    expected = plain(mixing(1))
+    main = ScriptedModel(mixing(1))
     drafter, _ = drafting(wrong_at(mixing(1), {6, 9}))
-    loop = speculation(main, drafter, Filling(2, 5), text)
-    for round_ in running.scheduled(loop):
+    text = running.sequence(main, PROMPT, 40, drafter, Filling(2, 5))
+    for round_ in running.rounds(text):
         known = len(text.tokens) - 1
         if text.finish_reason is None:
-            assert held_by(loop.main)[:known] == text.tokens[:-1]
+            assert held_by(text.cache)[:known] == text.tokens[:-1]
         assert round_.stats.pass_tokens == main.passes[-1]
-    assert text == expected
+    assert text.tokens == expected.tokens
     assert set(main.passes) == {len(PROMPT), 5}
 
 
 def test_a_pass_is_not_filled_up_beyond_the_context():
-    main, text = ScriptedModel(counting, max_length=12), SequenceState([5, 6], 12)
+    main = ScriptedModel(counting, max_length=12)
     drafter, _ = drafting(counting)
-    list(running.scheduled(speculation(main, drafter, Filling(1, 8), text)))
+    text = running.sequence(main, [5, 6], 12, drafter, Filling(1, 8))
+    list(running.rounds(text))
     assert text.tokens == list(range(5, 17))
     assert max(main.passes) == 8
 
@@ -229,7 +226,6 @@ def test_a_draft_ends_after_a_candidate_that_its_model_gives_little_probability(
     assert proposed(0.05).draft.tokens == [3, 4, 5, 6, 7, 8]
 
 
-@pytest.mark.parametrize("run", [Speculation.rounds, running.scheduled])
 @given(
     seed=st.integers(0, 10_000),
     wrong=st.sets(st.integers(0, 60), max_size=40),
@@ -239,10 +235,10 @@ def test_a_draft_ends_after_a_candidate_that_its_model_gives_little_probability(
     start=st.integers(1, 9),
 )
 @settings(deadline=None)
-def test_speculative_equals_plain_decoding(run, seed, wrong, prompt, budget, eos, start):
+def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, start):
     main_next = mixing(seed)
     max_length = len(prompt) + budget
-    expected, _ = plain(main_next, prompt, max_length, eos)
+    expected = plain(main_next, prompt, max_length, eos)
     for make_drafter in (
         lambda: drafting(wrong_at(main_next, wrong))[0],
         lambda: PromptLookup(),
@@ -253,6 +249,8 @@ def test_speculative_equals_plain_decoding(run, seed, wrong, prompt, budget, eos
             ConstantLength(0),
             Filling(start, start + 3),
         ):
-            text = SequenceState(list(prompt), max_length, frozenset(eos))
-            list(run(speculation(ScriptedModel(main_next), make_drafter(), policy, text)))
-            assert text == expected
+            main, drafter = ScriptedModel(main_next), make_drafter()
+            text = running.sequence(main, prompt, max_length, drafter, policy, eos=eos)
+            list(running.rounds(text))
+            assert text.tokens == expected.tokens
+            assert text.finish_reason == expected.finish_reason

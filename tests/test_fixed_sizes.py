@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.cache.paged import PagedModel
-from ov_specdec.cache.session import Span
 from ov_specdec.errors import DeviceError, ModelError
 from ov_specdec.loading import compile as compile_module
 from ov_specdec.loading.compile import load_model
@@ -21,6 +19,8 @@ from ov_specdec.loading.fixed_sizes import (
 from ov_specdec.loading.graph import fix_size
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
+from ov_specdec.runner.base import Span
+from ov_specdec.runner.paged import PagedModel
 from tests.flaky import make_flaky
 
 PROMPT = "def area(w, h):"

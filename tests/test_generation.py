@@ -8,7 +8,7 @@ from ov_specdec.chunks import collect
 from ov_specdec.errors import OptionError
 from ov_specdec.generation import GenerationStream
 from ov_specdec.options import GenerationOptions
-from ov_specdec.speculation.acceptance import MODEL_PRIOR, Acceptance
+from ov_specdec.planning.acceptance import MODEL_PRIOR, Acceptance
 from tests.fakes import ScriptedModel, counting
 from tests.scripted import PATIENCE, Gate, generator, stream
 

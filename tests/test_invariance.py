@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.cache.packed import Feed, Form
-from ov_specdec.cache.paged import Part, divide
-from ov_specdec.cache.session import ATTENTION_ROWS, KEPT_ROWS, ROWS, Span
 from ov_specdec.errors import DeviceError
 from ov_specdec.invariance import (
     CHECKED,
@@ -25,6 +22,9 @@ from ov_specdec.invariance import (
 from ov_specdec.loading import invariance as loading
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.runner.base import ATTENTION_ROWS, KEPT_ROWS, ROWS, Span
+from ov_specdec.runner.packed import Feed, Form
+from ov_specdec.runner.paged import Part, divide
 from ov_specdec.stats import NOT_INVARIANT, BatchInvariance
 from tests.fakes import ScriptedModel, mixing
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.cache.paged import PagedModel
-from ov_specdec.cache.session import Span
 from ov_specdec.loading.devices import openvino_core
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import to_paged
 from ov_specdec.loading.key_cache import KEYS, SINKS, center_keys
 from ov_specdec.loading.source import read_ir
+from ov_specdec.runner.base import Span
+from ov_specdec.runner.paged import PagedModel
 from tests.benchmarks.key_quantization import BY_TOKEN, CACHES, INFERENCE
 from tests.tiny import CONTEXT, VOCAB_SIZE, export, save_checkpoint
 

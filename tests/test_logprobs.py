@@ -5,18 +5,20 @@ import json
 import numpy as np
 import pytest
 
-from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.chunks import Output
+from ov_specdec.drafters import ModelDrafter
+from ov_specdec.engine import WantedLogprobs
+from ov_specdec.engine import round as decoding
 from ov_specdec.logprobs import finite, token_logprobs
+from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.processors import SuppressTokens
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.speculation import engine
-from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters import ModelDrafter
-from ov_specdec.speculation.engine import SequenceState, Speculation
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from tests.command_line import run
 from tests.fakes import ScriptedModel, mixing, wrong_at
+from tests.running import rounds as rounds_of
+from tests.running import sequence
 
 ROWS = np.log(np.array([[0.1, 0.6, 0.3], [0.5, 0.0, 0.5]], np.float32) + 1e-30) + 7
 
@@ -36,22 +38,20 @@ def test_more_tokens_may_be_asked_for_than_there_are():
     assert token_logprobs(ROWS, [0], 0)[0].top == ()
 
 
-def speculate(prompt, num_new, border=None, **wanted):
+def speculate(prompt, num_new, border=None, logprobs=WantedLogprobs()):
     """Rounds of a scripted pair whose draft is sometimes wrong. border: of the main model."""
     script = mixing(1)
     main = ScriptedModel(script, border=border)
     draft = ScriptedModel(wrong_at(script, {12, 17, 18}))
-    state = SequenceState(list(prompt), len(prompt) + num_new)
     drafter = ModelDrafter(CachedSequence(draft), GreedySampler())
-    speculation = Speculation(
-        CachedSequence(main), GreedySampler(), state, drafter, ConstantLength(4), **wanted
-    )
-    return state, list(speculation.rounds()), main
+    length = len(prompt) + num_new
+    text = sequence(main, prompt, length, drafter, ConstantLength(4), logprobs=logprobs)
+    return text, list(rounds_of(text)), main
 
 
 def test_every_kept_token_is_scored_by_the_row_of_its_own_place():
     prompt = [1, 2, 3, 1]
-    state, rounds, _ = speculate(prompt, 20, logprobs=1)
+    state, rounds, _ = speculate(prompt, 20, logprobs=WantedLogprobs(1))
     scored = [token for round_ in rounds for token in round_.logprobs]
     assert [token.token_id for token in scored] == state.tokens[len(prompt) :]
     # A scripted row is one-hot at the right token, so that each is the most likely of its place.
@@ -62,24 +62,23 @@ def test_every_kept_token_is_scored_by_the_row_of_its_own_place():
 def test_log_probabilities_may_be_those_after_the_processors():
     forbidden = SuppressTokens(range(10, 50))
     prompt, script = [1, 2, 3, 1], mixing(1)
-    state = SequenceState(list(prompt), len(prompt) + 12)
     seen = []
 
     def watch(tokens, row):
         seen.append(list(tokens))
         return forbidden(tokens, row)
 
-    rows = list(
-        Speculation(
-            CachedSequence(ScriptedModel(script)),
-            GreedySampler((forbidden,)),
-            state,
-            ModelDrafter(CachedSequence(ScriptedModel(script)), GreedySampler((forbidden,))),
-            ConstantLength(4),
-            logprobs=0,
-            scored=(watch,),
-        ).rounds()
+    sampler = GreedySampler((forbidden,))
+    state = sequence(
+        ScriptedModel(script),
+        prompt,
+        len(prompt) + 12,
+        ModelDrafter(CachedSequence(ScriptedModel(script)), sampler),
+        ConstantLength(4),
+        sampler=sampler,
+        logprobs=WantedLogprobs(0, processors=(watch,)),
     )
+    rows = list(rounds_of(state))
     scored = [token for round_ in rows for token in round_.logprobs]
     # Each was scored after all before it, by a row with ten tokens left, one of them greater by 1.
     assert seen == [state.tokens[:length] for length in range(4, 16)]
@@ -97,22 +96,22 @@ def test_nothing_is_scored_that_is_not_asked_for():
 def test_a_prompt_is_scored_on_either_side_of_the_border_by_what_is_computed_there(
     monkeypatch, border
 ):
-    monkeypatch.setattr(engine, "SCORED_PER_PASS", 5)
-    plain, rounds, _ = speculate([2] * 30, 8, prompt_logprobs=1)
-    state, other, _ = speculate([2] * 30, 8, border, prompt_logprobs=1)
+    monkeypatch.setattr(decoding, "SCORED_PER_PASS", 5)
+    plain, rounds, _ = speculate([2] * 30, 8, logprobs=WantedLogprobs(prompt=1))
+    state, other, _ = speculate([2] * 30, 8, border, logprobs=WantedLogprobs(prompt=1))
     assert other[0].prompt_logprobs == rounds[0].prompt_logprobs
     assert state.tokens == plain.tokens
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 6, 11, 30])
 def test_a_prompt_is_scored_in_parts_and_each_token_once(monkeypatch, length):
-    monkeypatch.setattr(engine, "SCORED_PER_PASS", 5)
+    monkeypatch.setattr(decoding, "SCORED_PER_PASS", 5)
     script = mixing(1)
     prompt = [2]
     while len(prompt) < length:  # what the model itself would say, but for one token
         prompt.append(7 if len(prompt) == 3 else script(prompt))
     plain, _, _ = speculate(prompt, 8)
-    state, rounds, main = speculate(prompt, 8, prompt_logprobs=1)
+    state, rounds, main = speculate(prompt, 8, logprobs=WantedLogprobs(prompt=1))
     scored = rounds[0].prompt_logprobs
     assert [token.token_id for token in scored] == prompt
     assert scored[0].logprob is None
@@ -125,17 +124,17 @@ def test_a_prompt_is_scored_in_parts_and_each_token_once(monkeypatch, length):
 
 def test_tokens_behind_a_stop_string_are_not_scored():
     prompt = [1, 2, 3, 1]
-    state, rounds, _ = speculate(prompt, 12, logprobs=0)
+    state, rounds, _ = speculate(prompt, 12, logprobs=WantedLogprobs(0))
     stop = chr(65 + state.tokens[len(prompt) + 5])
 
     def decode(ids):
         return "".join(chr(65 + token) for token in ids)
 
     text = IncrementalDetokenizer(decode, prompt, [stop])
-    output = Output(SequenceState(state.tokens, 99), text, len(prompt))
+    output, own = Output(text, len(prompt)), sequence(ScriptedModel(mixing(1)), prompt, 99)
     chunks = []
     for round_ in rounds:
-        chunks += output.add(round_)
+        chunks += output.add(own, round_)
         if chunks[-1].finish_reason:
             break
     for chunk in chunks:

@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 
 from ov_specdec import ModelError, SpeculativePipeline
+from ov_specdec.engine import Sequence
+from ov_specdec.engine import round as decoding
 from ov_specdec.errors import ContextLengthError
 from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.scheduling import Request
-from ov_specdec.speculation import engine
 from tests.test_cli_input import change
 from tests.tiny import BORDER, CONTEXT, TinyPair, make_pair, reference
 
@@ -137,8 +137,8 @@ def test_a_cache_of_another_border_is_refused(pipeline):
 
 
 def test_whoever_is_suspended_goes_on_on_his_side(models, expected, monkeypatch):
-    suspended, suspend = [], Request.suspend
-    monkeypatch.setattr(Request, "suspend", lambda own: (suspended.append(own), suspend(own)))
+    suspended, suspend = [], Sequence.suspend
+    monkeypatch.setattr(Sequence, "suspend", lambda own: (suspended.append(own), suspend(own)))
     settings = {"kv": "paged", "precision": "exact"}
     with SpeculativePipeline(models.main, models.draft, **settings) as large:
         runners = large.main.runner, large.draft.runner
@@ -184,7 +184,7 @@ def test_each_token_of_a_prompt_is_scored_as_if_it_were_generated(pipeline, mode
     import torch
     from transformers import AutoModelForCausalLM
 
-    monkeypatch.setattr(engine, "SCORED_PER_PASS", 40)
+    monkeypatch.setattr(decoding, "SCORED_PER_PASS", 40)
     checkpoint = AutoModelForCausalLM.from_pretrained(models.checkpoint).eval()
     prompt = AROUND[-1]
     result = pipeline.generate(prompt, max_new_tokens=1, prompt_logprobs=0)

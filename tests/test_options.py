@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from ov_specdec import GenerationOptions, OptionError
-from ov_specdec.speculation.adaptive import AdaptiveLength
-from ov_specdec.speculation.draft_length import ConstantLength, HeuristicLength
-from ov_specdec.speculation.schedule import LearnedStats, follows_costs, make_policy
+from ov_specdec.planning.adaptive import AdaptiveLength
+from ov_specdec.planning.draft_length import ConstantLength, HeuristicLength
+from ov_specdec.planning.schedule import LearnedStats, follows_costs, make_policy
 from ov_specdec.stats import RoundStats
 from tests.fakes import ScriptedModel, counting
 

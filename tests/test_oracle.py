@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.drafters import ModelDrafter
+from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters import ModelDrafter
-from ov_specdec.speculation.engine import SequenceState, Speculation
 from tests.fakes import ScriptedModel
-from tests.running import scheduled
+from tests.running import rounds as rounds_of
+from tests.running import sequence
 
 GREEDY = GreedySampler()
 VOCAB_SIZE = 12
@@ -48,19 +48,16 @@ def oracle(main: ToyModel, draft: ToyModel, prompt: list[int], gamma: int, total
     return text, accepted
 
 
-@pytest.mark.parametrize("run", [Speculation.rounds, scheduled])
 @pytest.mark.parametrize("noise", [0.0, 0.3, 1.0, 10.0])
 @pytest.mark.parametrize("gamma", [1, 2, 4, 7])
-def test_engine_follows_the_papers_algorithm(gamma, noise, run):
+def test_engine_follows_the_papers_algorithm(gamma, noise):
     rates = []
     for seed in range(10):
         main, draft = ToyModel(seed, 0.0), ToyModel(seed, noise)
         expected, accepted = oracle(main, draft, [1, 2, 3], gamma, 60)
-        text = SequenceState([1, 2, 3], 60)
         drafter = ModelDrafter(CachedSequence(ScriptedModel(draft)), GREEDY)
-        cache = CachedSequence(ScriptedModel(main))
-        loop = Speculation(cache, GREEDY, text, drafter, ConstantLength(gamma))
-        rounds = list(run(loop))
+        text = sequence(ScriptedModel(main), [1, 2, 3], 60, drafter, ConstantLength(gamma))
+        rounds = list(rounds_of(text))
         assert text.tokens == expected
         assert [round_.stats.num_accepted for round_ in rounds[1:]] == accepted
         rates.append(sum(accepted) / sum(len(round_.candidates) for round_ in rounds))

@@ -5,22 +5,21 @@ import itertools
 import numpy as np
 import pytest
 
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.drafters import ModelDrafter, PromptLookup, SuffixDrafter
+from ov_specdec.drafters.pairing import DraftModel, Pairing
+from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling import verification
 from ov_specdec.sampling.distribution import residual
 from ov_specdec.sampling.processors import PresencePenalty, RepetitionPenalty
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
+from ov_specdec.sampling.verification import VerificationResult, prefix_probability
 from ov_specdec.sampling.warpers import LogitsWarper
-from ov_specdec.speculation import verification
-from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup, SuffixDrafter
-from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
-from ov_specdec.speculation.engine import SequenceState, Speculation
-from ov_specdec.speculation.suffix_index import SuffixIndex
-from ov_specdec.speculation.verification import VerificationResult, prefix_probability
 from ov_specdec.text.pairing import TokenizerPair
 from tests.enumeration import enumerate_outcomes
 from tests.fakes import ScriptedModel
-from tests.running import plain, scheduled
+from tests.running import plain, rounds, sequence
 from tests.toy import table_model
 
 OUTPUT_LENGTH = 3
@@ -103,13 +102,12 @@ def make_drafter(kind, draft, sampler):
     return ModelDrafter(CachedSequence(draft), sampler)
 
 
-def beside_another(speculation):
+def beside_another(text):
     """The rounds of a sequence in whose passes another one takes part, with drafts of its own."""
-    main, caches = speculation.main.runner, speculation.drafter.caches
-    greedy, other = GreedySampler(), SequenceState([0, 1], 100)
+    main, caches = text.cache.runner, text.drafter.caches
+    greedy = GreedySampler()
     drafter = make_drafter("greedy", caches[0].runner, greedy) if caches else PromptLookup()
-    beside = Speculation(CachedSequence(main), greedy, other, drafter, ConstantLength(2))
-    for round_ in scheduled(speculation, beside):
+    for round_ in rounds(text, sequence(main, [0, 1], 100, drafter, ConstantLength(2))):
         assert len(main.sizes[-1]) == 2
         yield round_
 
@@ -122,7 +120,7 @@ def speculative_output_probs(
     warper,
     processors,
     *,
-    rounds_of=Speculation.rounds,
+    rounds_of=rounds,
     max_new_tokens=100,
     eos=(),
 ):
@@ -130,10 +128,10 @@ def speculative_output_probs(
 
     def run(random):
         sampler = RandomSampler(processors, warper, random, frozenset(eos))
-        text = SequenceState(list(PROMPT), len(PROMPT) + max_new_tokens, sampler.ends)
+        length, ends = len(PROMPT) + max_new_tokens, {"sampler": sampler, "eos": sampler.ends}
         drafter = make_drafter(kind, scripted(draft), sampler)
-        speculation = Speculation(CachedSequence(scripted(main)), sampler, text, drafter, policy)
-        for _ in rounds_of(speculation):
+        text = sequence(scripted(main), PROMPT, length, drafter, policy, **ends)
+        for _ in rounds_of(text):
             if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
                 break
         return tuple(text.tokens[len(PROMPT) :][:OUTPUT_LENGTH])
@@ -184,7 +182,7 @@ def greatest_difference(a, b):
 )
 @pytest.mark.parametrize(
     ("rounds_of", "length"),
-    [*((Speculation.rounds, length) for length in (1, 2, 3)), (beside_another, 2)],
+    [*((rounds, length) for length in (1, 2, 3)), (beside_another, 2)],
 )
 def test_speculative_sampling_has_the_main_models_distribution(
     rounds_of, length, kind, pair, warper
@@ -205,7 +203,7 @@ def test_speculative_sampling_has_the_main_models_distribution(
     [{"max_new_tokens": OUTPUT_LENGTH}, {"eos": {0}}, {"eos": {3}, "max_new_tokens": 3}],
     ids=["budget", "end of sequence", "both"],
 )
-@pytest.mark.parametrize("rounds_of", [Speculation.rounds, beside_another])
+@pytest.mark.parametrize("rounds_of", [rounds, beside_another])
 def test_the_distribution_is_the_same_where_a_draft_is_cut_by_the_end(
     rounds_of, ends, pair, warper
 ):
@@ -264,13 +262,9 @@ def test_candidates_of_a_pairing_are_accepted_and_rejected(kind, pair):
 
     def run(random):
         sampler = RandomSampler((), LogitsWarper(), random)
-        text = SequenceState(list(PROMPT), 100)
-        drafter, cache = (
-            make_drafter(kind, scripted(draft), sampler),
-            CachedSequence(scripted(main)),
-        )
-        speculation = Speculation(cache, sampler, text, drafter, ConstantLength(2))
-        for round_ in speculation.rounds():
+        drafter, policy = make_drafter(kind, scripted(draft), sampler), ConstantLength(2)
+        text = sequence(scripted(main), PROMPT, 100, drafter, policy, sampler=sampler)
+        for round_ in rounds(text):
             accepted.update((round_.num_from_draft > 0,) if round_.candidates else ())
             if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
                 return
@@ -283,9 +277,9 @@ def test_plain_sampling_has_the_main_models_distribution():
     main = table_model(MAIN_4)
 
     def run(random):
-        text = SequenceState(list(PROMPT), len(PROMPT) + OUTPUT_LENGTH)
         sampler = RandomSampler((), LogitsWarper(), random)
-        plain(ScriptedModel(main), text, sampler)
+        length = len(PROMPT) + OUTPUT_LENGTH
+        text = plain(ScriptedModel(main), PROMPT, length, sampler=sampler)
         return tuple(text.tokens[len(PROMPT) :])
 
     assert (
@@ -304,7 +298,7 @@ def test_plain_sampling_has_the_main_models_distribution():
     ],
     ids=["prefix by its ratio", "all or nothing", "ratio forgotten", "early exit"],
 )
-@pytest.mark.parametrize("rounds_of", [Speculation.rounds, beside_another])
+@pytest.mark.parametrize("rounds_of", [rounds, beside_another])
 def test_a_broken_block_is_noticed(monkeypatch, rule, broken, rounds_of):
     monkeypatch.setattr(verification, rule, broken)
     main, draft = map(table_model, PAIRS["8 tokens"])
@@ -322,7 +316,7 @@ def test_a_broken_block_is_noticed(monkeypatch, rule, broken, rounds_of):
     ],
     ids=["ratio inverted", "any possible token"],
 )
-@pytest.mark.parametrize("rounds_of", [Speculation.rounds, beside_another])
+@pytest.mark.parametrize("rounds_of", [rounds, beside_another])
 def test_a_broken_acceptance_rule_is_noticed(monkeypatch, broken, rounds_of):
     monkeypatch.setattr(verification, "acceptance_probability", broken)
     main, draft = map(table_model, PAIRS["4 tokens"])

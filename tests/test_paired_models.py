@@ -9,21 +9,19 @@ import pytest
 from safetensors.numpy import load_file
 
 from ov_specdec import OptionError, SpeculativePipeline, TokenizerMismatchError, arguments
-from ov_specdec.cache.sequence import CachedSequence, alone
-from ov_specdec.costs import NOMINAL, FixedCurve
+from ov_specdec.drafters.intersection import OUTSIDE, IntersectionCache
+from ov_specdec.drafters.pairing import DraftModel, Pairing
+from ov_specdec.engine import Engine, EngineLoop, Sequence
 from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.planning.draft_length import ConstantLength, Plan
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.scheduling import Limits, Request, Scheduler, Turns
-from ov_specdec.speculation.draft_length import ConstantLength, Plan
-from ov_specdec.speculation.drafters.intersection import OUTSIDE, IntersectionCache
-from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
-from ov_specdec.speculation.engine import SequenceState, Speculation
 from ov_specdec.text.guard import Check, Difference, GuardReport
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.pieces import PieceTokenizer
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.fakes import ScriptedModel
-from tests.running import plain, propose, request_of
+from tests.running import plain, propose, rounds, sequence
 from tests.test_pieces import save_sentencepiece
 from tests.tiny import VOCAB_SIZE, export, save_checkpoint, save_tokenizer
 
@@ -81,17 +79,15 @@ def test_a_draft_that_knows_the_text_is_accepted_and_changes_nothing(
     ids = pair.main.encode(TEXT.encode())
     assert ids != pair.draft.encode(TEXT.encode())
     main = reciting(ids, pair.main.eos_token_id)
-    expected = SequenceState(ids[:3], 200, frozenset({pair.main.eos_token_id}))
-    plain(ScriptedModel(main, vocab_size=1000), expected)
+    ends = {"eos": {pair.main.eos_token_id}}
+    expected = plain(ScriptedModel(main, vocab_size=1000), ids[:3], 200, **ends)
 
     draft = ScriptedModel(reading(pair.draft, TEXT), vocab_size=pair.draft_size)
     drafter = paired_drafter(draft, pair, name)
-    text = SequenceState(ids[:3], 200, frozenset({pair.main.eos_token_id}))
-    cache = CachedSequence(ScriptedModel(main, vocab_size=1000))
-    accepted = 0
-    for round_ in Speculation(cache, GREEDY, text, drafter, ConstantLength(length)).rounds():
-        accepted += round_.num_from_draft
-    assert text == expected
+    model, policy = ScriptedModel(main, vocab_size=1000), ConstantLength(length)
+    text = sequence(model, ids[:3], 200, drafter, policy, **ends)
+    accepted = sum(round_.num_from_draft for round_ in rounds(text))
+    assert text.tokens == expected.tokens
     assert text.finish_reason == "stop"
     assert accepted > len(ids) / 6
     # What is cached of the draft is fed once: a window at most is fed again in each round.
@@ -187,12 +183,12 @@ def test_a_draft_goes_on_beyond_its_own_context(tokenizers, name):
     )
     ids = pair.main.encode(TEXT.encode())
     main = reciting(ids, pair.main.eos_token_id)
-    text = SequenceState(ids[:3], len(ids))
     drafter = paired_drafter(draft, pair, name)
-    cache = CachedSequence(ScriptedModel(main, vocab_size=1000))
-    rounds = list(Speculation(cache, GREEDY, text, drafter, ConstantLength(4)).rounds())
+    model = ScriptedModel(main, vocab_size=1000)
+    text = sequence(model, ids[:3], len(ids), drafter, ConstantLength(4))
+    done = list(rounds(text))
     assert text.tokens == ids
-    assert any(round_.candidates for round_ in rounds[len(rounds) // 2 :])
+    assert any(round_.candidates for round_ in done[len(done) // 2 :])
 
 
 @pytest.mark.parametrize("name", PAIRINGS)
@@ -338,14 +334,14 @@ def test_a_pairing_that_cannot_be_is_refused(options, message):
 @pytest.fixture
 def suspended(monkeypatch):
     """The runners of the caches that requests waited for when they were suspended."""
-    found, suspend = [], Request.suspend
+    found, suspend = [], Sequence.suspend
 
     def noted(request):
         if isinstance(request.waits_for, CachedSequence):
             found.append(request.waits_for.runner)
         suspend(request)
 
-    monkeypatch.setattr(Request, "suspend", noted)
+    monkeypatch.setattr(Sequence, "suspend", noted)
     return found
 
 
@@ -371,16 +367,13 @@ def rounds_together(pair, name, texts, num_blocks=None):
     sizes = {"num_blocks": num_blocks, "max_length": 240}
     main = ScriptedModel(reading_any(pair.main), vocab_size=pair.main_size, **sizes)
     draft = ScriptedModel(reading_any(pair.draft), vocab_size=pair.draft_size, **sizes)
-    turns = Turns(Scheduler(main, draft, Limits(), FixedCurve(NOMINAL)))
-    requests = []
+    loop, sequences = EngineLoop(Engine(main, draft)), []
     for text in texts:
-        state = SequenceState(pair.main.encode(text.encode())[:3], 200, {pair.main.eos_token_id})
-        drafter = paired_drafter(draft, pair, name)
-        speculation = Speculation(CachedSequence(main), GREEDY, state, drafter, ConstantLength(4))
-        requests.append(request_of(speculation))
-        turns.submit(requests[-1])
-    rounds = [[(r.candidates, r.tokens) for r in turns.read(request)] for request in requests]
-    return rounds, draft
+        prompt, drafter = pair.main.encode(text.encode())[:3], paired_drafter(draft, pair, name)
+        ends = {"eos": {pair.main.eos_token_id}}
+        sequences.append(sequence(main, prompt, 200, drafter, ConstantLength(4), **ends))
+        loop.add(sequences[-1])
+    return [[(r.candidates, r.tokens) for r in loop.read(text)] for text in sequences], draft
 
 
 @pytest.mark.parametrize("kind", ["prose", "sentencepiece"])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers.generation import logits_process as reference
 
-from ov_specdec.cache.session import Logits
+from ov_specdec.runner.base import Logits
 from ov_specdec.sampling.processors import (
     BadWords,
     EncoderNoRepeatNgram,

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.speculation.draft_length import Ask, Plan
-from ov_specdec.speculation.drafters import Declined, PromptLookup
+from ov_specdec.drafters import Declined, PromptLookup
+from ov_specdec.planning.draft_length import Ask, Plan
 from tests import running
 
 

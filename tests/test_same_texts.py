@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.scheduling import Request
+from ov_specdec.engine import Sequence
 
-suspend = Request.suspend
+suspend = Sequence.suspend
 ON = {"batch_invariant": True, "profile": "none"}
 PLAIN = {"drafter": "none", "batch_invariant": True}
 RUN = {"max_new_tokens": 40, "ignore_eos": True}
@@ -180,7 +180,7 @@ def test_so_are_those_of_requests_in_any_order(crowded, alone, actions):
 
 def test_so_are_those_that_give_their_memory_up(crowded, alone, monkeypatch):
     suspended = []
-    monkeypatch.setattr(Request, "suspend", lambda self: suspended.append(suspend(self)))
+    monkeypatch.setattr(Sequence, "suspend", lambda self: suspended.append(suspend(self)))
     with crowded.open_batch() as batch:
         requests = Requests(batch, alone)
         for prompt in PROMPTS * 4:

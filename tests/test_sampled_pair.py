@@ -8,17 +8,15 @@ import pytest
 from scipy.stats import chi2
 
 from ov_specdec import GenerationOptions
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.drafters import ModelDrafter
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import open_source
-from ov_specdec.sampling import noise
+from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling import noise, verification
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.noise import uniform
-from ov_specdec.speculation import verification
-from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters import ModelDrafter
-from ov_specdec.speculation.engine import SequenceState, Speculation
-from tests.running import repeatable
+from tests.running import repeatable, rounds, sequence
 
 NUM_SAMPLES = 400
 NEW_TOKENS = 4
@@ -166,13 +164,13 @@ def sample(pair, options, make, seed):
     """
     main, draft, prompt = pair
     samplers = make(prompt, options, seed)
-    state = SequenceState(list(prompt), len(prompt) + NEW_TOKENS)
     caches = [CachedSequence(RowsModel(rows, len(prompt))) for rows in (main, draft)]
     drafter = ModelDrafter(caches[1], samplers.draft)
-    speculation = Speculation(caches[0], samplers.main, state, drafter, ConstantLength(2))
+    length, policy = len(prompt) + NEW_TOKENS, ConstantLength(2)
+    text = sequence(caches[0], prompt, length, drafter, policy, sampler=samplers.main)
     with suppress(MissingRowError):
-        list(speculation.rounds())
-        return state.tokens
+        list(rounds(text))
+        return text.tokens
     return None
 
 

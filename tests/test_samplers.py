@@ -5,8 +5,8 @@ import pytest
 
 from ov_specdec.sampling.random_source import NumpyRandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
+from ov_specdec.sampling.verification import Draft, VerificationResult, verify
 from ov_specdec.sampling.warpers import LogitsWarper
-from ov_specdec.speculation.verification import Draft, VerificationResult, verify
 
 TOKENS = [7, 8]
 

@@ -6,16 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence
-from ov_specdec.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
+from ov_specdec.drafters import ModelDrafter, PromptLookup
+from ov_specdec.engine import Cancelled, Engine, EngineLoop, Limits, Sequence
 from ov_specdec.errors import CacheFullError, SessionError
+from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.adaptive import AdaptiveLength
+from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
+from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.scheduling import Cancelled, Limits, Request, Scheduler, Turns, Worker
-from ov_specdec.speculation.acceptance import Common
-from ov_specdec.speculation.adaptive import AdaptiveLength
-from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters import ModelDrafter, PromptLookup
-from ov_specdec.speculation.engine import SequenceState, Speculation
 from tests.fakes import ScriptedModel, mixing, wrong_at
 from tests.scripted import PATIENCE
 
@@ -49,7 +48,7 @@ class Service:
         max_batch_size=16,
         chunk=8,
         wrong=(),
-        costs=FixedCurve(NOMINAL),  # noqa: B008
+        costs=FixedCurve(NOMINAL),
         borders=(None, None),
     ):
         sizes = {"num_blocks": num_blocks, "max_length": max_length}
@@ -58,46 +57,49 @@ class Service:
         self.draft = ScriptedModel(drafted, **sizes, border=borders[1])
         limits = Limits(max_batch_size, chunk)
         self.costs = costs
-        self.scheduler = Scheduler(self.main, self.draft, limits, costs)
-        self.turns = Turns(self.scheduler)
+        self.engine = Engine(self.main, self.draft, limits, costs)
+        self.loop = EngineLoop(self.engine)
 
     def request(self, prompt, num_new=5, length=3, *, drafter="model", processors=(), **more):
-        state = SequenceState(list(prompt), len(prompt) + num_new)
-
-        def start():
-            drafters = {
-                "model": lambda: ModelDrafter(CachedSequence(self.draft), GreedySampler()),
-                "lookup": PromptLookup,
-                "none": lambda: None,
-            }
-            policy = ConstantLength(length)
-            if length is None:
-                policy = AdaptiveLength(("model",), self.costs, Common())
-            main, sampler = CachedSequence(self.main), GreedySampler(processors)
-            return Speculation(main, sampler, state, drafters[drafter](), policy)
-
-        return Request(start, lambda round_: round_.tokens, len(prompt), **more)
+        drafters = {
+            "model": lambda: ModelDrafter(CachedSequence(self.draft), GreedySampler()),
+            "lookup": PromptLookup,
+            "none": lambda: None,
+        }
+        policy = ConstantLength(length)
+        if length is None:
+            policy = AdaptiveLength(("model",), self.costs, Common())
+        return Sequence(
+            list(prompt),
+            len(prompt) + num_new,
+            CachedSequence(self.main),
+            GreedySampler(processors),
+            drafters[drafter](),
+            policy,
+            publish=lambda _, round_: round_.tokens,
+            **more,
+        )
 
     def submit(self, *requests):
         for request in requests:
-            self.scheduler.submit(request)
+            self.engine.add_request(request)
 
     def run(self, requests):
         """What each request publishes, read one after the other."""
         for request in requests:
-            self.turns.submit(request)
-        return [list(self.turns.read(request)) for request in requests]
+            self.loop.add(request)
+        return [list(self.loop.read(request)) for request in requests]
 
     def finish(self, *, at_most=2000):
         """Step until nothing is left to do."""
         for _ in range(at_most):
-            if self.scheduler.is_idle and not self.scheduler.num_waiting:
+            if not self.engine.scheduler.running and not self.engine.scheduler.waiting:
                 return
-            self.scheduler.step()
+            self.engine.step()
         pytest.fail("requests starve")
 
     def check_nothing_is_held(self):
-        assert self.scheduler.is_idle
+        assert not self.engine.scheduler.running
         assert self.main.pool.num_used == self.draft.pool.num_used == 0
 
 
@@ -172,7 +174,7 @@ def test_arrivals_cancellations_and_errors_change_nothing_for_others(
             got.append([])
         elif event == "step":
             for _ in range(value):
-                service.scheduler.step()
+                service.engine.step()
         elif event == "fail":
             service.main.fails_in = value
         elif value < len(jobs):
@@ -188,14 +190,14 @@ def test_arrivals_cancellations_and_errors_change_nothing_for_others(
                 tokens.append(request.unread.popleft())
         if all(request.has_ended for request, _ in jobs):
             break
-        service.scheduler.step()
+        service.engine.step()
     for (request, expected), tokens in zip(jobs, got, strict=True):
         assert request.has_ended
         assert tokens == expected[: len(tokens)]
         assert tokens == expected or isinstance(
             request.error, Cancelled | ValueError | RuntimeError
         )
-    service.scheduler.sweep()
+    service.engine.scheduler.sweep()
     service.check_nothing_is_held()
 
 
@@ -203,11 +205,11 @@ def test_one_pass_holds_all_that_decode_and_a_chunk_of_those_that_read():
     service = Service(chunk=6)
     short = [service.request([i], 30, drafter="none") for i in range(3)]
     service.submit(*short)
-    service.scheduler.step()
+    service.engine.step()
     service.submit(service.request(list(range(40)), drafter="none"))
     service.main.sizes.clear()
-    service.scheduler.step()
-    service.scheduler.step()
+    service.engine.step()
+    service.engine.step()
     # Of at most six tokens five, so that the pass has one of the usual sizes.
     assert service.main.sizes == [[1, 1, 1, 5], [1, 1, 1, 5]]
 
@@ -216,10 +218,10 @@ def test_a_draft_pass_holds_all_sequences_that_still_draft():
     service = Service()
     requests = [service.request([i, 7], 30, length) for i, length in enumerate((1, 3, 2))]
     service.submit(*requests)
-    service.scheduler.step()  # reads the prompts
+    service.engine.step()  # reads the prompts
     service.draft.sizes.clear()
     service.main.sizes.clear()
-    service.scheduler.step()
+    service.engine.step()
     # The first passes read what the draft model has not seen, the later ones one candidate each.
     assert service.draft.sizes == [[3, 3, 3], [1, 1], [1]]
     assert service.main.sizes == [[2, 4, 3]]
@@ -228,7 +230,7 @@ def test_a_draft_pass_holds_all_sequences_that_still_draft():
 def test_a_prompt_that_is_alone_is_read_at_once():
     service = Service(chunk=6)
     service.submit(service.request([1] * 100, drafter="none"))
-    service.scheduler.step()
+    service.engine.step()
     assert service.main.sizes == [[100]]
 
 
@@ -239,11 +241,11 @@ def test_a_prompt_that_the_draft_model_reads_keeps_others_waiting_for_a_chunk_at
     other = service.request([2, 3], 300, drafter="none", max_unread=None)
     service.submit(long)
     while not service.draft.passes:
-        service.scheduler.step()
+        service.engine.step()
     service.submit(other)
     while len(long.unread) == 1:  # what the main model's prefill gave
         num_read, num_answered = sum(service.draft.passes), len(other.unread)
-        service.scheduler.step()
+        service.engine.step()
         assert sum(service.draft.passes) - num_read <= PREFILL_CHUNK
         assert len(other.unread) == num_answered + 1
     assert max(service.draft.passes) == PREFILL_CHUNK  # the first, while it was alone
@@ -258,7 +260,7 @@ def test_the_newest_request_gives_way_and_the_oldest_never_does():
     service.submit(*requests)
     ended = []
     for _ in range(200):
-        service.scheduler.step()
+        service.engine.step()
         ended += [r for r in requests if r.has_ended and r not in ended]
     assert ended == requests
     assert [list(r.unread) for r in requests] == [alone([i] * 12, 20) for i in range(3)]
@@ -271,7 +273,7 @@ def test_nobody_overtakes_a_request_that_waits_for_room():
     small = service.request([3], 1, drafter="none")
     service.submit(first, large, small)
     for _ in range(3):
-        service.scheduler.step()
+        service.engine.step()
     assert not small.has_ended
     service.finish()
     assert small.has_ended
@@ -290,10 +292,10 @@ def test_cancelling_frees_memory_within_one_step():
     service = Service()
     request = service.request([1] * 20, 100)
     service.submit(request)
-    service.scheduler.step()
+    service.engine.step()
     assert service.main.pool.num_used > 0
     request.cancel()
-    service.scheduler.step()
+    service.engine.step()
     service.check_nothing_is_held()
     assert isinstance(request.error, Cancelled)
 
@@ -304,10 +306,10 @@ def test_a_request_that_nobody_reads_waits_without_memory_and_goes_on_when_it_is
     other = service.request([2] * 8, 60, drafter="none", max_unread=None)
     service.submit(unread, other)
     for _ in range(10):
-        service.scheduler.step()
+        service.engine.step()
     assert len(unread.unread) == 4
     assert not unread.caches[0].length
-    assert list(service.turns.read(unread)) == alone([1] * 8, 30)
+    assert list(service.loop.read(unread)) == alone([1] * 8, 30)
     service.finish()
     assert list(other.unread) == alone([2] * 8, 60)
 
@@ -317,13 +319,13 @@ def test_a_request_goes_on_once_half_of_what_it_published_was_read():
     request = service.request([1] * 8, 30, max_unread=8, drafter="none")
     service.submit(request, service.request([2] * 8, 100, drafter="none", max_unread=None))
     for _ in range(10):
-        service.scheduler.step()
+        service.engine.step()
     for num_left in (7, 6, 5):
         request.unread.popleft()
-        service.scheduler.step()
+        service.engine.step()
         assert len(request.unread) == num_left
     request.unread.popleft()
-    service.scheduler.step()
+    service.engine.step()
     assert len(request.unread) == 5
 
 
@@ -365,9 +367,9 @@ def test_after_an_error_in_a_pass_its_requests_end_and_later_ones_run():
     service = Service()
     requests = [service.request([i, 2], 20, drafter="none") for i in range(2)]
     service.submit(*requests)
-    service.scheduler.step()
+    service.engine.step()
     service.main.fails_in = 0
-    service.scheduler.step()
+    service.engine.step()
     assert [str(request.error) for request in requests] == ["the device is gone"] * 2
     assert service.run([service.request([1, 2])]) == [alone([1, 2])]
     service.check_nothing_is_held()
@@ -379,7 +381,7 @@ def test_threads_take_turns():
     results = {}
 
     def read(i):
-        results[i] = list(service.turns.read(service.request(prompts[i], 40)))
+        results[i] = list(service.loop.read(service.request(prompts[i], 40)))
 
     threads = [Thread(target=read, args=(i,)) for i in range(8)]
     for thread in threads:
@@ -393,8 +395,8 @@ def test_threads_take_turns():
 def test_a_reader_that_stops_ends_its_request():
     service = Service()
     other = service.request([2] * 8, 60, drafter="none")
-    reading = service.turns.read(service.request([1] * 8, 60))
-    others = service.turns.read(other)
+    reading = service.loop.read(service.request([1] * 8, 60))
+    others = service.loop.read(other)
     next(reading), next(others)
     reading.close()
     assert service.main.pool.num_used == -(-other.caches[0].length // 4)
@@ -403,20 +405,20 @@ def test_a_reader_that_stops_ends_its_request():
 
 def test_the_models_are_lent_only_while_nothing_runs():
     service = Service()
-    reading = service.turns.read(service.request([1] * 8, 60))
+    reading = service.loop.read(service.request([1] * 8, 60))
     next(reading)
-    with pytest.raises(SessionError, match="generation is running"), service.turns.alone():
+    with pytest.raises(SessionError, match="generation is running"), service.loop.alone():
         pass
     reading.close()
-    with service.turns.alone():
+    with service.loop.alone():
         pass
 
 
 def test_closing_ends_what_runs_and_what_comes():
     service = Service()
-    reading = service.turns.read(service.request([1] * 8, 60))
+    reading = service.loop.read(service.request([1] * 8, 60))
     next(reading)
-    service.turns.close()
+    service.loop.close()
     service.check_nothing_is_held()
     with pytest.raises(Cancelled):
         list(reading)
@@ -424,48 +426,48 @@ def test_closing_ends_what_runs_and_what_comes():
         service.run([service.request([1, 2])])
 
 
-def test_what_is_submitted_after_the_end_ends_though_nobody_runs_steps_any_more():
+def test_what_is_added_after_the_end_ends_though_nobody_steps_any_more():
     service = Service()
-    worker = Worker(service.turns, lambda error: None)
-    service.turns.close()
-    worker.join(PATIENCE)
-    assert not worker.is_alive
+    service.loop.start(lambda error: None)
+    service.loop.close()
+    service.loop.join(PATIENCE)
+    assert not service.loop.is_alive
     errors = []
     request = service.request([1, 2], on_end=errors.append)
-    service.turns.submit(request)
+    service.loop.add(request)
     assert [type(error) for error in errors] == [Cancelled]
     assert request.has_ended
 
 
-def test_closing_ends_a_request_that_is_being_admitted():
+def test_closing_during_a_step_ends_what_comes_with_it():
     service = Service()
-    request = service.request([1] * 8, 60)
-    start = request.start
 
-    def closing():
-        service.turns.close()
-        return start()
+    def closing(tokens, logits):
+        service.loop.close()
+        return logits
 
-    request.start = closing
+    request = service.request([1] * 8, 60, processors=[closing])
+    late = service.request([2] * 8, 60)
     with pytest.raises(Cancelled):
-        list(service.turns.read(request))
+        list(service.loop.read(request))
+    with pytest.raises(Cancelled):
+        list(service.loop.read(late))
     service.check_nothing_is_held()
 
 
-def test_an_interrupt_while_a_request_is_admitted_ends_it():
+def test_an_interrupt_ends_the_request_that_it_comes_in():
     service = Service()
-    request = service.request([1] * 8, 60)
 
-    def interrupted():
+    def interrupted(tokens, logits):
         raise KeyboardInterrupt
 
-    request.start = interrupted
-    service.turns.submit(request)
+    request = service.request([1] * 8, 60, processors=[interrupted])
+    service.loop.add(request)
     with pytest.raises(KeyboardInterrupt):
-        service.turns.step()
+        service.loop.step()
     assert request.has_ended
     with pytest.raises(KeyboardInterrupt):
-        list(service.turns.read(request))
+        list(service.loop.read(request))
     assert service.run([service.request([1, 2])]) == [alone([1, 2])]
 
 
@@ -484,13 +486,13 @@ def test_passes_that_read_beside_answers_are_filled_up_to_fixed_sizes():
     service = Service(costs=LiveCurve(CostCurve(curve, PassCurve({16: {1: 0.01}}))))
     first, second = service.request([1], 40, None), service.request([2], 40, None)
     service.submit(first, second)
-    service.scheduler.step()  # they read
+    service.engine.step()  # they read
     before = len(service.main.sizes)
     [third] = service.run([service.request([3] * 80, 5, None)])
     assert third == alone([3] * 80, 5)
     reading = [sum(sizes) for sizes in service.main.sizes[before:] if sizes[2:] == [8]]
     assert len(reading) >= 2
     assert set(reading) <= {24, 32}  # the size that most passes have, and the fixed one
-    others = [list(service.turns.read(request)) for request in (first, second)]
+    others = [list(service.loop.read(request)) for request in (first, second)]
     assert others == [alone([1], 40), alone([2], 40)]
     service.check_nothing_is_held()

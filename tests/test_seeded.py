@@ -5,19 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec.drafters import ModelDrafter, Proposal
 from ov_specdec.errors import DeadEndError, LogitsError
 from ov_specdec.options import GenerationOptions
+from ov_specdec.planning.draft_length import ConstantLength, Plan
+from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.noise import Noise, uniform
 from ov_specdec.sampling.samplers import GreedySampler, SeededSampler
+from ov_specdec.sampling.verification import Draft, VerificationResult, verify
 from ov_specdec.sampling.warpers import LogitsWarper
-from ov_specdec.speculation.draft_length import ConstantLength, Plan
-from ov_specdec.speculation.drafters import ModelDrafter, Proposal
-from ov_specdec.speculation.engine import SequenceState, Speculation
-from ov_specdec.speculation.verification import Draft, VerificationResult, verify
 from tests.fakes import ScriptedModel
-from tests.running import plain, propose, scheduled
+from tests.running import plain, propose, rounds, sequence
 from tests.scripted import generator
 from tests.test_output_distribution import PROMPT, beside_another, make_drafter, table_pair
 from tests.toy import table_model
@@ -90,24 +89,27 @@ class Wrong:
         return Proposal(Draft(self._random.integers(0, VOCAB, length).tolist()))
 
 
-def speculative(main, draft, kind, length, rounds_of=Speculation.rounds, **options):
+def speculative(main, draft, kind, length, rounds_of=rounds, **options):
     """The text, and how many candidates were accepted and proposed."""
     samplers = samplers_for(**options)
     drafter = (
         Wrong(length) if kind == "wrong" else make_drafter(kind, scripted(draft), samplers.draft)
     )
-    text = SequenceState(list(PROMPT), len(PROMPT) + SIZE)
-    loop = Speculation(
-        CachedSequence(scripted(main)), samplers.main, text, drafter, ConstantLength(length)
+    text = sequence(
+        scripted(main),
+        PROMPT,
+        len(PROMPT) + SIZE,
+        drafter,
+        ConstantLength(length),
+        sampler=samplers.main,
     )
-    rounds = list(rounds_of(loop))
-    accepted = sum(round_.stats.num_accepted for round_ in rounds)
-    return text.tokens, accepted, sum(len(round_.candidates) for round_ in rounds)
+    stats = [round_.stats for round_ in rounds_of(text)]
+    return text.tokens, sum(s.num_accepted for s in stats), sum(s.num_drafted for s in stats)
 
 
 @pytest.mark.parametrize("name", OPTION_SETS)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rounds_of", [Speculation.rounds, beside_another])
+@pytest.mark.parametrize("rounds_of", [rounds, beside_another])
 @given(
     seed=st.integers(0, 2**64 - 1),
     choice=st.integers(0, 3),
@@ -122,13 +124,12 @@ def test_whatever_is_drafted_the_text_is_the_one_of_the_seed(
     main = by_history(model)
     options = {**OPTION_SETS[name], "seed": seed, "choice": choice}
     expected = by_definition(main, seed, choice, **OPTION_SETS[name])
-    if kind == "wrong" and rounds_of is beside_another:
-        rounds_of = scheduled
+    if kind == "wrong":
+        rounds_of = rounds
     draft = alike(main, noise)
     assert speculative(main, draft, kind, length, rounds_of, **options)[0] == expected
-    text = SequenceState(list(PROMPT), len(PROMPT) + SIZE)
-    plain(scripted(main), text, samplers_for(**options).main)
-    assert text.tokens == expected
+    sampler = samplers_for(**options).main
+    assert plain(scripted(main), PROMPT, len(PROMPT) + SIZE, sampler=sampler).tokens == expected
 
 
 @pytest.mark.parametrize("name", OPTION_SETS)
@@ -162,11 +163,11 @@ def test_drafts_of_another_vocabulary_couple_by_the_main_models_ids():
     for seed in range(20):
         samplers = samplers_for(temperature=1.0, seed=seed)
         drafter = make_drafter("intersection", draft, samplers.draft)
-        text = SequenceState(list(PROMPT), len(PROMPT) + SIZE)
-        loop = Speculation(CachedSequence(main), samplers.main, text, drafter, ConstantLength(3))
-        rounds = list(loop.rounds())
-        assert sum(len(round_.candidates) for round_ in rounds) > 0
-        assert all(round_.stats.num_accepted == len(round_.candidates) for round_ in rounds)
+        length, sampler = len(PROMPT) + SIZE, samplers.main
+        text = sequence(main, PROMPT, length, drafter, ConstantLength(3), sampler=sampler)
+        stats = [round_.stats for round_ in rounds(text)]
+        assert sum(s.num_drafted for s in stats) > 0
+        assert all(s.num_accepted == s.num_drafted for s in stats)
 
 
 def texts(*settings, draft=None):

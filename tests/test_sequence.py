@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec import SessionError
-from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, alone, run
-from ov_specdec.cache.session import Span
+from ov_specdec.runner.base import Span
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone, run
 from tests.fakes import ScriptedModel, counting, held_by, mixing
 
 TEXT = [3, 1, 4, 1, 5, 9, 2, 6]

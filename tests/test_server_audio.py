@@ -11,8 +11,8 @@ import pytest
 import soundfile
 
 from ov_specdec import AudioError, SpeculativePipeline
+from ov_specdec.engine import Cancelled
 from ov_specdec.openai.audio import AudioAsk
-from ov_specdec.scheduling import Cancelled
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Job, Transcriptions

@@ -8,10 +8,6 @@ import psutil
 import pytest
 
 from ov_specdec import SessionError
-from ov_specdec.cache.block_memory import VisibleMemory, lazy_zeros
-from ov_specdec.cache.paged import INITIAL_TOKENS, PagedModel
-from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, alone
-from ov_specdec.cache.session import Session, Span
 from ov_specdec.errors import CacheFullError
 from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.devices import PRECISION_PROPERTIES
@@ -19,6 +15,10 @@ from ov_specdec.loading.graph import select_rows, to_paged
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
+from ov_specdec.runner.base import Session, Span
+from ov_specdec.runner.block_memory import VisibleMemory, lazy_zeros
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone
+from ov_specdec.runner.paged import INITIAL_TOKENS, PagedModel
 from tests.test_cli_input import change
 
 VOCAB_SIZE = 290

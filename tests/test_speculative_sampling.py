@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
+from ov_specdec.sampling import verification
 from ov_specdec.sampling.distribution import Distribution, certain
 from ov_specdec.sampling.random_source import RandomSource
-from ov_specdec.speculation import verification
-from ov_specdec.speculation.verification import (
+from ov_specdec.sampling.verification import (
     VerificationResult,
     acceptance_probability,
     verify_block,

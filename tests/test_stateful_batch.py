@@ -7,15 +7,15 @@ import pytest
 
 import ov_specdec.loading.compile as compile_module
 from ov_specdec import ModelError, SpeculativePipeline
-from ov_specdec.cache.sequence import CachedSequence, alone, run
-from ov_specdec.cache.session import Span
-from ov_specdec.cache.stateful import MAX_HIDDEN
 from ov_specdec.errors import SessionError
 from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.graph import to_paged
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
+from ov_specdec.runner.base import Span
+from ov_specdec.runner.cached_sequence import CachedSequence, alone, run
+from ov_specdec.runner.stateful import MAX_HIDDEN
 from tests.flaky import make_flaky
 from tests.tiny import ARCHITECTURES
 

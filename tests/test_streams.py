@@ -7,11 +7,11 @@ from threading import Barrier, Thread
 import numpy as np
 import pytest
 
-from ov_specdec.cache.blocks import Root
+from ov_specdec.cache.block_pool import Root
 from ov_specdec.chunks import collect
+from ov_specdec.engine import MAX_UNREAD, Limits
 from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, SessionError
 from ov_specdec.options import GenerationOptions
-from ov_specdec.scheduling import MAX_UNREAD, Limits
 from tests.fakes import ScriptedModel, counting, mixing, wrong_at
 from tests.scripted import PATIENCE, Gate, generator
 
@@ -111,7 +111,7 @@ def test_a_reader_joins_the_passes_that_another_thread_runs():
     first.start()
     assert gate.entered.wait(PATIENCE)  # in the first pass of the first one
     second.start()
-    while not text.turns._submitted:  # the second one has come
+    while not text.loop._added:  # the second one has come
         second.join(0.001)
     gate.may_go_on.set()
     for thread in (first, second):
@@ -158,7 +158,7 @@ def test_a_stream_that_nobody_reads_any_more_runs_ahead_so_far_and_then_frees_it
     for prompt in ("QRS", "TUV", "WXY"):
         result = collect(pair.stream(prompt, **settings))
         assert result.token_ids == alone(prompt, **settings).token_ids
-    request = pair.text.turns.scheduler._waiting[0]
+    request = pair.text.loop.engine.scheduler.waiting[0]
     assert len(request.unread) == MAX_UNREAD
     assert pair.num_used == 0
     # Its reader comes back, and nothing is lost.
@@ -225,7 +225,7 @@ def in_time(function):
     [
         pytest.param(lambda pair: collect(pair.stream("QRS")), id="stream"),
         pytest.param(lambda pair: pair.text.batch([("QRS", options())] * 2), id="batch"),
-        pytest.param(lambda pair: pair.text.turns.step(), id="step"),
+        pytest.param(lambda pair: pair.text.loop.step(), id="step"),
     ],
 )
 @pytest.mark.parametrize("length", [3, 12])
@@ -251,7 +251,7 @@ def test_a_function_that_is_told_of_progress_cannot_generate_either():
     pair = Pair()
 
     def generate():
-        with pair.text.turns.alone():
+        with pair.text.loop.alone():
             collect(pair.stream("ABC"))
 
     assert isinstance(in_time(generate), SessionError)
@@ -355,13 +355,13 @@ def test_what_memory_allows_is_not_taken_for_the_models_context():
 def test_nothing_may_use_the_models_alone_while_generations_run():
     pair = Pair()
     stream = pair.stream("ABC")
-    with pair.text.turns.alone():
+    with pair.text.loop.alone():
         pass  # a stream that nobody has read is no generation yet
     next(stream)
-    with pytest.raises(SessionError, match="a generation is running"), pair.text.turns.alone():
+    with pytest.raises(SessionError, match="a generation is running"), pair.text.loop.alone():
         pass
     stream.close()
-    with pair.text.turns.alone():
+    with pair.text.loop.alone():
         pass
 
 
@@ -369,7 +369,7 @@ def test_closing_ends_all_streams_those_that_were_not_read_too():
     pair = Pair()
     streams = [pair.stream(prompt) for prompt in PROMPTS]
     next(streams[0])
-    pair.text.turns.close()
+    pair.text.loop.close()
     assert pair.num_used == 0
     for stream in streams:
         assert [chunk.finish_reason for chunk in stream][-1] == "cancelled"
@@ -483,16 +483,16 @@ def test_an_answer_that_cannot_be_remembered_ends_with_the_error_and_the_others_
         generation = pair.text.begin(
             prompt, options(**more), lambda _: None, partial(ends.__setitem__, prompt)
         )
-        pair.text.turns.submit(generation.request)
+        pair.text.loop.add(generation.sequence)
 
     begin("ABC", max_new_tokens=8, logits_processor=[fails])
     begin("QRS")
     pair.text.transcript.remember = raises
     while "ABC" not in ends:
-        pair.text.turns.step()
+        pair.text.loop.step()
     del pair.text.transcript.remember
     while "QRS" not in ends:
-        pair.text.turns.step()
+        pair.text.loop.step()
     assert ends == {"ABC": error or failure, "QRS": None}
     assert pair.num_used == 0
 

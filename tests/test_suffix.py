@@ -3,12 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.cache.sequence import CachedSequence
-from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.speculation.draft_length import ConstantLength, Plan
-from ov_specdec.speculation.drafters import Declined, SuffixDrafter
-from ov_specdec.speculation.engine import SequenceState, Speculation
-from ov_specdec.speculation.suffix_index import SuffixIndex
+from ov_specdec.drafters import Declined, SuffixDrafter
+from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.planning.draft_length import ConstantLength, Plan
 from tests import running
 from tests.fakes import ScriptedModel, mixing
 
@@ -84,12 +81,11 @@ def test_output_is_that_of_plain_decoding():
     def next_token(tokens):  # repeats itself in places
         return mixing(3)(tokens[-4:]) % 7
 
-    expected, text = SequenceState([1, 2, 3], 120), SequenceState([1, 2, 3], 120)
-    running.plain(ScriptedModel(next_token), expected)
+    expected = running.plain(ScriptedModel(next_token), [1, 2, 3], 120)
     drafter = SuffixDrafter([[5, 6, 1]], earlier(expected.tokens[20:60]))
-    main = CachedSequence(ScriptedModel(next_token))
-    loop = Speculation(main, GreedySampler(), text, drafter, ConstantLength(3))
-    rounds = list(loop.rounds())
+    main, policy = ScriptedModel(next_token), ConstantLength(3)
+    text = running.sequence(main, [1, 2, 3], 120, drafter, policy)
+    rounds = list(running.rounds(text))
     assert text.tokens == expected.tokens
     assert {round_.stats.source for round_ in rounds} >= {"suffix", "earlier"}
     assert sum(round_.stats.num_accepted for round_ in rounds) > 0

@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.speculation import suffix_index
-from ov_specdec.speculation.suffix_index import (
+from ov_specdec.drafters import suffix_index
+from ov_specdec.drafters.suffix_index import (
     ANCHORS,
     END,
     MAX_MATCH,

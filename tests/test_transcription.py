@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ov_specdec.chunks import Chunk
+from ov_specdec.engine import Cancelled
 from ov_specdec.errors import OptionError
 from ov_specdec.logprobs import TokenLogprobs
-from ov_specdec.scheduling import Cancelled
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import collect

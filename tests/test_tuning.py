@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cache.sequence import CachedSequence, alone
 from ov_specdec.cli.tune import pair_report
-from ov_specdec.costs import NOMINAL, CostCurve, PassCurve
 from ov_specdec.errors import DeviceError
 from ov_specdec.loading.devices import PRECISION_PROPERTIES
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.profile import Profile
 from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.planning.costs import NOMINAL, CostCurve, PassCurve
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.tuning import Tuner, tuner
 from ov_specdec.tuning import weigh as weigh_module
 from ov_specdec.tuning.passes import PassCosts, measure_passes

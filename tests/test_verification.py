@@ -5,7 +5,7 @@ import pytest
 
 from ov_specdec import LogitsError
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.speculation.verification import Draft, VerificationResult, verify
+from ov_specdec.sampling.verification import Draft, VerificationResult, verify
 
 
 def one_hot(choices, vocab_size=9):

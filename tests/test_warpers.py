@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from transformers.generation import logits_process as reference
 
-from ov_specdec.cache.session import Logits
 from ov_specdec.errors import LogitsError
+from ov_specdec.runner.base import Logits
 from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.warpers import FIRST_LOOK, LogitsWarper
 

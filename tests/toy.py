@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ov_specdec.cache.session import Logits
+from ov_specdec.runner.base import Logits
 
 Model = Callable[[Sequence[int]], Logits]
 """From all tokens so far to the logits [vocab] of the next one; a script of a `ScriptedModel`."""

@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.progress import track
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cache.sequence import PREFILL_CHUNK, CachedSequence, alone
 from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone
 
 MODELS = Path(__file__).resolve().parent.parent
 LENGTHS = (1, 2, 4, 8)

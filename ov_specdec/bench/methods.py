@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.errors import OptionError
 from ov_specdec.options import MAX_DRAFT_LENGTH
-from ov_specdec.speculation.drafters.factory import DrafterName
 
 
 @dataclass(frozen=True)

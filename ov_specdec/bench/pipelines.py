@@ -7,9 +7,9 @@ from typing import Any
 from ov_specdec.bench.methods import PLAIN, Method
 from ov_specdec.bench.requests_at_once import answer_at_once
 from ov_specdec.bench.turns import Way
+from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
 from ov_specdec.loading.profile import read_profile
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
 from ov_specdec.stats import Stopwatch
 
 FOR_PAIRS = ("draft", "draft_device", "draft_properties", "pairing")

@@ -1,1 +1,1 @@
-"""KV caches: a compiled model together with the cache of one sequence."""
+"""Which blocks of a paged KV cache hold which tokens."""

@@ -29,9 +29,9 @@ from ov_specdec.cli.options import (
     with_options,
 )
 from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.drafters.factory import WITH_DRAFT
 from ov_specdec.errors import OptionError, SpecdecError
 from ov_specdec.files import replacing
-from ov_specdec.speculation.drafters.factory import WITH_DRAFT
 
 METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
 QUICK = {"methods": "plain,adaptive,constant-4", "rounds": 1, "max_new_tokens": 32}

@@ -17,6 +17,8 @@ from ov_specdec.cli.generation_options import (
 )
 from ov_specdec.cli.prompt import read_prompt
 from ov_specdec.cli.terminal import console
+from ov_specdec.drafters.factory import DrafterFactory, DrafterName
+from ov_specdec.engine import Limits
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.fixed_sizes import FixedSizes, check_sizes
@@ -25,9 +27,7 @@ from ov_specdec.loading.invariance import WantedInvariance
 from ov_specdec.loading.runtime_config import KvBackend
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.scheduling import Limits
-from ov_specdec.speculation.drafters.factory import DrafterFactory, DrafterName
-from ov_specdec.speculation.schedule import follows_costs
+from ov_specdec.planning.schedule import follows_costs
 from ov_specdec.stats import BatchInvariance
 from ov_specdec.text.messages import Message
 from ov_specdec.text.pairing import PairingName

@@ -11,7 +11,7 @@ from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import locate
-from ov_specdec.speculation.schedule import follows_costs
+from ov_specdec.planning.schedule import follows_costs
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech_pipeline import SpeechPipeline
 

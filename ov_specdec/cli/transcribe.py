@@ -21,8 +21,8 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.speech import LOADING, make_speech_pipeline
 from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.errors import AudioError, OptionError
-from ov_specdec.speculation.drafters.factory import DrafterName
 from ov_specdec.speech.audio import require_libraries
 from ov_specdec.speech.formats import Format, write
 from ov_specdec.speech.options import TranscriptionOptions

@@ -12,14 +12,14 @@ from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.checks import require_number
 from ov_specdec.cli.options import PAIRING_OPTION, fixed_sizes_option, parse_sizes
 from ov_specdec.cli.terminal import console, print_json, with_errors
-from ov_specdec.costs import SIZES as COST_SIZES
-from ov_specdec.costs import CostCurve, curve_as_dict
 from ov_specdec.errors import OptionError
 from ov_specdec.files import as_argument
 from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import Profile, default_path, require_writable
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.planning.costs import SIZES as COST_SIZES
+from ov_specdec.planning.costs import CostCurve, curve_as_dict
 from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.tuning import Candidate, Gain, Refused, Trial, Tuner, Tuning, break_even
 from ov_specdec.tuning.candidates import PROMPTS, measure_gain

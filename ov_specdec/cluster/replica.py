@@ -11,10 +11,10 @@ from ov_specdec.cluster.cpus import claim, pin, read_places
 from ov_specdec.cluster.work import ModelInfo, Work
 from ov_specdec.openai import ApiError, from_exception
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.planning.schedule import follows_costs
 from ov_specdec.server.engine import LocalEngine
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
-from ov_specdec.speculation.schedule import follows_costs
 
 
 class Replica:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ov_specdec.baseline import plain_options
+from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
 from ov_specdec.text.pairing import PairingName
 
 WARM_UP: dict[str, Any] = {"max_new_tokens": 24, "ignore_eos": True}

@@ -25,7 +25,7 @@ from ov_specdec.demo.parts import (
     visitor_of,
 )
 from ov_specdec.demo.service import DemoService, Form
-from ov_specdec.speculation.adaptive import LENGTHS
+from ov_specdec.planning.adaptive import LENGTHS
 
 TITLE = "Speculative decoding on OpenVINO"
 INTRODUCTION = f"""# {TITLE}

@@ -13,9 +13,9 @@ from ov_specdec.demo.models import Choice, LoadedModels
 from ov_specdec.demo.queue import LOADING, RunQueue, State, States
 from ov_specdec.demo.settings import Settings
 from ov_specdec.demo.sweep import NUM_STEPS, Point, sweep
+from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.errors import OptionError
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.speculation.drafters.factory import DrafterName
 
 SHOW_EVERY = 0.06
 """Seconds between two pictures of a run: the page shares the cores with the models."""

@@ -17,7 +17,7 @@ from ov_specdec.demo.parts import (
     visitor_of,
 )
 from ov_specdec.demo.speech import SpeechForm, SpeechService
-from ov_specdec.speculation.adaptive import LENGTHS
+from ov_specdec.planning.adaptive import LENGTHS
 from ov_specdec.speech.settings import Task
 
 TITLE = "Speculative speech recognition on OpenVINO"

@@ -9,11 +9,6 @@ from dataclasses import dataclass, replace
 
 import openvino as ov
 
-from ov_specdec.cache.encoder import Encoder
-from ov_specdec.cache.encoder_decoder import EncoderDecoderModel
-from ov_specdec.cache.paged import PagedModel
-from ov_specdec.cache.session import Runner
-from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulModel
 from ov_specdec.errors import DeviceError, ModelError, OptionError
 from ov_specdec.loading.device_memory import block_memory, largest_tensor
 from ov_specdec.loading.devices import (
@@ -40,6 +35,11 @@ from ov_specdec.loading.graph import (
 from ov_specdec.loading.key_cache import center_keys
 from ov_specdec.loading.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, read_ir
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.encoder import Encoder
+from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
+from ov_specdec.runner.paged import PagedModel
+from ov_specdec.runner.stateful import MAX_HIDDEN, StatefulModel
 
 OWN_STATES = "past_key_values"
 """How the states begin that hold a sequence's own keys and values, where others hold its source's.

@@ -4,8 +4,8 @@ import openvino as ov
 import psutil
 from openvino.properties.device import Type
 
-from ov_specdec.cache.block_memory import BlockMemory, RemoteMemory, VisibleMemory, content_of
 from ov_specdec.loading.devices import Device, openvino_core
+from ov_specdec.runner.block_memory import BlockMemory, RemoteMemory, VisibleMemory, content_of
 
 
 def block_memory(device: Device) -> BlockMemory:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import openvino as ov
 
-from ov_specdec.cache.encoder import ATTENTION_MASK, Encoder
 from ov_specdec.errors import DeviceError, ModelError, OptionError
 from ov_specdec.loading.devices import Device, compile_for, find_device, openvino_core
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import HIDDEN_STATES, ModelSource, read_model
+from ov_specdec.runner.encoder import ATTENTION_MASK, Encoder
 
 READS = {"input_ids", "input_features"}
 """What an encoder may read: a text or a recording."""

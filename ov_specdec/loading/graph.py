@@ -4,8 +4,8 @@ import openvino as ov
 from openvino import opset13 as ops
 
 from ov_specdec.cache.longrope import LONG
-from ov_specdec.cache.session import ATTENTION_ROWS, KEPT_ROWS, ROWS
 from ov_specdec.errors import ModelError, openvino_message
+from ov_specdec.runner.base import ATTENTION_ROWS, KEPT_ROWS, ROWS
 
 QUERY, KEY, VALUE = 0, 1, 2
 """Places of the rows that OpenVINO's paged attention gets among its inputs."""

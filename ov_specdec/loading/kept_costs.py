@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from ov_specdec.cache.source import Source
-from ov_specdec.costs import Compare, KeptCosts, no_comparison
 from ov_specdec.files import user_cache
 from ov_specdec.loading.compile import LoadedModel
 from ov_specdec.loading.folder import FEATURE_SETTINGS, ModelFolder
+from ov_specdec.planning.costs import Compare, KeptCosts, no_comparison
+from ov_specdec.runner.source import Source
 
 MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
 """Time for measuring what passes cost: a part of loading, or so many seconds where that is more."""

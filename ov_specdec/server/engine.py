@@ -140,7 +140,7 @@ class LocalEngine:
         self, prompt: Prompt, options: GenerationOptions, stream: Stream[Chunk], index: int
     ) -> Generation:
         def end(error: BaseException | None) -> None:
-            reason = generation.state.finish_reason if error is None else None
+            reason = generation.sequence.finish_reason if error is None else None
             self.metrics.ended(generation.output.stats, reason)
             stream.end(error)
 

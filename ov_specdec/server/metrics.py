@@ -74,8 +74,8 @@ class Metrics:
     def watch(self, background: Background) -> None:
         """Read the gauges off what runs generations."""
         scheduler = background.scheduler
-        self.running.set_function(lambda: scheduler.num_running)
-        self.waiting.set_function(lambda: scheduler.num_waiting)
+        self.running.set_function(lambda: len(scheduler.running))
+        self.waiting.set_function(lambda: len(scheduler.waiting))
         self.kv_usage.set_function(lambda: background.kv_cache_usage)
 
     def ended(self, stats: GenerationStats, finish_reason: str | None) -> None:

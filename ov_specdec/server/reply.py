@@ -9,10 +9,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ov_specdec.chunks import Chunk, GenerationResult, collect
+from ov_specdec.engine import Cancelled
 from ov_specdec.openai import Answer, ApiError, from_exception, make_body, make_stream
 from ov_specdec.openai.responses import StreamedResponse
 from ov_specdec.openai.streaming import StreamedCompletion
-from ov_specdec.scheduling import Cancelled
 from ov_specdec.server.access import CLIENT_LEFT, Record, error_response
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream

@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 from prometheus_client import Metric
 
+from ov_specdec.engine import Cancelled
 from ov_specdec.openai.audio import AudioAsk
-from ov_specdec.scheduling import Cancelled
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream

@@ -4,18 +4,18 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ov_specdec.cache.encoder import Encoder
-from ov_specdec.cache.session import Runner
-from ov_specdec.cache.source import Source
 from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, Output
+from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.engine import EngineLoop
+from ov_specdec.engine import Sequence as EngineSequence
+from ov_specdec.engine.from_options import make_sequence
 from ov_specdec.options import GenerationOptions, as_tuple
+from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.encoder import Encoder
+from ov_specdec.runner.source import Source
 from ov_specdec.sampling.from_options import make_samplers
-from ov_specdec.scheduling import Request, Turns
-from ov_specdec.speculation.begin import begin, make_drafter
-from ov_specdec.speculation.drafters.factory import DrafterFactory
-from ov_specdec.speculation.engine import SequenceState
-from ov_specdec.speculation.schedule import LearnedStats
 from ov_specdec.speech.features import Features
 from ov_specdec.speech.settings import WhisperSettings
 from ov_specdec.speech.transcriber import Decoding
@@ -31,7 +31,7 @@ class WindowDecoder:
     """
 
     main: Runner
-    turns: Turns
+    loop: EngineLoop
     tokenizer: Tokenizer
     settings: WhisperSettings
     drafters: DrafterFactory
@@ -56,28 +56,29 @@ class WindowDecoder:
         length, eos = self.settings.max_target_positions, {self.settings.eos_token_id}
         if options.max_new_tokens is not None:
             length = min(len(prompt) + options.max_new_tokens, length)
-        state = SequenceState(list(prompt), length, frozenset(eos))
         samplers = make_samplers(options, prompt_length=len(prompt), eos_token_ids=eos)
-        salt = options.cache_salt
-        source = Source(features[None], salt)
-        # Its text is made of what is left of it in the end.
-        output = Output(state, IncrementalDetokenizer(lambda _: "", []), len(prompt))
         texts = as_tuple(options.reference_texts)
-        references = [self.tokenizer.encode_rendered(text).ids for text in texts]
-        drafter = make_drafter(
-            self.main, self.drafters, options, samplers, state, salt, references, source
+        sequence = make_sequence(
+            self.main,
+            self.drafters,
+            self.learned,
+            options,
+            samplers,
+            list(prompt),
+            length,
+            frozenset(eos),
+            options.cache_salt,
+            [self.tokenizer.encode_rendered(text).ids for text in texts],
+            Source(features[None], options.cache_salt),
         )
-        request = Request[Chunk](
-            partial(begin, self.main, drafter, self.learned, options, samplers, state, source),
-            output.add,
-            len(prompt),
-            max_unread=None,
-        )
-        return Decoding(self._read(request), partial(self.turns.cancel, request))
+        # Its text is made of what is left of it in the end.
+        output = Output(IncrementalDetokenizer(lambda _: "", []), len(prompt))
+        sequence.publish, sequence.max_unread = output.add, None
+        return Decoding(self._read(sequence), partial(self.loop.cancel, sequence))
 
-    def _read(self, request: Request[Chunk]) -> Generator[Chunk, None, None]:
+    def _read(self, sequence: EngineSequence) -> Generator[Chunk, None, None]:
         """The chunks of an output; what passes have cost is kept."""
         try:
-            yield from self.turns.read(request)
+            yield from self.loop.read(sequence)
         finally:
             self.learned.costs.keep()

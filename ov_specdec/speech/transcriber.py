@@ -9,9 +9,9 @@ from typing import Protocol
 
 from ov_specdec.checks import shorten
 from ov_specdec.chunks import Chunk
+from ov_specdec.engine import Cancelled
 from ov_specdec.errors import CLOSED, OptionError, SessionError
 from ov_specdec.options import GenerationOptions
-from ov_specdec.scheduling import Cancelled
 from ov_specdec.speech.audio import Samples
 from ov_specdec.speech.fallback import Attempt, compression_ratio
 from ov_specdec.speech.features import FeatureExtractor, Features

@@ -9,10 +9,10 @@ from time import perf_counter
 
 from ov_specdec.baseline import plain_options
 from ov_specdec.checks import shorten
+from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.speculation.drafters.factory import DrafterName
 from ov_specdec.text.pairing import PairingName
 from ov_specdec.tuning.search import GAIN
 

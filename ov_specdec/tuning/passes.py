@@ -7,8 +7,8 @@ from time import perf_counter
 
 import numpy as np
 
-from ov_specdec.cache.sequence import CachedSequence, alone
-from ov_specdec.cache.session import Runner
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
 
 SIZES = (1, 2, 4, 8, 16)
 """Tokens of the passes that are timed."""

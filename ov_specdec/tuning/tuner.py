@@ -9,9 +9,10 @@ from time import perf_counter
 from typing import Literal
 
 from ov_specdec.arguments import pair_models
-from ov_specdec.cache.sequence import CachedSequence, alone
-from ov_specdec.cache.session import Runner
-from ov_specdec.costs import CostCurve
+from ov_specdec.drafters.base import Drafter
+from ov_specdec.drafters.pairing import DraftModel
+from ov_specdec.engine import Engine
+from ov_specdec.engine import Sequence as EngineSequence
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.compile import LoadedModel, load_model
 from ov_specdec.loading.devices import (
@@ -26,11 +27,12 @@ from ov_specdec.loading.invariance import configure
 from ov_specdec.loading.profile import Profile, fingerprint
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
+from ov_specdec.planning.acceptance import MODEL, Acceptance, Common
+from ov_specdec.planning.costs import CostCurve
+from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.speculation.acceptance import MODEL, Acceptance, Common
-from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters.pairing import DraftModel
-from ov_specdec.speculation.engine import SequenceState, Speculation
 from ov_specdec.text.pairing import PairingName
 from ov_specdec.tuning.passes import SIZES, PassCosts, measure_passes
 from ov_specdec.tuning.search import (
@@ -229,18 +231,24 @@ class Tuner:
     def _write_exactly(self) -> list[list[int]]:
         """Prompts with what plain greedy decoding in `exact` precision makes of them."""
         main = self._load("main", PRECISION_PROPERTIES["exact"]).runner
-        texts = [self._begin(prompt, main) for prompt in self._prompts]
-        for text in texts:
-            speculation = Speculation(
-                CachedSequence(main), GreedySampler(), text, None, ConstantLength(0)
-            )
-            deque(speculation.rounds(), maxlen=0)
-            speculation.main.drop()
-        return [text.tokens for text in texts]
+        texts = list[list[int]]()
+        for prompt in self._prompts:
+            text = self._sequence(prompt, main)
+            deque(Engine(main).run(text), maxlen=0)
+            texts.append(text.tokens)
+        return texts
 
     @staticmethod
-    def _begin(prompt: list[int], main: Runner) -> SequenceState:
-        return SequenceState(prompt.copy(), min(len(prompt) + NUM_TOKENS, main.max_length))
+    def _sequence(
+        prompt: list[int], main: Runner, drafter: Drafter | None = None
+    ) -> EngineSequence:
+        """A greedy text that leaves nothing in the caches."""
+        length = min(len(prompt) + NUM_TOKENS, main.max_length)
+        policy = ConstantLength(DRAFT_LENGTH)
+        cache = CachedSequence(main)
+        text = EngineSequence(prompt.copy(), length, cache, GreedySampler(), drafter, policy)
+        text.keeps_cache = False
+        return text
 
     def _compare(self, properties: Properties, texts: Sequence[Sequence[int]]) -> float:
         """The share of exactly chosen tokens that these settings would have chosen otherwise."""
@@ -265,17 +273,8 @@ class Tuner:
         main, draft = self._load("main", {}).runner, self._load("draft", {}).runner
         for prompt in self._prompts:
             drafter = DraftModel(draft, self._pairing).make(GreedySampler())
-            speculation = Speculation(
-                CachedSequence(main),
-                GreedySampler(),
-                self._begin(prompt, main),
-                drafter,
-                ConstantLength(DRAFT_LENGTH),
-            )
-            for round_ in speculation.rounds():
+            for round_ in Engine(main, draft).run(self._sequence(prompt, main, drafter)):
                 acceptance.learn(round_.stats)
-            for cache in (speculation.main, *drafter.caches):
-                cache.drop()
         return acceptance.rate(MODEL, None)
 
 

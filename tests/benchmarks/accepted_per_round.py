@@ -16,17 +16,17 @@ import click
 import numpy as np
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
-from ov_specdec.cache.sequence import CachedSequence, alone
+from ov_specdec.drafters import Drafter, ModelDrafter
+from ov_specdec.drafters.pairing import DraftModel, Pairing
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import TokenizerPair, open_source, pair_tokenizers
+from ov_specdec.planning.draft_length import Plan
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.distribution import certain
 from ov_specdec.sampling.from_options import Samplers, make_samplers
 from ov_specdec.sampling.samplers import RandomSampler
+from ov_specdec.sampling.verification import Draft, verify, verify_block, verify_tokens
 from ov_specdec.sampling.warpers import LogitsWarper
-from ov_specdec.speculation.draft_length import Plan
-from ov_specdec.speculation.drafters import Drafter, ModelDrafter
-from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
-from ov_specdec.speculation.verification import Draft, verify, verify_block, verify_tokens
 from ov_specdec.text.pairing import CommonTokens
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options

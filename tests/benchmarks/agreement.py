@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec import GenerationOptions, GenerationResult, SpeculativePipeline
-from ov_specdec.cache.sequence import CachedSequence, alone
-from ov_specdec.cache.session import Runner
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.from_options import make_samplers, make_warper
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options, several

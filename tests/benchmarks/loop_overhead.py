@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import click
 
-from ov_specdec.cache.packed import PackedModel
+from ov_specdec.runner.packed import PackedModel
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options, several
 from tests.benchmarks.record import Row

@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 import click
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
 from ov_specdec.loading.devices import Precision, find_device, openvino_core, precision_properties
 from ov_specdec.loading.locate import embedded_folder, locate
-from ov_specdec.speculation.drafters.factory import WITH_DRAFT, DrafterName
 from tests.benchmarks.texts import Prompts
 
 PATH = click.Path(path_type=Path)

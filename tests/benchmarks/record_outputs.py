@@ -9,10 +9,10 @@ from functools import partial
 import click
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cache.sequence import CachedSequence, alone
-from ov_specdec.cache.session import Runner
+from ov_specdec.drafters.model import confidence
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import Chosen
-from ov_specdec.speculation.drafters.model import confidence
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.record import Row

@@ -17,13 +17,13 @@ from random import Random
 
 import click
 
-from ov_specdec.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
-from ov_specdec.costs.kept import read_curve
+from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.errors import OptionError
-from ov_specdec.speculation.acceptance import Common
-from ov_specdec.speculation.adaptive import AdaptiveLength
-from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.earlier_outputs import EarlierOutputs
+from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.adaptive import AdaptiveLength
+from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
+from ov_specdec.planning.costs.kept import read_curve
+from ov_specdec.planning.draft_length import ConstantLength
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import PATH, several
 from tests.benchmarks.record import Record, Row

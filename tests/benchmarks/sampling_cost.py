@@ -13,13 +13,13 @@ from unittest.mock import patch
 import click
 import numpy as np
 
-from ov_specdec import GenerationOptions, SpeculativePipeline
-from ov_specdec.cache.sequence import CachedSequence
+from ov_specdec import GenerationOptions, SpeculativePipeline, engine
+from ov_specdec.drafters import ModelDrafter
+from ov_specdec.engine import round as decoding
+from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.from_options import make_samplers, make_warper
-from ov_specdec.speculation import engine
-from ov_specdec.speculation.draft_length import ConstantLength
-from ov_specdec.speculation.drafters import ModelDrafter
-from ov_specdec.speculation.verification import verify
+from ov_specdec.sampling.verification import verify
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.record import Row, select
@@ -76,17 +76,22 @@ def share_of_round(pipeline: SpeculativePipeline, prompts: list[list[int]], opti
         chosen = GenerationOptions(**options)
         samplers = make_samplers(chosen, prompt_length=len(ids), eos_token_ids=frozenset())
         samplers = repeatable(samplers, seed)
-        state = engine.SequenceState(ids.copy(), len(ids) + 64)
-        main, draft = (CachedSequence(m.runner) for m in (pipeline.main, pipeline.draft))
-        drafter = ModelDrafter(draft, TimedSampler(samplers.draft, clock))
-        policy = ConstantLength(4)
-        rounds = engine.Speculation(main, samplers.main, state, drafter, policy).rounds()
-        with patch.object(engine, "verify", partial(timed, clock, verify)):
+        main, draft = pipeline.main.runner, pipeline.draft.runner
+        drafter = ModelDrafter(CachedSequence(draft), TimedSampler(samplers.draft, clock))
+        text = engine.Sequence(
+            ids.copy(),
+            len(ids) + 64,
+            CachedSequence(main),
+            samplers.main,
+            drafter,
+            ConstantLength(4),
+            keeps_cache=False,
+        )
+        rounds = engine.Engine(main, draft).run(text)
+        with patch.object(decoding, "verify", partial(timed, clock, verify)):
             next(rounds)
             clock.clear()
             stats = [round_.stats for round_ in rounds]
-        main.drop()
-        draft.drop()
         spent = sum(clock)
         choosing += spent
         inference += sum(s.draft_seconds + s.verify_seconds for s in stats) - spent

@@ -5,8 +5,8 @@ import openvino as ov
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cache.session import Span
 from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.runner.base import Span
 from tests.gpu.texts import alone, ids, together, verifies
 from tests.prompts import PROMPTS
 

@@ -11,13 +11,13 @@ import pytest
 
 import ov_specdec.loading.compile as compiling
 from ov_specdec import SpeculativePipeline, SpeechPipeline
-from ov_specdec.cache.block_memory import RemoteMemory, VisibleMemory, bytes_of_block
 from ov_specdec.demo.cancellation import Cancellation
 from ov_specdec.demo.comparison import compare
 from ov_specdec.demo.models import Choice, LoadedModels
 from ov_specdec.loading.device_memory import block_memory
 from ov_specdec.loading.devices import find_device, openvino_core
 from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.runner.block_memory import RemoteMemory, VisibleMemory, bytes_of_block
 from tests.chats import PLAIN
 from tests.command_line import run
 from tests.gpu.texts import NUM_TOKENS, alone, ids, plain_on_cpu, together, verifies

@@ -32,20 +32,20 @@ from unittest.mock import patch
 import numpy as np
 
 from ov_specdec.batch import Batch
-from ov_specdec.cache.blocks import BlockPool, Root
-from ov_specdec.cache.encoder import Encoder
-from ov_specdec.cache.encoder_decoder import EncoderDecoderModel
+from ov_specdec.cache.block_pool import BlockPool, Root
 from ov_specdec.cache.longrope import Beyond
-from ov_specdec.cache.paged import PagedModel
-from ov_specdec.cache.stateful import MAX_HIDDEN, StatefulModel
 from ov_specdec.chunks import Chunk
-from ov_specdec.costs import NOMINAL, CostCurve, Costs, FixedCurve, LiveCurve, PassCurve
+from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.drafters.pairing import DraftModel, Pairing
+from ov_specdec.engine import MAX_UNREAD, Engine, EngineLoop, Limits
 from ov_specdec.generation import Generation, GenerationStream, TextGenerator
 from ov_specdec.options import GenerationOptions
-from ov_specdec.scheduling import MAX_UNREAD, Limits, Scheduler, Turns
-from ov_specdec.speculation.drafters.factory import DrafterFactory
-from ov_specdec.speculation.drafters.pairing import DraftModel, Pairing
-from ov_specdec.speculation.schedule import LearnedStats
+from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, FixedCurve, LiveCurve, PassCurve
+from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.runner.encoder import Encoder
+from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
+from ov_specdec.runner.paged import PagedModel
+from ov_specdec.runner.stateful import MAX_HIDDEN, StatefulModel
 from ov_specdec.stats import RoundStats
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.text_to_text import TextToText
@@ -105,12 +105,12 @@ class Core:
         usual = Limits(max_batch_size=run.max_batch_size)
         limits = usual if run.prefill is None else Limits(run.max_batch_size, run.prefill)
         costs = _costs(run.curve)
-        self._scheduler = Scheduler(main, draft, limits, costs)
+        self._engine = Engine(main, draft, limits, costs)
         tokenizer: Any = MAIN
         has_source = run.main.kv == "encoder-decoder"
         self._generator = TextGenerator(
             main,
-            Turns(self._scheduler),
+            EngineLoop(self._engine),
             tokenizer,
             len(MAIN.tokens),
             frozenset(),
@@ -133,7 +133,7 @@ class Core:
         """A stream, as `TextGenerator.stream` makes it."""
         complete = GenerationOptions.from_kwargs(options)
         generation = self._generator._begin(prompt, complete, MAX_UNREAD)
-        cancel = partial(self._generator.turns.cancel, generation.request)
+        cancel = partial(self._generator.loop.cancel, generation.sequence)
         self._generations[key] = generation
         self._streams[key] = GenerationStream(self._generator._chunks(generation), cancel)
 
@@ -170,9 +170,9 @@ class Core:
 
     def queues(self) -> tuple[list[str], list[str]]:
         """The prompts that run, and those that wait."""
-        keys = {id(own.request): key for key, own in self._generations.items()}
-        running, waiting = self._scheduler._running, self._scheduler._waiting
-        return [keys[id(r)] for r in running], [keys[id(r)] for r in waiting]
+        keys = {id(own.sequence): key for key, own in self._generations.items()}
+        scheduler = self._engine.scheduler
+        return [keys[id(s)] for s in scheduler.running], [keys[id(s)] for s in scheduler.waiting]
 
     def pools(self) -> dict[str, Pool]:
         """The blocks of each paged model."""

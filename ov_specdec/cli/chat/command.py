@@ -39,13 +39,13 @@ from ov_specdec.cli.options import (
     with_options,
 )
 from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.drafters.factory import DrafterFactory
 from ov_specdec.errors import ContextLengthError, OptionError, SpecdecError
 from ov_specdec.files import user_cache
 from ov_specdec.generation import GenerationStream
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.speculation.drafters.factory import DrafterFactory
 from ov_specdec.text.tokenizer import load_tokenizer
 
 DEFAULTS = {"max_new_tokens": 1024}

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ov_specdec.cache.store import draft_file
 from ov_specdec.cli.chat.conversation import Conversation
 from ov_specdec.options import CHAT_OPTIONS
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.runner.store import draft_file
 
 
 def use_prompt_cache(

@@ -6,9 +6,9 @@ from typing import Any
 
 from ov_specdec.batch import Batch
 from ov_specdec.chunks import Chunk, collect
+from ov_specdec.drafters.factory import WITH_DRAFT
 from ov_specdec.loading.runtime_config import KvBackend
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.speculation.drafters.factory import WITH_DRAFT
 from tests.benchmarks.peers.load import Progress
 from tests.benchmarks.peers.measurement import Measurement
 from tests.benchmarks.peers.setup import Setup

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from ov_specdec.costs import CostCurve, LiveCurve, PassCurve
-from ov_specdec.speculation.draft_length import NO_PLAN, Plan, Policy
+from ov_specdec.planning.costs import CostCurve, LiveCurve, PassCurve
+from ov_specdec.planning.draft_length import NO_PLAN, Plan, Policy
 from ov_specdec.stats import RoundStats
 from tests.rounds import step_of
 

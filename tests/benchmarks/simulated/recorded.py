@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import takewhile
 from random import Random
 
-from ov_specdec.cache.sequence import CachedSequence
-from ov_specdec.speculation.draft_length import Policy, ask
-from ov_specdec.speculation.drafters import Drafter, PromptLookup, Proposal, SuffixDrafter
-from ov_specdec.speculation.drafters.base import Steps
-from ov_specdec.speculation.earlier_outputs import EarlierOutputs
-from ov_specdec.speculation.verification import Draft
+from ov_specdec.drafters import Drafter, PromptLookup, Proposal, SuffixDrafter
+from ov_specdec.drafters.base import Steps
+from ov_specdec.drafters.earlier_outputs import EarlierOutputs
+from ov_specdec.planning.draft_length import Policy, ask
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.verification import Draft
 from tests.benchmarks.record import Row
 from tests.benchmarks.simulated.machine import Drafted
 from tests.running import propose

@@ -3,11 +3,11 @@
 from random import Random
 from statistics import median
 
-from ov_specdec.costs import SIZES, CostCurve, LiveCurve, PassCurve
-from ov_specdec.speculation.acceptance import Common
-from ov_specdec.speculation.adaptive import AdaptiveLength
-from ov_specdec.speculation.budget import Budget, Load
-from ov_specdec.speculation.draft_length import Ask
+from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.adaptive import AdaptiveLength
+from ov_specdec.planning.budget import Budget, Load
+from ov_specdec.planning.costs import SIZES, CostCurve, LiveCurve, PassCurve
+from ov_specdec.planning.draft_length import Ask
 from ov_specdec.stats import PassStats, RoundStats, StepStats
 from tests.benchmarks.simulated.machine import against_constant, main_curve
 from tests.rounds import a_round

@@ -6,10 +6,10 @@ from itertools import accumulate
 from random import Random
 from statistics import median
 
-from ov_specdec.costs import SIZES, CostCurve, LiveCurve, PassCurve
-from ov_specdec.speculation.acceptance import Common
-from ov_specdec.speculation.adaptive import AdaptiveLength
-from ov_specdec.speculation.draft_length import NO_PLAN, Policy
+from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.adaptive import AdaptiveLength
+from ov_specdec.planning.costs import SIZES, CostCurve, LiveCurve, PassCurve
+from ov_specdec.planning.draft_length import NO_PLAN, Policy
 from tests.benchmarks.simulated.machine import (
     Drafted,
     Machine,

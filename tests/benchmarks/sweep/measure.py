@@ -6,9 +6,9 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from ov_specdec.cache.sequence import CachedSequence, alone
-from ov_specdec.cache.session import Runner
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.stats import RoundStats
 from tests.benchmarks.peers.measurement import Measurement
 from tests.benchmarks.peers.own import measure

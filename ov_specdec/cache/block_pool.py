@@ -1,0 +1,298 @@
+"""Bookkeeping of a paged KV cache: which blocks hold which tokens. No tensors here.
+
+Source: PagedAttention, Kwon et al. (arXiv 2309.06180); sharing blocks by their content as vLLM's
+automatic prefix caching does, but by the tokens themselves, and including blocks that are not full.
+"""
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from ov_specdec.baseline import common_prefix
+from ov_specdec.cache.longrope import Beyond
+from ov_specdec.errors import CacheFullError, SessionError
+
+
+@dataclass(frozen=True)
+class Root:
+    """The node before the first block of every sequence of a namespace."""
+
+    namespace: Hashable = None
+
+
+NodeId = int | Root
+"""A node by its serial number, which is never used again, or the root."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A block that may be shared. tokens: those that it holds. parent: the node before it."""
+
+    serial: int
+    parent: NodeId
+    tokens: tuple[int, ...]
+    block: int
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """What is cached of a sequence: full blocks, and the beginning of one more.
+
+    node: that of the last full block. partial: a block whose first `num_partial` tokens fit; it
+    belongs to others, so it is to be copied.
+    """
+
+    blocks: list[int]
+    node: NodeId
+    partial: int | None
+    num_partial: int
+
+
+class BlockPool:
+    """The blocks of one model's KV cache: handed out, shared, taken back, and found by content.
+
+    `size` blocks exist; the owner of the tensors may add more, up to `max_blocks`. Those that were
+    used before are handed out again first. When all were, blocks that nobody uses any more but
+    whose content is known are given up, the least recently used first.
+    """
+
+    def __init__(self, size: int, max_blocks: int) -> None:
+        if not 0 < size <= max_blocks:
+            raise SessionError(f"a pool of {size} blocks does not fit its limit of {max_blocks}")
+        self.size = size
+        self.max_blocks = max_blocks
+        self._free: list[int] = []
+        self._num_touched = 0  # blocks from there on were never used
+        self._users: dict[int, int] = {}
+        # Blocks without users whose content is known, the least recently used first.
+        self._idle: OrderedDict[int, None] = OrderedDict()
+        self._nodes: dict[int, Node] = {}  # by block
+        # By the node before: the nodes that come next, in the order of their tokens.
+        self._children: dict[NodeId, list[Node]] = {}
+        self._serials = count()
+
+    @property
+    def num_available(self) -> int:
+        """Blocks that can be allocated, growth included."""
+        return self.max_blocks - len(self._users)
+
+    @property
+    def num_used(self) -> int:
+        """Blocks that sequences hold."""
+        return len(self._users)
+
+    @property
+    def num_unused(self) -> int:
+        """Blocks that exist, that nobody uses, and whose content nobody knows."""
+        return self.size - self.num_used - len(self._idle)
+
+    def allocate(self) -> int:
+        """Hand out a block. Raises `CacheFullError` where all are in use."""
+        if self._free:
+            block = self._free.pop()
+        elif self._num_touched < self.size:
+            block = self._num_touched
+            self._num_touched += 1
+        elif self._idle:
+            block, _ = self._idle.popitem(last=False)
+            self._forget(block)
+        else:
+            raise CacheFullError(
+                f"all {self.size} blocks of the KV cache are in use: "
+                "shorten the prompt or lower max_new_tokens"
+            )
+        self._users[block] = 1
+        return block
+
+    def share(self, block: int) -> None:
+        """Count one more user of a block."""
+        self._idle.pop(block, None)
+        self._users[block] = self._users.get(block, 0) + 1
+
+    def release(self, blocks: Sequence[int]) -> None:
+        """Count one user fewer of each; the last blocks of a sequence are given up first."""
+        for block in reversed(blocks):
+            self._users[block] -= 1
+            if self._users[block]:
+                continue
+            del self._users[block]
+            if block in self._nodes:
+                self._idle[block] = None
+            else:
+                self._free.append(block)
+
+    def register(self, block: int, parent: NodeId, tokens: Sequence[int]) -> int:
+        """Let other sequences find a block by its content; returns the node that has this content.
+
+        From now on the block is not to be written to where it holds tokens.
+        """
+        key = tuple(tokens)
+        siblings = self._children.setdefault(parent, [])
+        place = _place(siblings, key)
+        if place == len(siblings) or siblings[place].tokens != key:
+            node = self._nodes[block] = Node(next(self._serials), parent, key, block)
+            siblings.insert(place, node)
+        return siblings[place].serial
+
+    def forget_all(self) -> None:
+        """Let nobody find any block that nobody uses."""
+        self.forget([*self._idle])
+
+    def forget(self, blocks: Sequence[int]) -> None:
+        """Let nobody find those of these blocks that nobody uses."""
+        for block in blocks:
+            if block in self._idle:
+                del self._idle[block]
+                self._forget(block)
+                self._free.append(block)
+
+    def match(self, tokens: Sequence[int], block_size: int, root: Root) -> Prefix:
+        """The longest prefix of a sequence that blocks hold. Takes none of them."""
+        blocks: list[int] = []
+        parent: NodeId = root
+        while True:
+            start = len(blocks) * block_size
+            wanted = tuple(tokens[start : start + block_size])
+            best, num_common = self._most_alike(parent, wanted)
+            if best is None or num_common < block_size:
+                return Prefix(blocks, parent, best.block if best else None, num_common)
+            blocks.append(best.block)
+            parent = best.serial
+
+    def _most_alike(self, parent: NodeId, wanted: tuple[int, ...]) -> tuple[Node | None, int]:
+        """Of the nodes after this one, that which begins with most of some tokens; how many.
+
+        In the order of their tokens it stands next to where those would be.
+        """
+        siblings = self._children.get(parent, ())
+        place = _place(siblings, wanted)
+        best, num_common = None, 0
+        for node in siblings[max(place - 1, 0) : place + 1]:
+            if (same := common_prefix(node.tokens, wanted)) > num_common:
+                best, num_common = node, same
+        return best, num_common
+
+    def _forget(self, block: int) -> None:
+        """Let nobody find a block any more."""
+        node = self._nodes.pop(block)
+        siblings = self._children[node.parent]
+        del siblings[_place(siblings, node.tokens)]
+        if not siblings:
+            del self._children[node.parent]
+
+
+def _place(siblings: Sequence[Node], tokens: tuple[int, ...]) -> int:
+    """Where in the order of their tokens some are, or would be."""
+    return bisect_left(siblings, tokens, key=lambda node: node.tokens)
+
+
+class BlockTable:
+    """The blocks of one sequence, in order, and how many of its tokens they hold.
+
+    Rolling back sets a counter: the blocks stay with the sequence and are written over. It ends
+    where others may find what a block holds, for that is never written over.
+    """
+
+    def __init__(self, pool: BlockPool, block_size: int, namespace: Hashable = None) -> None:
+        self._pool = pool
+        self._block_size = block_size
+        self.is_beyond = isinstance(namespace, Beyond)
+        self._root = Root(namespace)
+        self.blocks: list[int] = []
+        self.length = 0
+        # So many blocks, from the first, are known to the pool by content; the last one's node.
+        self._num_known = 0
+        self._node: NodeId = self._root
+
+    def num_missing(self, num_tokens: int) -> int:
+        """Blocks that it takes to hold `num_tokens` more."""
+        return max(-(-(self.length + num_tokens) // self._block_size) - len(self.blocks), 0)
+
+    def append(self, num_tokens: int) -> None:
+        """Make room for `num_tokens` more and count them as held.
+
+        Raises `CacheFullError`, and then changes nothing.
+        """
+        held = len(self.blocks)
+        try:
+            for _ in range(self.num_missing(num_tokens)):
+                self.blocks.append(self._pool.allocate())
+        except CacheFullError:
+            self._pool.release(self.blocks[held:])
+            del self.blocks[held:]
+            raise
+        self.length += num_tokens
+
+    def rollback(self, length: int) -> None:
+        """Count only the first `length` tokens as held.
+
+        Raises `SessionError` where others may find tokens after those.
+        """
+        check_rollback(self.length, length)
+        if length < self._num_known * self._block_size:
+            raise SessionError(
+                f"cannot roll back to {length}: other sequences may use the first "
+                f"{self._num_known * self._block_size} tokens; leave this sequence and begin again"
+            )
+        self.length = length
+
+    def adopt(self, tokens: Sequence[int]) -> tuple[int, int] | None:
+        """Begin with the blocks that hold the same tokens; the table holds none.
+
+        Returns a block and a copy of it that the caller has to make, where one fits in part.
+        """
+        self.clear()  # of blocks that it has kept after a rollback to nothing
+        prefix = self._pool.match(tokens, self._block_size, self._root)
+        for block in prefix.blocks:
+            self._pool.share(block)
+        self.blocks = prefix.blocks
+        self.length = len(prefix.blocks) * self._block_size
+        self._num_known, self._node = len(prefix.blocks), prefix.node
+        if prefix.partial is None:
+            return None
+        self._pool.share(prefix.partial)  # or it might be given up for the copy
+        try:
+            self.append(prefix.num_partial)
+        except CacheFullError:
+            return None
+        finally:
+            self._pool.release([prefix.partial])
+        return prefix.partial, self.blocks[-1]
+
+    def settle(self, tokens: Sequence[int], length: int) -> None:
+        """Let others find the full blocks of the first `length` tokens, which will stay."""
+        size = self._block_size
+        while (self._num_known + 1) * size <= min(length, self.length):
+            start = self._num_known * size
+            block = self.blocks[self._num_known]
+            self._node = self._pool.register(block, self._node, tokens[start : start + size])
+            self._num_known += 1
+
+    def leave(self, tokens: Sequence[int]) -> None:
+        """Give all blocks back, and let others find those of the first tokens, the last one too."""
+        self.settle(tokens, len(tokens))
+        rest = tokens[self._num_known * self._block_size : self.length]
+        if rest:
+            self._pool.register(self.blocks[self._num_known], self._node, rest)
+        self.clear()
+
+    def clear(self) -> None:
+        """Give all blocks back."""
+        self._pool.release(self.blocks)
+        self.blocks = []
+        self.length = 0
+        self._num_known, self._node = 0, self._root
+
+    def drop(self) -> None:
+        """Give all blocks back, and let nobody find those that others do not use."""
+        blocks = self.blocks
+        self.clear()
+        self._pool.forget(blocks)
+
+
+def check_rollback(current: int, length: int) -> None:
+    """Refuse a rollback target outside 0..current."""
+    if not 0 <= length <= current:
+        raise SessionError(f"cannot roll back to {length}: the KV cache holds {current} tokens")

@@ -1,0 +1,37 @@
+"""Two drafters as one: the second is asked where the first has no idea."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ov_specdec.drafters.base import Drafter, Proposal, Steps
+from ov_specdec.runner.cached_sequence import CachedSequence
+
+
+class Cascade:
+    """Suffix matches first, say, and a draft model where nothing matches. Implements `Drafter`.
+
+    A plan that gives the first one no candidates leaves the round to the second: so the policy
+    decides between them.
+    """
+
+    def __init__(self, first: Drafter, second: Drafter) -> None:
+        self._first = first
+        self._second = second
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Those of both."""
+        return (*self._first.sources, *self._second.sources)
+
+    @property
+    def caches(self) -> tuple[CachedSequence, ...]:
+        """Those of both."""
+        return (*self._first.caches, *self._second.caches)
+
+    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
+        """The first one's candidates if there are any, else those of the second."""
+        proposal = yield from self._first.propose(tokens)
+        if proposal.draft.tokens:
+            return proposal
+        other = yield from self._second.propose(tokens)
+        return replace(other, declined=proposal.declined)

@@ -1,0 +1,113 @@
+"""A smaller model of the same family as drafter."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ov_specdec.drafters.base import Proposal, Steps
+from ov_specdec.drafters.latest import LatestTokens
+from ov_specdec.errors import DeadEndError, LogitsError
+from ov_specdec.logits import Logits, check_row
+from ov_specdec.planning.acceptance import MODEL
+from ov_specdec.planning.draft_length import Plan, ask
+from ov_specdec.runner.cached_sequence import CachedSequence, Pass, Passes
+from ov_specdec.sampling.samplers import Chosen, Sampler
+from ov_specdec.sampling.verification import Draft
+
+
+class DraftCache(Protocol):
+    """What a draft model scores a sequence with, told in the main model's ids.
+
+    With the main model's tokenizer it is `LatestTokens`.
+    """
+
+    def room(self, tokens: Sequence[int]) -> int:
+        """How many candidates may follow `tokens`; none where it is not above 0."""
+        ...
+
+    def advance(
+        self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
+    ) -> Passes[Pass]:
+        """Have tokens and candidates cached; the logits after the last of them."""
+        ...
+
+
+class ModelDrafter:
+    """Drafts with a draft model, one pass per candidate. Implements `Drafter`.
+
+    Once the model gives logits that are no distribution, NaN for example, it drafts nothing more:
+    what its KV cache holds is not to be trusted, and is dropped.
+
+    cache: the draft model's. sampler: how a candidate is chosen from its logits. translated: what
+    the cache is told through, where it holds the ids of another tokenizer.
+    Source: Leviathan et al. (arXiv 2211.17192), Chen et al. (arXiv 2302.01318).
+    """
+
+    sources: tuple[str, ...] = (MODEL,)
+
+    def __init__(
+        self, cache: CachedSequence, sampler: Sampler, translated: DraftCache | None = None
+    ) -> None:
+        self.caches: tuple[CachedSequence, ...] = (cache,)
+        self._cache: DraftCache = LatestTokens(cache) if translated is None else translated
+        self._sampler = sampler
+        self._has_failed = False
+
+    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
+        """As many candidates as planned, or as the draft model's own context has room for."""
+        if self._has_failed:
+            return Proposal(Draft([]), MODEL, Plan(0, "failed"))
+        plan = yield from ask(MODEL)
+        history, candidates = list(tokens), list[int]()
+        probs, confidences, pass_tokens = [], [], 0
+        # Each pass feeds one more token, after which the cache must still have room.
+        length = min(plan.length, self._cache.room(tokens))
+        while len(candidates) < length:
+            # After a round in which all were accepted, the first pass also feeds the last of them.
+            fed = yield from self._cache.advance(tokens, candidates, num_rows=1)
+            row, pass_tokens = fed.logits[0], pass_tokens + fed.num_tokens
+            try:
+                chosen = self._sampler.sample(history, row)
+                if plan.wants_confidence:
+                    confidences.append(confidence(row, chosen))
+            except DeadEndError:
+                break  # on a path that the main model may never take
+            except LogitsError:
+                self._give_up()
+                break
+            history.append(chosen.token)
+            candidates.append(chosen.token)
+            if chosen.drawn_from is not None:
+                probs.append(chosen.drawn_from)
+            if plan.wants_confidence and plan.ends_after(confidences):
+                break
+            if chosen.token in self._sampler.ends:
+                break
+        draft = Draft(candidates, probs or None)
+        return Proposal(
+            draft,
+            MODEL,
+            plan,
+            tuple(confidences),
+            pass_tokens=pass_tokens,
+            has_failed=self._has_failed,
+        )
+
+    def _give_up(self) -> None:
+        for cache in self.caches:
+            cache.drop()
+        self.caches, self._has_failed = (), True
+
+
+def confidence(row: Logits, chosen: Chosen) -> float:
+    """The probability that a draft model gives its candidate: as chosen, or by its row [vocab].
+
+    Raises `LogitsError` for a row that gives no distribution.
+    """
+    if chosen.confidence is not None:
+        return chosen.confidence
+    if chosen.drawn_from is not None:
+        return chosen.drawn_from.prob(chosen.token)
+    weights = np.exp(row - check_row(row))
+    return float(weights[chosen.token] / weights.sum())

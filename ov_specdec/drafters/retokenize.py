@@ -1,0 +1,79 @@
+"""A draft model with another tokenizer, whose text is encoded by the main model's."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise, takewhile
+from math import prod
+
+from ov_specdec.drafters.base import Proposal, Steps
+from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.translated import TranslatedCache
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.verification import Draft
+from ov_specdec.text.pairing import TokenizerPair
+from ov_specdec.text.translation import whole_characters
+
+
+class RetokenizedDrafter:
+    """Drafts text, and proposes the main model's ids of it. Implements `Drafter`.
+
+    The draft model takes its most likely tokens, and the candidates count as certain: which of its
+    distributions a text encoded anew was drawn from is not known. No token needs to be in both
+    vocabularies. Source: Timor et al., algorithm 2 (string-level exact match, arXiv 2502.05202);
+    universal assisted generation in transformers.
+
+    tokens: what the sequence begins with, translated at once.
+    """
+
+    def __init__(
+        self, cache: CachedSequence, tokenizers: TokenizerPair, tokens: Sequence[int] = ()
+    ) -> None:
+        self._cache = TranslatedCache(cache, tokenizers, tokens)
+        self._drafter = ModelDrafter(cache, GreedySampler(), self._cache)
+        self._main, self._draft = tokenizers.main, tokenizers.draft
+        self._main_special = {b: a for a, b in tokenizers.common.special.items()}
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Those of a draft model."""
+        return self._drafter.sources
+
+    @property
+    def caches(self) -> tuple[CachedSequence, ...]:
+        """The draft model's."""
+        return self._drafter.caches
+
+    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
+        """The candidates that the draft model's text amounts to, at most as many as planned."""
+        drafted = yield from self._drafter.propose(tokens)
+        candidates, starts = self._encode(drafted.draft.tokens)
+        candidates = candidates[: drafted.plan.length]
+        confidences = drafted.confidences and self._spread(drafted.confidences, starts, candidates)
+        return replace(drafted, draft=Draft(candidates), confidences=confidences)
+
+    def _encode(self, drafted: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Main ids for draft ids up to the first special one, and where in their text those begin.
+
+        The sequence may end within a character, which the draft then begins again.
+        """
+        rest = self._cache.rest
+        plain = list(takewhile(self._draft.bytes_of.__getitem__, drafted))
+        text = self._draft.decode(plain)
+        if not text.startswith(rest):
+            return [], []
+        starts = list(accumulate((len(self._draft.bytes_of[t]) for t in plain), initial=-len(rest)))
+        text = text[len(rest) :]
+        if len(plain) == len(drafted):
+            return self._main.encode(text[: whole_characters(text)]), starts
+        special = self._main_special.get(drafted[len(plain)])
+        return self._main.encode(text) + ([] if special is None else [special]), starts
+
+    def _spread(
+        self, confidences: Sequence[float], starts: Sequence[int], candidates: Sequence[int]
+    ) -> tuple[float, ...]:
+        """The confidence in each candidate: that in the draft's tokens which begin in it."""
+        ends = accumulate(len(self._main.bytes_of[token]) or 1 for token in candidates)
+        counts = [0, *(bisect_left(starts, end) for end in ends)]
+        return tuple(prod(confidences[first:last]) for first, last in pairwise(counts))

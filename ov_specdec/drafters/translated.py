@@ -1,0 +1,42 @@
+"""A draft model's cache that is told what to hold in the main model's ids."""
+
+from collections.abc import Sequence
+
+from ov_specdec.drafters.latest import LatestTokens
+from ov_specdec.runner.cached_sequence import CachedSequence, Pass, Passes
+from ov_specdec.text.pairing import TokenizerPair
+
+
+class TranslatedCache:
+    """Holds a sequence in the draft model's ids. Implements `DraftCache`, but for candidates.
+
+    Tokens of the sequence are the main model's ids, candidates the draft's own. tokens: those that
+    it begins with, translated at once.
+    """
+
+    def __init__(
+        self, cache: CachedSequence, tokenizers: TokenizerPair, tokens: Sequence[int] = ()
+    ) -> None:
+        self._cache = LatestTokens(cache)
+        self._translation = tokenizers.translation()
+        self._translation.read(tokens)
+
+    @property
+    def rest(self) -> bytes:
+        """The bytes of the sequence that follow what is cached of it: part of a character."""
+        return self._translation.rest
+
+    def room(self, tokens: Sequence[int]) -> int:
+        """How many candidates may follow; none after a sequence of which nothing has an id."""
+        self._translation.read(tokens)
+        return self._cache.room(self._translation.ids) if self._translation.ids else 0
+
+    def advance(
+        self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
+    ) -> Passes[Pass]:
+        """See `CachedSequence`. tokens: main ids; candidates: draft ids; logits: the draft's."""
+        self._translation.read(tokens)
+        ids, num_settled = self._translation.ids, self._translation.num_settled
+        # The window's ids may become others, so they may not stay for good, as candidates may not.
+        wanted = [*ids[num_settled:], *candidates]
+        return (yield from self._cache.advance(ids[:num_settled], wanted, num_rows or 1))

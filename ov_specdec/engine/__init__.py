@@ -1,0 +1,18 @@
+"""Many sequences at once: which of them run in the next step, and who steps."""
+
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.output import Round
+from ov_specdec.engine.scheduler import Limits
+from ov_specdec.engine.sequence import MAX_UNREAD, Cancelled, Sequence, WantedLogprobs
+
+__all__ = [
+    "MAX_UNREAD",
+    "Cancelled",
+    "Engine",
+    "EngineLoop",
+    "Limits",
+    "Round",
+    "Sequence",
+    "WantedLogprobs",
+]

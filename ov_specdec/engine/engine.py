@@ -1,0 +1,192 @@
+"""Runs sequences together, step by step; the only caller of forward passes while they run."""
+
+from collections.abc import Iterator
+
+from ov_specdec.engine.output import Round
+from ov_specdec.engine.round import decode
+from ov_specdec.engine.scheduler import Limits, Scheduler, Share
+from ov_specdec.engine.sequence import Sequence
+from ov_specdec.errors import CacheFullError
+from ov_specdec.planning.budget import Budget
+from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
+from ov_specdec.planning.draft_length import Ask, Bid, Plan
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import run
+from ov_specdec.stats import PassStats, StepStats, Stopwatch
+
+
+class Engine:
+    """Two models, and the sequences that share their passes. Not for two threads: see `EngineLoop`.
+
+    main, draft: the models. costs: of their passes; told of each step that read no prompt.
+    """
+
+    def __init__(
+        self,
+        main: Runner,
+        draft: Runner | None = None,
+        limits: Limits = Limits(),
+        costs: Costs = FixedCurve(NOMINAL),
+    ) -> None:
+        self._main = main
+        self._draft = draft
+        self.scheduler = Scheduler(main, draft, limits)
+        self._budget = Budget(costs)
+        self._is_shared = False
+        """Whether candidates of this step were planned together."""
+
+    def add_request(self, sequence: Sequence) -> None:
+        """Have a sequence run as soon as there is room."""
+        self.scheduler.add(sequence)
+
+    def step(self) -> None:
+        """One round of drafting and verifying, for all that run.
+
+        Passes of the draft model, each over all sequences that still draft, then one pass of the
+        main model, which also holds a chunk of the prompts that are being read.
+        """
+        self.scheduler.schedule()
+        for sequence in self.scheduler.running:
+            if sequence.is_ready:
+                self._resume(sequence)
+        self._plan()
+        drafts = self._run_drafts()
+        main = self._forward(self._main)
+        self.scheduler.sweep()
+        self._learn(drafts, main)
+
+    def run(self, sequence: Sequence) -> Iterator[Round]:
+        """Run a sequence to its end, and give its rounds; raises the error that it ends with."""
+        self.add_request(sequence)
+        while not sequence.has_ended:
+            self.step()
+            while sequence.unread:
+                yield sequence.unread.popleft()
+        if sequence.error is not None:
+            raise sequence.error
+
+    def cancel_all(self) -> None:
+        """End all sequences within one pass. From any thread."""
+        for sequence in (*self.scheduler.running, *self.scheduler.waiting):
+            sequence.cancel()
+
+    def fail_all(self, error: Exception) -> None:
+        """End all sequences that hold memory, or else those that wait, with this error."""
+        for sequence in self.scheduler.running or self.scheduler.waiting:
+            sequence.end(error)
+        self.scheduler.sweep()
+
+    def _resume(self, sequence: Sequence, plan: Plan | None = None) -> None:
+        """Have a sequence go on to where it waits again, or to the end of its round."""
+        if sequence.present_round is None:
+            sequence.present_round = decode(sequence)
+        if plan is not None:
+            sequence.num_planned = plan.length
+        try:
+            sequence.waits_for = sequence.present_round.send(plan)
+        except StopIteration as done:
+            sequence.present_round = sequence.waits_for = None
+            sequence.num_planned = 0
+            self._publish(sequence, done.value)
+        except BaseException as error:
+            sequence.end(error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _publish(self, sequence: Sequence, round_: Round) -> None:
+        try:
+            sequence.unread.extend(sequence.publish(sequence, round_))
+        except Exception as error:
+            sequence.end(error)
+        if sequence.finish_reason is not None:
+            sequence.end()
+
+    def _plan(self) -> None:
+        """Tell drafters how far they may draft.
+
+        Those that bid for their candidates are planned together, once everybody else is.
+        """
+        self._is_shared = False
+        running = self.scheduler.running
+        while asking := [s for s in running if isinstance(s.waits_for, Ask)]:
+            bidding: list[tuple[Sequence, Bid]] = []
+            for sequence in asking:
+                bid = sequence.bid() if len(running) > 1 else None
+                if bid is None:
+                    self._resume(sequence, sequence.own_plan())
+                else:
+                    bidding.append((sequence, bid))
+            if len(bidding) < len(asking):
+                continue
+            self._is_shared = True
+            plans = self._budget.share([bid for _, bid in bidding], self.scheduler.load)
+            for (sequence, _), plan in zip(bidding, plans, strict=True):
+                self._resume(sequence, plan.within(sequence.room))
+
+    def _run_drafts(self) -> list[PassStats]:
+        """One pass of the draft model after the other, until nobody waits for one."""
+        passes: list[PassStats] = []
+        num_prefilled = 0
+        while self._draft is not None and (done := self._forward(self._draft, num_prefilled)):
+            num_prefilled += done.num_read
+            passes.append(done)
+        return passes
+
+    def _forward(self, model: Runner, num_prefilled: int = 0) -> PassStats | None:
+        """One pass of a model over all that wait for it; None where nobody does.
+
+        num_prefilled: tokens of prompts that it was fed in this step.
+        """
+        watch = Stopwatch()
+        while shares := self.scheduler.shares(model, num_prefilled):
+            caches = [share.cache for share in shares]
+            num_cached = sum(cache.length for cache in caches)
+            padded, padding = self._padding(model, shares)
+            try:
+                spans = [
+                    share.cache.span(share.limit, padding if share is padded else 0)
+                    for share in shares
+                ]
+                run(caches, spans)
+            except CacheFullError as error:
+                self.scheduler.preempt(error)
+                continue
+            except Exception as error:
+                for share in shares:
+                    share.sequence.end(error)
+                return None
+            for share in shares:
+                self._resume(share.sequence)
+            sizes = [len(span.tokens) for span in spans]
+            read = sum(n for n, share in zip(sizes, shares, strict=True) if share.is_prefill)
+            return PassStats(sum(sizes), num_cached, len(sizes), read, watch.total())
+        return None
+
+    def _padding(self, model: Runner, shares: list[Share]) -> tuple[Share | None, int]:
+        """Tokens to fill the pass up with, so that its size is one of a few, and after whose.
+
+        A prompt of which a part is read cannot be followed by others.
+        """
+        decoding = [share for share in shares if not share.is_prefill]
+        if not decoding or (model is self._draft and len(decoding) < len(shares)):
+            return None, 0
+        num_tokens = sum(share.limit for share in shares)
+        if model is self._draft:
+            fixed = [size for size in model.fixed_sizes if size >= num_tokens]
+            size = min(fixed, default=num_tokens)
+        elif len(shares) == 1:
+            size = decoding[0].sequence.policy.pass_size(num_tokens)
+        elif self._is_shared:
+            size = self._budget.pass_size(num_tokens, self.scheduler.load)
+        else:
+            return None, 0
+        return decoding[-1], size - num_tokens
+
+    def _learn(self, drafts: list[PassStats], main: PassStats | None) -> None:
+        """Tell planner and cost curve what has run."""
+        if main is None:
+            return
+        if main.num_tokens not in self._main.fixed_sizes:
+            self._budget.ran(main.num_tokens)
+        if not any(done.num_read for done in (*drafts, main)):
+            self._budget.costs.learn(StepStats(main, tuple(drafts)))

@@ -1,0 +1,54 @@
+"""From the options of a generation to its sequence: KV caches, drafter, draft lengths."""
+
+from collections.abc import Hashable, Iterable
+from collections.abc import Sequence as Ids
+
+from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.engine.sequence import Sequence, WantedLogprobs
+from ov_specdec.options import GenerationOptions
+from ov_specdec.planning.draft_length import ConstantLength, Policy
+from ov_specdec.planning.schedule import LearnedStats, follows_itself, make_policy
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.runner.source import Source
+from ov_specdec.sampling.from_options import Samplers
+
+
+def make_sequence(
+    main: Runner,
+    drafters: DrafterFactory,
+    learned: LearnedStats,
+    options: GenerationOptions,
+    samplers: Samplers,
+    tokens: list[int],
+    max_length: int,
+    eos_token_ids: frozenset[int],
+    namespace: Hashable,
+    references: Iterable[Ids[int]] = (),
+    source: Source | None = None,
+) -> Sequence:
+    """A sequence that holds its prompt, and has cached nothing yet.
+
+    Its drafter indexes or translates the prompt, which takes time: not to be called in a step.
+    namespace, references, source: see `DrafterFactory.make`.
+    """
+    looks_back = not follows_itself(options, main)
+    drafter = drafters.make(
+        options, samplers.draft, namespace, tokens, references, source, looks_back=looks_back
+    )
+    policy: Policy = ConstantLength(0)
+    if drafter is not None:
+        policy = make_policy(options, drafter.sources, learned, main)
+    is_raw = options.logprobs_mode == "raw_logprobs"
+    scored = () if is_raw else samplers.main.processors
+    return Sequence(
+        tokens,
+        max_length,
+        CachedSequence(main, source or namespace),
+        samplers.main,
+        drafter,
+        policy,
+        eos_token_ids,
+        WantedLogprobs(options.logprobs, options.prompt_logprobs, scored),
+        keeps_cache=options.cache_prompt,
+    )

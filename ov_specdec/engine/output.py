@@ -1,0 +1,24 @@
+"""What a round of a sequence gives."""
+
+from dataclasses import dataclass, field
+
+from ov_specdec.logprobs import TokenLogprobs
+from ov_specdec.stats import RoundStats
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one pass of the main model added to the sequence.
+
+    tokens: the new tokens. num_from_draft: how many of them, from the first, are accepted draft
+    tokens; the one after those, if any, is the main model's own. candidates: all that were
+    drafted. logprobs: of each of the tokens, where they are wanted. prompt_logprobs: of each token
+    of the prompt, in the first round.
+    """
+
+    tokens: list[int]
+    num_from_draft: int
+    candidates: list[int]
+    stats: RoundStats
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)

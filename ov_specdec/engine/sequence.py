@@ -1,0 +1,200 @@
+"""One prompt and its output: ids, limits, KV caches, and what it waits for."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ov_specdec.drafters.base import Drafter, Steps
+from ov_specdec.engine.output import Round
+from ov_specdec.planning.draft_length import Ask, Bid, ConstantLength, Plan, Policy
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.processors import LogitsProcessor
+from ov_specdec.sampling.samplers import Sampler
+from ov_specdec.stats import FinishReason
+
+MAX_LAG = 16
+"""Tokens that a cache may lack beside those whose rows are wanted, as a draft model's does after
+rounds without it. A sequence that lacks more is being prefilled."""
+
+PLAIN = ConstantLength(0)
+
+MAX_UNREAD = 64
+"""Pieces that a stream may be ahead of its reader: seconds of reading, and little memory."""
+
+
+class Cancelled(Exception):  # noqa: N818 - no error: somebody asked for it
+    """A sequence ended because it was cancelled."""
+
+
+@dataclass(frozen=True)
+class WantedLogprobs:
+    """Which log-probabilities are wanted beside the tokens.
+
+    output, prompt: so many of the likeliest at each token; None: none. processors: what rows of
+    logits go through before.
+    """
+
+    output: int | None = None
+    prompt: int | None = None
+    processors: tuple[LogitsProcessor, ...] = ()
+
+
+@dataclass(eq=False)
+class Sequence:
+    """Prompt and output, when to end, and the KV caches that hold them.
+
+    tokens: prompt and output, of which it is the only owner. max_length: most tokens that it may
+    grow to. cache: the main model's. sampler: chooses the main model's tokens. drafter: where draft
+    tokens come from; None for plain decoding. policy: how many of them. eos_token_ids: tokens that
+    end it. keeps_cache: whether what its KV caches hold in the end is left to other sequences.
+    finish_reason: None while it may go on, "stop" after an end-of-sequence token, "length" once it
+    is full; it alone says where the output ends, so that speculation cannot end it elsewhere than
+    plain decoding does.
+
+    publish: what its reader gets of a round; it may end the sequence. max_unread: pieces that
+    nobody has read, at which it is suspended; None for one that is read at its end. on_end: told
+    once that it has ended, in the thread that steps, or that cancels it where none does.
+    """
+
+    tokens: list[int]
+    max_length: int
+    cache: CachedSequence
+    sampler: Sampler
+    drafter: Drafter | None = None
+    policy: Policy = PLAIN
+    eos_token_ids: frozenset[int] = frozenset()
+    logprobs: WantedLogprobs = WantedLogprobs()
+    keeps_cache: bool = True
+    publish: Callable[["Sequence", Round], Iterable[Any]] = lambda _, round_: (round_,)
+    max_unread: int | None = MAX_UNREAD
+    on_end: Callable[[BaseException | None], None] | None = None
+    finish_reason: FinishReason | None = None
+    num_rounds: int = field(default=0, init=False)
+    unread: deque[Any] = field(default_factory=deque, init=False)
+    error: BaseException | None = field(default=None, init=False)
+    has_ended: bool = field(default=False, init=False)
+    is_cancelled: bool = field(default=False, init=False)
+    is_added: bool = field(default=False, init=False)
+    is_suspended: bool = field(default=False, init=False)
+    waits_for: Ask | CachedSequence | None = field(default=None, init=False)
+    """None between rounds."""
+    num_planned: int = field(default=0, init=False)
+    """Draft tokens that are to come."""
+    present_round: Steps[Round] | None = field(default=None, init=False)
+
+    def extend(self, tokens: Iterable[int]) -> list[int]:
+        """Append tokens up to where the sequence ends; returns those that were appended."""
+        kept: list[int] = []
+        for token in tokens:
+            if len(self.tokens) + len(kept) >= self.max_length:
+                break
+            kept.append(token)
+            if token in self.eos_token_ids:
+                self.finish_reason = "stop"
+                break
+        self.tokens += kept
+        if self.finish_reason is None and len(self.tokens) >= self.max_length:
+            self.finish_reason = "length"
+        return kept
+
+    def cancel(self) -> None:
+        """End it within one pass. From any thread."""
+        self.is_cancelled = True
+
+    @property
+    def caches(self) -> tuple[CachedSequence, ...]:
+        """Its KV caches, the main model's first."""
+        return (self.cache, *(self.drafter.caches if self.drafter else ()))
+
+    @property
+    def room(self) -> int:
+        """Places for draft tokens: the main model adds a token of its own, which needs one too.
+
+        All draft tokens are fed, so that they have to be on the same side of its border.
+        """
+        num_tokens = len(self.tokens)
+        return min(self.max_length - num_tokens, self.cache.room(num_tokens)) - 1
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to read, or nothing more will come."""
+        return bool(self.unread) or self.has_ended
+
+    @property
+    def is_far_ahead(self) -> bool:
+        """Whether it has to wait for its reader."""
+        return self.max_unread is not None and len(self.unread) >= self.max_unread
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it need not wait for its reader any more, who has read half of what there was."""
+        return self.max_unread is None or len(self.unread) <= self.max_unread // 2
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is not to run on, for now or for good."""
+        return self.has_ended or self.is_cancelled or self.is_far_ahead
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it waits for nothing: between rounds, or after a pass that was interrupted."""
+        cache = self.waits_for
+        return cache is None or (isinstance(cache, CachedSequence) and not cache.num_pending)
+
+    @property
+    def is_prefilling(self) -> bool:
+        """Whether its prompt is being read: by the main model, or later by a draft model."""
+        cache = self.waits_for
+        lags = isinstance(cache, CachedSequence) and cache.num_lacking > MAX_LAG
+        return lags or self.num_rounds == 0
+
+    @property
+    def num_to_verify(self) -> int:
+        """Tokens that it adds to the main model's next pass, as far as that is decided."""
+        return self.cache.num_pending if self.waits_for is self.cache else 1 + self.num_planned
+
+    def num_pending(self, runner: Runner) -> int:
+        """Tokens that this model is still to be fed."""
+        return sum(cache.num_pending for cache in self.caches if cache.runner is runner)
+
+    def bid(self) -> Bid | None:
+        """What its draft tokens promise; None where its plan depends on nothing else."""
+        if isinstance(self.waits_for, Ask) and self.room > 0:
+            return self.policy.bid(self.waits_for)
+        return None
+
+    def own_plan(self) -> Plan | None:
+        """How far it drafts, by what it alone knows."""
+        ask = self.waits_for
+        if not isinstance(ask, Ask):
+            return None
+        return self.policy.plan(ask.source, ask.confidence).within(self.room)
+
+    def resume(self) -> None:
+        """Go on after `suspend`, with what others still hold of what was cached."""
+        if self.is_suspended:
+            self.is_suspended = False
+            for cache in self.caches:
+                cache.adopt()
+
+    def suspend(self) -> None:
+        """Give the memory of its KV caches back; what was in them is fed again later."""
+        self.is_suspended = True
+        for cache in self.caches:
+            cache.leave()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """It has finished or failed, or was cancelled."""
+        for cache in self.caches:
+            if self.keeps_cache:
+                cache.leave()
+            else:
+                cache.drop()
+        self.present_round = self.waits_for = None
+        self.error = self.error or error
+        self.has_ended = True
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self.error)

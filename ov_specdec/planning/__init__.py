@@ -1,0 +1,1 @@
+"""How many tokens to draft: what passes cost, what is accepted, what pays."""

@@ -1,0 +1,113 @@
+"""Corrects a cost curve by the passes that really run."""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any, Literal
+
+from ov_specdec.planning.costs.curve import CostCurve, PassCurve, nearest_row, nearest_size
+from ov_specdec.stats import PassStats, StepStats
+
+Cell = tuple[Literal["main", "draft"], int, int]
+"""The model, tokens in the pass, and the row of the curve."""
+
+ENOUGH = 15
+"""Comparisons whose median corrects a cell: it bears seven that were disturbed."""
+
+AT_THE_TIME = 4
+"""Last passes of the main model that tell the machine's pace: it changes within seconds."""
+
+STRENGTH = 0.5
+"""The part of a correction, as an exponent, that is believed at once."""
+
+WORTH_KEEPING = 0.03
+"""How much a correction has to change for the curve to be written again."""
+
+
+class LiveCurve:
+    """A curve that follows the machine. Implements `Costs`, and keeps nothing.
+
+    A pass takes what the curve says times the machine's present pace, which is the same for all
+    passes. So what the main model's passes of a size take is compared with those of other sizes
+    just before, and drafting with the main model's passes: what takes longer as a whole changes
+    nothing, and a size that runs alone cannot be told from the pace.
+    """
+
+    is_live = True
+
+    def __init__(self, curve: CostCurve) -> None:
+        self.curve = curve
+        self.is_changed = False
+        """Whether there is something worth keeping."""
+        # Cells of the last passes of the main model, and how many times as long as in the curve.
+        self._last: deque[tuple[Cell, float]] = deque(maxlen=AT_THE_TIME)
+        self._compared: dict[Cell, list[float]] = defaultdict(list)
+        self._last_size = 0
+
+    def learn(self, step: StepStats) -> None:
+        """Take note of a step that read no prompt. Changes of size are like no other."""
+        done = step.main
+        row = nearest_row(done.num_cached)
+        self._learn_drafting(step.drafts, row)
+        is_prepared = done.num_tokens in (self._last_size, *self.curve.main.fixed)
+        if done.num_sequences > 1 or is_prepared:
+            cell: Cell = "main", nearest_size(done.num_tokens), row
+            expected = self.curve.main.at(done.num_tokens, done.num_cached, done.num_sequences)
+            ratio = done.seconds / expected
+            self._compare(cell, ratio)
+            self._last.append((cell, ratio))
+        if done.num_tokens not in self.curve.main.fixed:
+            self._last_size = done.num_tokens
+
+    def _learn_drafting(self, drafts: Sequence[PassStats], row: int) -> None:
+        """One comparison of each size; passes that were prepared anew tell nothing of it."""
+        draft = self.curve.draft
+        if draft is None:
+            return
+        seconds: dict[int, float] = defaultdict(float)
+        expected: dict[int, float] = defaultdict(float)
+        start = draft.start
+        for done in drafts:
+            if done.num_tokens in draft.fixed or done.num_tokens == done.num_sequences:
+                size = nearest_size(done.num_tokens)
+                seconds[size] += done.seconds
+                expected[size] += start + draft.at(
+                    done.num_tokens, done.num_cached, done.num_sequences
+                )
+            start = 0.0
+        for size in seconds:
+            self._compare(("draft", size, row), seconds[size] / expected[size])
+
+    def keep(self) -> None:
+        """Nothing to do: see `KeptCosts`."""
+
+    def _compare(self, cell: Cell, ratio: float) -> None:
+        others = [other for last, other in self._last if last != cell]
+        if not others:
+            return
+        compared = self._compared[cell]
+        compared.append(ratio / median(others))
+        if len(compared) < ENOUGH:
+            return
+        factor = median(compared) ** STRENGTH
+        role, size, row = cell
+        curve: PassCurve = getattr(self.curve, role)
+        corrected: Mapping[str, Any] = {role: curve.corrected(size, row, factor)}
+        self.curve = replace(self.curve, **corrected)
+        self.is_changed |= abs(factor - 1.0) > WORTH_KEEPING
+        compared.clear()
+
+
+@dataclass(frozen=True)
+class FixedCurve:
+    """A curve that nothing that is measured changes. Implements `Costs`."""
+
+    curve: CostCurve
+    is_live = False
+
+    def learn(self, step: StepStats) -> None:
+        """Nothing to learn."""
+
+    def keep(self) -> None:
+        """Nothing to keep."""

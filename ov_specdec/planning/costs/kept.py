@@ -1,0 +1,85 @@
+"""Cost curves in the user's cache folder."""
+
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+from ov_specdec.files import UNREADABLE, replacing
+from ov_specdec.planning.costs.curve import CostCurve, PassCurve
+
+VERSION = 3
+
+
+def read_curve(path: Path) -> CostCurve | None:
+    """The curve in a file; None where there is none that can be used, so that it is measured."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["version"] != VERSION:
+            return None
+        draft = content["draft"]
+        return CostCurve(
+            _pass_curve(content["main"]),
+            None if draft is None else _pass_curve(draft),
+            int(content["sweeps"]),
+        )
+    except (OSError, *UNREADABLE):
+        return None
+
+
+def write_curve(path: Path, curve: CostCurve) -> None:
+    """Keep a curve; a folder that cannot be written to is a reason to warn, not to stop."""
+    try:
+        with replacing(path) as partial:
+            content = {"version": VERSION, **curve_as_dict(curve)}
+            partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    except OSError as error:
+        warnings.warn(
+            f"what passes cost cannot be kept in '{path}' ({error.strerror}), and is measured in "
+            "each process: let XDG_CACHE_HOME name a folder that can be written to",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def curve_as_dict(curve: CostCurve) -> dict[str, Any]:
+    """A curve for JSON."""
+    return {
+        "main": _as_dict(curve.main),
+        "draft": None if curve.draft is None else _as_dict(curve.draft),
+        "sweeps": curve.sweeps,
+    }
+
+
+def _as_dict(curve: PassCurve) -> dict[str, Any]:
+    rows = {str(cached): dict(row) for cached, row in curve.seconds.items()}
+    return {
+        "seconds": rows,
+        "change": curve.change,
+        "start": curve.start,
+        "per_sequence": curve.per_sequence,
+        "fixed": sorted(curve.fixed),
+    }
+
+
+def _pass_curve(content: Any) -> PassCurve:
+    """`ValueError` for numbers that are no times."""
+    seconds = {
+        int(cached): {int(size): float(value) for size, value in row.items()}
+        for cached, row in content["seconds"].items()
+    }
+    change, start, per_sequence = (
+        float(content[name]) for name in ("change", "start", "per_sequence")
+    )
+    values = [value for row in seconds.values() for value in row.values()]
+    if (
+        not all(seconds.values())
+        or not values
+        or not all(0.0 <= extra < math.inf for extra in (change, start, per_sequence))
+    ):
+        raise ValueError("rows without times")
+    if not all(0.0 < value < math.inf for value in values):
+        raise ValueError("times that are none")
+    fixed = frozenset(map(int, content["fixed"]))
+    return PassCurve(seconds, change, start, per_sequence, fixed)

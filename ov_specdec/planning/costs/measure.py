@@ -1,0 +1,245 @@
+"""Measures what passes cost, in turns and in a given time."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import median
+from time import perf_counter
+
+from ov_specdec.errors import CacheFullError
+from ov_specdec.invariance import text
+from ov_specdec.logits import Logits
+from ov_specdec.planning.costs.curve import ROWS, SIZES, CostCurve, PassCurve
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import CachedSequence, alone, run
+
+SWEEPS = 5
+"""Sweeps over all sizes: of five, one at least is hardly ever disturbed."""
+
+FIRST_SWEEP = (1, 8, 4, 2, 3, 1, 4, 16, 6, 12)
+"""The sizes whose absence would cost most come first; two of them twice, to see a change of size.
+
+Where there is no time for all, passes are long, and a line through one token and eight tells more
+of those between and beyond than a single pass over 16 that takes half of the time. A first pass of
+a size is longer than any other, so that it shows no change.
+"""
+
+WIDE = (32, 64)
+"""Sizes that several sequences fill: measured after the others, as far as there is time.
+
+The embedded main takes 0.8 ms for a token more up to 16, and 0.3 from there to 64.
+"""
+
+SEQUENCES = 8
+"""Sequences of a pass that tells what each of them adds to it."""
+
+LEAST = 6
+"""Turns without which a curve would be none, whatever they take: the draft's, and 1, 8, 4."""
+
+DRAFT_SIZES = (16, 2, 1)
+"""Passes of a draft model: reading, one that also feeds the last accepted candidate, and a step."""
+
+Compare = Callable[[int, Logits, str], None]
+"""Told of the rows of logits that passes over `text` have given, from a place on, and how."""
+
+
+def no_comparison(place: int, logits: Logits, way: str) -> None:
+    """Take rows of logits, and do nothing with them."""
+
+
+class PassTimes:
+    """The passes of one model that were timed, over a sequence of its own."""
+
+    def __init__(
+        self,
+        model: Runner,
+        new_namespace: Callable[[], Hashable],
+        compare: Compare = no_comparison,
+    ) -> None:
+        self._new_namespace = new_namespace
+        self._compare = compare
+        self._cache = CachedSequence(model, new_namespace())
+        self._tokens = text(0, 1)
+        # By cached tokens and size: the first of some passes, and the last.
+        self._times: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(dict)
+        self._starts: list[float] = []
+        self._spreads: list[float] = []
+
+    def has_room(self, num_cached: int) -> bool:
+        """Whether passes of all sizes fit after so many tokens."""
+        return num_cached + WIDE[-1] <= self._cache.runner.max_length
+
+    def seconds_to_read(self, num_cached: int) -> float:
+        """At most so many for reading so many tokens."""
+        return num_cached / SIZES[-1] * self.curve().at(SIZES[-1], ROWS[0])
+
+    def read(self, num_cached: int) -> None:
+        """Have at least so many tokens cached."""
+        self._tokens += text(len(self._tokens), num_cached)
+        alone(self._cache.advance(self._tokens, num_rows=1))
+
+    def time(self, size: int, row: int) -> None:
+        """Time passes of a size: the first comes after a change, and the last does not.
+
+        The last of three of one token: a draft model's steps follow each other. A size that the
+        context has no room for is left out.
+        """
+        if len(self._tokens) + size - 1 > self._cache.runner.max_length:
+            return
+        first = self._pass(size)
+        last = [self._pass(size) for _ in range(2 if size == 1 else 1)][-1]
+        self._times[row].setdefault(size, []).append((first, last))
+
+    def start(self, row: int) -> None:  # noqa: ARG002
+        """Time a pass over one token that follows passes of another model."""
+        self._starts.append(self._pass(1))
+
+    def spread(self, row: int) -> None:  # noqa: ARG002
+        """Time a pass over one token of each of several sequences."""
+        model = self._cache.runner
+        if model.max_sequences is not None:
+            return
+        caches = [CachedSequence(model, self._new_namespace()) for _ in range(SEQUENCES)]
+        try:
+            for _ in range(2):  # the first comes after a change of size
+                steps = [cache.advance(text(0, 1)) for cache in caches]
+                for waiting in steps:
+                    next(waiting)
+                start = perf_counter()
+                run(caches, [cache.span(1) for cache in caches])
+                seconds = perf_counter() - start
+                for step in steps:
+                    self._compare(0, alone(step).logits, f"{SEQUENCES} sequences in a pass")
+        except CacheFullError:
+            return  # memory for one sequence, which is all that will run
+        finally:
+            for cache in caches:
+                cache.drop()
+        self._spreads.append(seconds)
+
+    def curve(self) -> PassCurve:
+        """What was measured: the least of all times, as whatever disturbs a pass lengthens it.
+
+        Medians were off by two where another program had the cores for half of the time.
+        """
+        fixed = self._cache.runner.fixed_sizes
+        changes = [
+            min(first for first, _ in times[1:]) - min(last for _, last in times)
+            for sizes in self._times.values()
+            for size, times in sizes.items()
+            if len(times) > 1 and size not in fixed
+        ]
+        rows = {
+            row: {size: min(map(min, times)) for size, times in sorted(sizes.items())}
+            for row, sizes in self._times.items()
+        }
+        change = max(median(changes), 0.0) if changes else 0.0
+        start = min(self._starts) - rows[ROWS[0]][1] if self._starts else 0.0
+        curve = PassCurve(rows, change, max(start, 0.0), fixed=fixed)
+        if not self._spreads:
+            return curve
+        more = min(self._spreads) - curve.at(SEQUENCES, ROWS[0])
+        return replace(curve, per_sequence=max(more / (SEQUENCES - 1), 0.0))
+
+    def end(self) -> None:
+        """Give the memory back."""
+        self._cache.drop()
+
+    def _pass(self, size: int) -> float:
+        place = len(self._tokens) - 1
+        following = text(place + 1, place + size)
+        start = perf_counter()
+        # One row for the last token and each candidate: these are fed, whatever is cached.
+        done = alone(self._cache.advance(self._tokens, following))
+        seconds = perf_counter() - start
+        self._compare(place, done.logits, f"a pass over {size} tokens")
+        return seconds
+
+
+Turn = Callable[[int], None]
+
+
+def measure(
+    main: Runner,
+    draft: Runner | None,
+    seconds: float,
+    *,
+    sweeps: int = SWEEPS,
+    known: Collection[int] = (),
+    progress: Callable[[float], None] | None = None,
+    new_namespace: Callable[[], Hashable] = object,
+    compare: Compare = no_comparison,
+) -> CostCurve:
+    """The cost curve of a main and a draft model, in about `seconds`; at least three sizes.
+
+    What is not measured is interpolated. known: sizes that an earlier measurement had time for;
+    the others come first. progress: told of the share of the time that has passed, 0 to 1.
+    new_namespace: of sequences that share nothing: for encoder-decoder models, their sources.
+    compare: is told of the main model's rows.
+    """
+    models = [PassTimes(main, new_namespace, compare)]
+    if draft is not None:
+        models.append(PassTimes(draft, new_namespace))
+    try:
+        complete = _time_rows(models, seconds, sweeps, known, progress)
+    finally:
+        for model in models:
+            model.end()
+    curves = [model.curve() for model in models]
+    return CostCurve(curves[0], curves[1] if len(curves) > 1 else None, complete)
+
+
+def _time_rows(
+    models: Sequence[PassTimes],
+    seconds: float,
+    sweeps: int,
+    known: Collection[int],
+    progress: Callable[[float], None] | None,
+) -> int:
+    """Time what there is time for; how many sweeps over the first row were complete."""
+    begin, complete = perf_counter(), 1
+    for row in ROWS[:2]:
+        timed = models
+        if row != ROWS[0]:
+            timed = [model for model in models if model.has_room(row)]
+            left = seconds - (perf_counter() - begin)
+            reading = sum(model.seconds_to_read(row) for model in timed)
+            if models[0] not in timed or reading > left / 2:
+                break
+        for model in timed:
+            model.read(row)
+        for done, (sweep, turn) in enumerate(_turns(timed, sweeps, known)):
+            complete = max(sweep, 1) if row == ROWS[0] else complete
+            spent = perf_counter() - begin
+            if spent > seconds and (done >= LEAST or row != ROWS[0]):
+                break
+            if progress is not None:
+                progress(min(spent / seconds, 1.0))
+            turn(row)
+        else:
+            complete = sweeps if row == ROWS[0] else complete
+    return complete
+
+
+def _turns(
+    models: Sequence[PassTimes], sweeps: int, known: Collection[int]
+) -> Iterator[tuple[int, Turn]]:
+    """All sizes of all models in turns, so that a change of the machine's pace meets them all.
+
+    Each with the number of the sweep that it belongs to, from 0.
+    """
+    main, *drafts = models
+    # One token always comes first, to tell the machine's pace.
+    first = FIRST_SWEEP[:1] + tuple(sorted(FIRST_SWEEP[1:], key=lambda size: size in known))
+    for sweep in range(sweeps):
+        for draft in drafts:
+            if sweep > 0:
+                yield sweep, draft.start
+                yield sweep, draft.spread
+            for size in DRAFT_SIZES:
+                yield sweep, partial(draft.time, size)
+        for size in first if sweep == 0 else (*SIZES, *WIDE):
+            yield sweep, partial(main.time, size)
+        if sweep > 0:
+            yield sweep, main.spread

@@ -1,0 +1,1 @@
+"""Compiled models and the KV caches of their sequences."""

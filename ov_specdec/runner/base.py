@@ -1,0 +1,179 @@
+"""What the engine needs of a model: passes that extend the KV caches of its sequences."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from ov_specdec.errors import SessionError
+from ov_specdec.logits import Logits
+
+ROWS = "row_indices"
+"""Input that names the rows of logits to compute, [num_rows]: places in the pass, from 0."""
+
+ATTENTION_ROWS = "attention_row_indices"
+"""Input that names the place in the pass of each row that attention gets, [num_attention_rows]."""
+
+KEPT_ROWS = "kept_row_indices"
+"""Input that names those of attention's rows that the pass goes on with, [num_tokens]."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """What a pass is to append to one sequence. num_rows: logits wanted, of the last tokens."""
+
+    session: "Session"
+    tokens: Sequence[int]
+    num_rows: int
+
+
+class Runner(Protocol):
+    """A compiled model, whose passes extend several sequences at once."""
+
+    @property
+    def max_length(self) -> int:
+        """Number of tokens that one sequence can have: the model's context."""
+        ...
+
+    @property
+    def max_sequences(self) -> int | None:
+        """Number of sequences that can be held at a time; None: what the memory allows."""
+        ...
+
+    @property
+    def border(self) -> int | None:
+        """Tokens beyond which a sequence is another one, of the namespace `Beyond`; None: never."""
+        ...
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Memory of the KV cache that a token takes; 0 where the device manages it."""
+        ...
+
+    @property
+    def is_invariant(self) -> bool:
+        """Whether passes have the form in which a token's logits are the same in any of them."""
+        ...
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether these were seen to be bitwise the same, on this machine."""
+        ...
+
+    @property
+    def fixed_sizes(self) -> frozenset[int]:
+        """Tokens of passes that take no longer after one of another size; others do."""
+        ...
+
+    @property
+    def num_free(self) -> int | None:
+        """Tokens that there is room for beside those of the sequences at present; None: any."""
+        ...
+
+    @property
+    def capacity(self) -> int | None:
+        """Tokens that all sequences together can have; None: the device manages the memory."""
+        ...
+
+    def limit(self, num_tokens: int) -> None:
+        """Have all sequences together hold so many tokens at most; before there are any."""
+        ...
+
+    def open(self, namespace: Hashable = None) -> "Session":
+        """A new sequence, which is empty. namespace: see `Session.adopt`."""
+        ...
+
+    def run(self, spans: Sequence[Span]) -> list[Logits]:
+        """One pass: appends each span's tokens to its sequence; logits [num_rows, vocab] of each.
+
+        A row scores the token that follows its own. The arrays may be overwritten by the next pass.
+        Raises `SessionError` where a sequence would grow beyond `max_length`, and `CacheFullError`
+        where the memory is used up. After an error each sequence holds what it held before, or
+        nothing: its `length` says which.
+        """
+        ...
+
+
+class Session(Protocol):
+    """The KV cache of one sequence of a model.
+
+    It knows how many tokens it holds, not which: see `CachedSequence`.
+    """
+
+    @property
+    def runner(self) -> Runner:
+        """The model, whose passes extend it."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Number of tokens that the KV cache holds."""
+        ...
+
+    def rollback(self, length: int) -> None:
+        """Forget all but the first `length` tokens. Raises `SessionError` if there are fewer."""
+        ...
+
+    def adopt(self, tokens: Sequence[int]) -> int:
+        """Hold the first of these tokens that other sequences of the namespace share; how many.
+
+        The cache is empty before.
+        """
+        ...
+
+    def settle(self, tokens: Sequence[int], length: int) -> None:
+        """The cache holds the first `length` of these tokens, and they will not be rolled back."""
+        ...
+
+    def leave(self, tokens: Sequence[int]) -> None:
+        """Hold nothing, but leave these first tokens of the cache to sequences of the namespace."""
+        ...
+
+    def drop(self) -> None:
+        """Hold nothing, and leave nothing to others but what they share already."""
+        ...
+
+    def read_kv(self) -> dict[str, NDArray[Any]]:
+        """Copies of the cache's tensors by name, in the layout that the device keeps them in."""
+        ...
+
+    def write_kv(self, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
+        """Put what `read_kv` gave for `length` tokens in place of what the cache holds.
+
+        Raises `SessionError` for tensors of another model, or of one compiled in another way.
+        """
+        ...
+
+
+def check_tensors(current: Mapping[str, NDArray[Any]], tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse tensors that differ from those of the cache in name, type or shape."""
+    for name in current.keys() | tensors.keys():
+        if (
+            name not in current
+            or name not in tensors
+            or current[name].dtype != tensors[name].dtype
+            or current[name].shape != tensors[name].shape
+        ):
+            raise SessionError(
+                f"'{name}' does not fit this KV cache: it is of another model, or of one that was "
+                "compiled in another way"
+            )
+
+
+def check_room(current: int, num_tokens: int, max_length: int) -> None:
+    """Refuse a pass over no tokens, or over more tokens than the cache has room for."""
+    if num_tokens < 1:
+        raise SessionError("a forward pass needs at least one token")
+    if current + num_tokens > max_length:
+        raise SessionError(
+            f"the KV cache holds {current} of {max_length} tokens: no room for {num_tokens} more"
+        )
+
+
+def check_rows(span: Span) -> None:
+    """Refuse a span that wants more rows of logits than it has tokens, or none."""
+    if not 1 <= span.num_rows <= len(span.tokens):
+        raise SessionError(
+            f"a pass over {len(span.tokens)} tokens cannot give {span.num_rows} rows of logits"
+        )

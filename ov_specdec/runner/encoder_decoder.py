@@ -1,0 +1,201 @@
+"""Sessions on the KV states of a decoder that attends to an encoder's output."""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from ov_specdec.baseline import common_prefix
+from ov_specdec.cache.block_pool import check_rollback
+from ov_specdec.errors import SessionError
+from ov_specdec.logits import Logits
+from ov_specdec.runner.base import ROWS, Span, check_room, check_rows
+from ov_specdec.runner.encoder import Encoder
+from ov_specdec.runner.source import Source
+
+
+class EncoderDecoderModel:
+    """A compiled decoder and the encoder of its sources. Implements `Runner`.
+
+    The namespace of a sequence is its `Source`, which is encoded when its first pass is run. The
+    states of the decoder are of two kinds. Keys and values of the sequence itself grow with it, and
+    are trimmed at once, since there is no mask that could hide what is stale, and positions are
+    counted by their length. Those of the source are computed by the first pass after a reset, and
+    whatever is fed as source later is ignored. So another source needs a reset; a new sequence of
+    the same one does not.
+
+    One sequence at a time: one that begins takes the states over, and whoever had them is empty.
+
+    axes: the tokens' axis of each state that grows, by the state's name.
+    """
+
+    max_sequences = 1
+    border = None
+    num_free = capacity = None
+    bytes_per_token = 0
+    fixed_sizes: frozenset[int] = frozenset()
+    is_invariant = is_proven = False
+
+    def __init__(
+        self,
+        compiled: ov.CompiledModel,
+        axes: Mapping[str, int],
+        encoder: Encoder,
+        *,
+        max_length: int,
+        vocab_size: int,
+    ) -> None:
+        self.max_length = max_length
+        self.encoder = encoder
+        self._compiled = compiled
+        self._axes = axes
+        self._inputs = frozenset(port.any_name for port in compiled.inputs)
+        self._vocab_size = vocab_size
+        self._request = compiled.create_infer_request()
+        # What the states hold: a source and so many tokens; whose they are, or what was left there.
+        self._source: Source | None = None
+        self._hidden: NDArray[np.float32] | None = None
+        self._length = 0
+        self._holder: DecoderSession | None = None
+        self._left: Sequence[int] = ()
+
+    def limit(self, num_tokens: int) -> None:
+        """Do nothing: the device manages the memory."""
+
+    def open(self, namespace: Hashable = None) -> "DecoderSession":
+        """A new sequence. Raises `SessionError` for a namespace that is no `Source`."""
+        if not isinstance(namespace, Source):
+            raise SessionError("a sequence of an encoder-decoder model was opened without a source")
+        return DecoderSession(self, namespace)
+
+    def run(self, spans: Sequence[Span]) -> list[Logits]:
+        """Append tokens to one `DecoderSession`; logits [num_rows, vocab], a view.
+
+        The next pass overwrites it. After an error the sequence is empty.
+        """
+        if len(spans) != 1:
+            raise SessionError(f"a pass was asked for over {len(spans)} sequences: this takes one")
+        [span] = spans
+        session = span.session
+        if not isinstance(session, DecoderSession) or session.runner is not self:
+            raise SessionError("a pass was asked for over a sequence of another model")
+        check_room(session.length, len(span.tokens), self.max_length)
+        check_rows(span)
+        if self._holder is not session:
+            self.begin(session, ())
+        return [self._append(session.source, span)]
+
+    def _append(self, source: Source, span: Span) -> Logits:
+        with self._renewed_by_errors():
+            if self._hidden is None:
+                self._hidden = self.encoder.encode(source)
+                self._source = source
+            size = len(span.tokens)
+            feed = {
+                "input_ids": np.array([span.tokens], np.int64),
+                "encoder_hidden_states": self._hidden,
+                "encoder_attention_mask": np.ones(self._hidden.shape[:2], np.int64),
+                "cache_position": np.arange(self._length, self._length + size),
+                "beam_idx": np.zeros(1, np.int32),
+                ROWS: np.arange(size - span.num_rows, size),
+            }
+            self._request.infer(
+                {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
+            )
+            self._length += size
+        logits: Logits = self._request.get_tensor("logits").data
+        return logits[0, -span.num_rows :, : self._vocab_size]
+
+    def begin(self, session: "DecoderSession", tokens: Sequence[int]) -> int:
+        """Give the states to a sequence, with the first of these tokens that they hold already."""
+        kept = 0
+        if self._source == session.source:
+            kept = common_prefix(self._left, tokens)
+            self.trim(kept)
+        else:
+            self._reset()
+        self._holder, self._left = session, ()
+        return kept
+
+    def trim(self, length: int) -> None:
+        """Drop all but the first `length` tokens from the states that grow."""
+        if length == self._length:
+            return
+        with self._renewed_by_errors():
+            for state in self._request.query_state():
+                if state.name in self._axes:
+                    axis = self._axes[state.name]
+                    state.state = ov.Tensor(state.state.data.take(range(length), axis))
+            self._length = length
+
+    def length_of(self, session: "DecoderSession") -> int:
+        """How many tokens of a sequence the states hold."""
+        return self._length if self._holder is session else 0
+
+    def leave(self, session: "DecoderSession", tokens: Sequence[int]) -> None:
+        """Take the states from a sequence; a later one of its source may begin with `tokens`."""
+        if self._holder is session:
+            self._holder, self._left = None, list(tokens)
+
+    def _reset(self) -> None:
+        self._request.reset_state()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._source, self._hidden, self._length = None, None, 0
+        self._holder, self._left = None, ()
+
+    @contextmanager
+    def _renewed_by_errors(self) -> Iterator[None]:
+        """Take a new request after an error: what a failed pass leaves in one outlives a reset."""
+        try:
+            yield
+        except BaseException:
+            self._request = self._compiled.create_infer_request()
+            self._forget()
+            raise
+
+
+class DecoderSession:
+    """One sequence of an `EncoderDecoderModel`. Implements `Session`."""
+
+    def __init__(self, model: EncoderDecoderModel, source: Source) -> None:
+        self.runner = model
+        self.source = source
+
+    @property
+    def length(self) -> int:
+        """Number of tokens in the states; 0 where another sequence has them."""
+        return self.runner.length_of(self)
+
+    def rollback(self, length: int) -> None:
+        """Trim the states at once."""
+        check_rollback(self.length, length)
+        if self.length:
+            self.runner.trim(length)
+
+    def adopt(self, tokens: Sequence[int]) -> int:
+        """Go on from what the last sequence of the same source has left."""
+        return self.runner.begin(self, tokens)
+
+    def settle(self, tokens: Sequence[int], length: int) -> None:
+        """Nothing to do: nobody shares the states."""
+
+    def leave(self, tokens: Sequence[int]) -> None:
+        """Give the states back; until another sequence begins, one may go on from them."""
+        self.runner.leave(self, tokens)
+
+    def drop(self) -> None:
+        """Give the states back, and leave nothing to others but the source."""
+        self.runner.leave(self, ())
+
+    def read_kv(self) -> dict[str, NDArray[Any]]:
+        """Raises `SessionError`: the states belong to a source, which no file keeps."""
+        raise SessionError("the KV cache of an encoder-decoder model cannot be kept in a file")
+
+    def write_kv(self, tensors: Mapping[str, NDArray[Any]], length: int) -> None:  # noqa: ARG002
+        """Raises `SessionError`: see `read_kv`."""
+        raise SessionError("the KV cache of an encoder-decoder model cannot be kept in a file")

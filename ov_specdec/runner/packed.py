@@ -1,0 +1,189 @@
+"""Passes over several sequences, packed one behind the other: their inputs, and what runs them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from ov_specdec.cache.longrope import LONG
+from ov_specdec.logits import Logits
+from ov_specdec.runner.base import ATTENTION_ROWS, KEPT_ROWS, ROWS, Span
+from ov_specdec.runner.block_memory import CacheTensor
+
+MAX_FEEDS = 256
+"""Layouts of passes whose inputs are kept; to make them anew takes some 30 us."""
+
+Layout = tuple[tuple[int, int], ...]
+"""The tokens of each span of a pass, and the rows of logits that it wants."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the rows of a pass are laid out.
+
+    all_rows: have logits computed for all tokens, wanted or not. is_invariant: compute no matrix
+    product over a single row and no attention over a single query, for these sum in another order
+    than those over several. What is single is given twice, and the spare result dropped.
+    repeats_tokens: give such a sequence two tokens in the whole pass, not in its attention alone.
+    is_beyond: the sequences lie beyond the border of the model.
+    """
+
+    all_rows: bool = False
+    is_invariant: bool = False
+    repeats_tokens: bool = False
+    is_beyond: bool = False
+
+
+class Feed:
+    """The inputs of passes of one layout and form: allocated once, filled for each pass.
+
+    A spare row has the id and position of the one that it repeats, and is written to the place in
+    the KV cache after it, which the next pass over the sequence writes over.
+    """
+
+    def __init__(self, layout: Layout, form: Form) -> None:
+        tokens = [tokens for tokens, _ in layout]
+        least = 2 if form.is_invariant else 1
+        attended = [max(own, least) for own in tokens]
+        fed = attended if form.repeats_tokens or sum(tokens) < least else tokens
+        ends = list(accumulate(fed))
+        begins = [0, *ends[:-1]]
+        wanted = _places_of_last(begins, tokens, [rows for _, rows in layout])
+        rows = np.arange(ends[-1]) if form.all_rows else _at_least(least, wanted)
+        self.taken = wanted if form.all_rows else np.arange(len(wanted))
+        """Which of the logits that come of a pass are wanted, one span's behind the other's."""
+        self._spans = list(zip(begins, ends, attended, strict=True))
+        attention_rows = [
+            np.arange(begin, begin + most).clip(max=end - 1) for begin, end, most in self._spans
+        ]
+        attention_ends = list(accumulate(attended))
+        kept = _places_of_first([0, *attention_ends[:-1]], fed)
+        self._arrays: dict[str, NDArray[np.integer]] = {
+            "input_ids": np.zeros(ends[-1], np.int64),
+            "position_ids": np.zeros(ends[-1], np.int64),
+            "past_lens": np.zeros(len(layout), np.int32),
+            "subsequence_begins": np.array([0, *attention_ends], np.int32),
+            "block_indices_begins": np.zeros(len(layout) + 1, np.int32),
+            "max_context_len": np.array(0, np.int32),
+            LONG: np.array(form.is_beyond),
+            ROWS: rows,
+            ATTENTION_ROWS: np.concatenate(attention_rows).astype(np.int32),
+            KEPT_ROWS: kept.astype(np.int32),
+        }
+        self.tensors = {
+            name: ov.Tensor(array, shared_memory=True) for name, array in self._arrays.items()
+        }
+        self._blocks: list[list[int]] = []
+
+    def fill(self, spans: Sequence[Span], past: Sequence[int], blocks: list[list[int]]) -> None:
+        """Set the inputs for spans after `past` cached tokens each, in the blocks of each."""
+        longest = 0
+        for span, length, (begin, end, attended) in zip(spans, past, self._spans, strict=True):
+            # A single token is repeated where the span has two rows.
+            self._arrays["input_ids"][begin:end] = span.tokens
+            self._arrays["position_ids"][begin:end] = np.arange(length, length + len(span.tokens))
+            longest = max(longest, length + attended)
+        self._arrays["past_lens"][:] = past
+        self._arrays["max_context_len"][...] = longest
+        if self._blocks != blocks:
+            self._blocks = [own.copy() for own in blocks]
+            self._arrays["block_indices_begins"][1:] = np.cumsum([len(own) for own in blocks])
+            self.tensors["block_indices"] = ov.Tensor(np.concatenate(blocks).astype(np.int32))
+
+
+def _places_of_first(begins: Sequence[int], counts: Sequence[int]) -> NDArray[np.int64]:
+    """So many places from each beginning on."""
+    return np.concatenate([np.arange(b, b + n) for b, n in zip(begins, counts, strict=True)])
+
+
+def _places_of_last(
+    begins: Sequence[int], tokens: Sequence[int], counts: Sequence[int]
+) -> NDArray[np.int64]:
+    """The places of the last tokens of each span, so many of each."""
+    first = [b + n - count for b, n, count in zip(begins, tokens, counts, strict=True)]
+    return _places_of_first(first, counts)
+
+
+def _at_least(least: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows, with the last one repeated until they are enough; the first of all if none is."""
+    rows = rows if len(rows) else np.zeros(1, np.int64)
+    return np.append(rows, np.repeat(rows[-1:], max(least - len(rows), 0)))
+
+
+class PackedModel:
+    """A compiled paged model and its infer request.
+
+    size: the number of tokens that it was compiled for; None: any number.
+    """
+
+    def __init__(self, compiled: ov.CompiledModel, size: int | None = None) -> None:
+        self._compiled = compiled
+        self._request = compiled.create_infer_request()
+        self._size = size
+        self._inputs = {port.any_name for port in compiled.inputs}
+        self.repeats_rows = ATTENTION_ROWS in self._inputs
+        """Whether its attention can have more rows than a pass has tokens."""
+        self._feeds: dict[tuple[Layout, Form], Feed] = {}
+        self._caches: Mapping[str, CacheTensor] = {}
+        self._bound: dict[str, ov.Tensor] = {}
+
+    def use_caches(self, tensors: Mapping[str, CacheTensor]) -> None:
+        """Read and write the KV cache in these tensors, by the names of the inputs."""
+        self._caches = tensors
+        self._inputs -= tensors.keys()
+        for name, tensor in tensors.items():
+            self._request.set_tensor(name, tensor)
+
+    def run(
+        self,
+        spans: Sequence[Span],
+        past: Sequence[int],
+        blocks: list[list[int]],
+        is_invariant: bool = False,
+        is_beyond: bool = False,
+    ) -> list[Logits]:
+        """One pass. Logits [num_rows, vocab] of each span, views that the next one overwrites.
+
+        is_invariant, is_beyond: see `Form`.
+        """
+        layout = tuple((len(span.tokens), span.num_rows) for span in spans)
+        repeats_tokens = is_invariant and not self.repeats_rows
+        form = Form(self._size is not None, is_invariant, repeats_tokens, is_beyond)
+        feed = self._feed(layout, form)
+        feed.fill(spans, past, blocks)
+        rows = self._infer(feed)
+        if len(rows) > len(feed.taken):
+            rows = rows[feed.taken]
+        ends = list(accumulate(num_rows for _, num_rows in layout))
+        return [rows[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+    def _feed(self, layout: Layout, form: Form) -> Feed:
+        """Inputs for a pass, those of an earlier one of that kind where there was one."""
+        if (layout, form) not in self._feeds:
+            if len(self._feeds) >= MAX_FEEDS:
+                self._feeds.clear()
+            self._feeds[layout, form] = Feed(layout, form)
+        return self._feeds[layout, form]
+
+    def _infer(self, feed: Feed) -> Logits:
+        """Logits of the rows that are wanted, or of all."""
+        for name in self._inputs:
+            if self._bound.get(name) is not feed.tensors[name]:
+                self._request.set_tensor(name, feed.tensors[name])
+                self._bound[name] = feed.tensors[name]
+        try:
+            self._request.infer(share_outputs=True)
+        except RuntimeError:
+            self._renew_request()
+            raise
+        logits: Logits = self._request.get_tensor("logits").data
+        return logits.reshape(-1, logits.shape[-1])
+
+    def _renew_request(self) -> None:
+        """Go on, after an error, with an infer request that has no traces of it."""
+        self._request = self._compiled.create_infer_request()
+        self._bound.clear()
+        self.use_caches(self._caches)

@@ -1,0 +1,331 @@
+"""Session on a paged KV cache: rollback sets a counter and costs nothing."""
+
+import warnings
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from ov_specdec.cache.block_pool import BlockPool, BlockTable
+from ov_specdec.errors import CacheFullError, SessionError
+from ov_specdec.logits import Logits
+from ov_specdec.runner.base import Session, Span, check_room, check_rows, check_tensors
+from ov_specdec.runner.block_memory import BlockMemory, Blocks, VisibleMemory, bytes_of_block
+from ov_specdec.runner.packed import PackedModel
+
+CACHES = ("key_cache.", "value_cache.")
+"""How the names of the inputs begin that hold the KV cache, one of each per layer."""
+
+INITIAL_TOKENS = 512
+"""Room in the block pool at first, where memory is taken whether it is written to or not."""
+
+
+class PagedModel:
+    """A compiled paged model and its block pool; what all of its sequences share.
+
+    Implements `Runner`. memory: where its blocks lie; where it is taken only as it is written to,
+    all blocks are there from the first pass on, elsewhere there are more before passes that need
+    them. max_cache_bytes: of one tensor, as the device allows; None: any number.
+
+    max_length: tokens of one sequence, the model's context. There are blocks for so many, but for
+    what `limit` says. copies: the model compiled for passes over so many tokens and no others.
+    OpenVINO prepares a model anew for each number of tokens that differs from the last one; what a
+    copy runs is always prepared. is_invariant: run passes in the form that gives a token the same
+    logits in any of them: see `Form`. Where several sequences share them, that is cheaper with the
+    inputs of `repeat_attention_rows`.
+    max_pass_tokens: tokens of the largest pass; what has more is run in several. None: any number.
+    border: see `Runner`; the model then has the input `LONG`.
+    """
+
+    max_sequences = None
+
+    def __init__(
+        self,
+        compiled: ov.CompiledModel,
+        *,
+        max_length: int,
+        vocab_size: int,
+        copies: Mapping[int, ov.CompiledModel] | None = None,
+        memory: BlockMemory | None = None,
+        max_cache_bytes: int | None = None,
+        is_invariant: bool = False,
+        border: int | None = None,
+    ) -> None:
+        self.max_length = max_length
+        self.border = border
+        self.vocab_size = vocab_size
+        self.is_invariant = is_invariant
+        self.is_proven = False
+        self.max_pass_tokens: int | None = None
+        copies = copies or {}
+        self._model = PackedModel(compiled)
+        self._copies = {size: PackedModel(copy, size) for size, copy in copies.items()}
+        ports = {port.any_name: port for port in compiled.inputs}
+        self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
+        # The values are never quantized over the block axis, so their shape tells the block size.
+        self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
+        self.memory: BlockMemory = memory or VisibleMemory()
+        self._max_cache_bytes = max_cache_bytes
+        self._num_blocks = 0  # that the memory has
+        self.pool = BlockPool(*self._pool_sizes(-(-max_length // self.block_size)))
+
+    @property
+    def fixed_sizes(self) -> frozenset[int]:
+        """Sizes of passes that a copy runs. A single token is a pass over two where it has a spare.
+
+        See `Runner`.
+        """
+        sizes = frozenset(self._copies)
+        if not self.is_invariant:
+            return sizes
+        return sizes | {1} if 2 in sizes else sizes - {1}
+
+    def limit(self, num_tokens: int) -> None:
+        """Have so many tokens at most, in whole blocks; before any sequence has some.
+
+        Raises `CacheFullError` where the device has no memory for them.
+        """
+        num_blocks = num_tokens // self.block_size
+        if self._max_cache_bytes is not None:
+            largest = max(map(bytes_of_block, self._ports.values()))
+            num_blocks = min(num_blocks, self._max_cache_bytes // largest - 1)  # the spare one
+        self.pool.size, self.pool.max_blocks = self._pool_sizes(max(num_blocks, 1))
+        self._fit_memory(self.pool.size)
+
+    def _pool_sizes(self, max_blocks: int) -> tuple[int, int]:
+        """Blocks at first, and at most: all at once where those that nobody uses cost nothing."""
+        first = max_blocks if self.memory.is_lazy else -(-INITIAL_TOKENS // self.block_size)
+        return min(first, max_blocks), max_blocks
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that all sequences together can have. See `Runner`."""
+        return self.pool.max_blocks * self.block_size
+
+    @property
+    def num_free(self) -> int:
+        """Tokens that blocks can be had for. See `Runner`."""
+        return self.pool.num_available * self.block_size
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Memory that a token takes, of all layers."""
+        return sum(map(bytes_of_block, self._ports.values())) // self.block_size
+
+    def open(self, namespace: Hashable = None) -> "PagedSession":
+        """A new sequence, which has no blocks yet."""
+        return PagedSession(self, namespace)
+
+    def run(self, spans: Sequence[Span]) -> list[Logits]:
+        """One pass over the spans of `PagedSession`s of this model, packed; several if it is large.
+
+        There are two where some sequences lie beyond the border and others do not.
+        Logits [num_rows, vocab] of each span, views that the next pass overwrites. After an error
+        each sequence holds what it held before.
+        """
+        tables = [table_of(span.session, self) for span in spans]
+        past = [table.length for table in tables]
+        try:
+            for span, table in zip(spans, tables, strict=True):
+                check_room(table.length, len(span.tokens), self.max_length)
+                check_rows(span)
+            pairs = list(zip(tables, [len(span.tokens) for span in spans], strict=True))
+            self.make_room(sum(table.num_missing(size) for table, size in pairs))
+            for table, size in pairs:
+                table.append(size)
+            logits = self._run_parts(spans, past, tables)
+        except BaseException:
+            for table, length in zip(tables, past, strict=True):
+                table.rollback(length)
+            raise
+        return [rows[:, : self.vocab_size] for rows in logits]
+
+    def _run_parts(
+        self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
+    ) -> list[Logits]:
+        """The logits of spans that the tables have room for, of as many passes as it takes."""
+        if self.border is None and self.max_pass_tokens is None:
+            return self._run_pass(spans, past, tables)
+        logits: list[list[Logits]] = [[] for _ in spans]
+        for parts in self._passes(spans, tables):
+            done = self._run_pass(
+                [part.span for part in parts],
+                [past[part.of] + part.begin for part in parts],
+                [tables[part.of] for part in parts],
+            )
+            # The next pass overwrites what this one gives.
+            for part, rows in zip(parts, done, strict=True):
+                logits[part.of].append(rows.copy())
+        return [np.concatenate(own) for own in logits]
+
+    def _passes(
+        self, spans: Sequence[Span], tables: Sequence[BlockTable]
+    ) -> Iterator[list["Part"]]:
+        """Passes over sequences of one side of the border each, none of too many tokens."""
+        parts = [Part(index, 0, span) for index, span in enumerate(spans)]
+        for side in (False, True):
+            yield from divide(
+                [part for part in parts if tables[part.of].is_beyond is side],
+                self.max_pass_tokens,
+            )
+
+    def _run_pass(
+        self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
+    ) -> list[Logits]:
+        """The logits of one pass."""
+        sizes = [len(span.tokens) for span in spans]
+        num_tokens = sum(sizes)
+        blocks = [table.blocks for table in tables]
+        if self.is_invariant:
+            num_tokens = max(num_tokens, 2)
+            if not self._model.repeats_rows:
+                num_tokens = sum(max(size, 2) for size in sizes)
+            # What a spare row writes may lie beyond the blocks of its sequence.
+            blocks = [[*own, self._spare_block] for own in blocks]
+        model = self._copies.get(num_tokens, self._model)
+        return model.run(spans, past, blocks, self.is_invariant, tables[0].is_beyond)
+
+    @property
+    def _spare_block(self) -> int:
+        """The last of the tensors' blocks, which no sequence has, and which nobody reads."""
+        return self._num_blocks - 1
+
+    def forget(self) -> None:
+        """Let no sequence find what others have left."""
+        self.pool.forget_all()
+
+    def copy_block(self, source: int, target: int) -> None:
+        """Make one block hold what another one does."""
+        self.memory.copy(source, target)
+
+    def read_blocks(self, blocks: Sequence[int]) -> dict[str, Blocks]:
+        """Copies of some blocks of each cache."""
+        return {name: self.memory.read(name, blocks) for name in self._ports}
+
+    def write_blocks(self, blocks: Sequence[int], content: Mapping[str, Blocks]) -> None:
+        """Put content into some blocks of each cache."""
+        for name, own in content.items():
+            self.memory.write(name, blocks, own)
+
+    def make_room(self, num_blocks: int) -> None:
+        """Have so many blocks that nobody uses or knows, as far as the pool may grow.
+
+        Where the device gives no more memory, the pool stays as it is from then on.
+        """
+        if self._num_blocks == 0:
+            self._fit_memory(self.pool.size)
+        missing = num_blocks - self.pool.num_unused
+        if missing <= 0 or self.pool.size == self.pool.max_blocks:
+            return
+        size = min(self.pool.size + max(missing, self.pool.size), self.pool.max_blocks)
+        try:
+            self._fit_memory(size)
+        except CacheFullError as error:
+            size = self.pool.max_blocks = self.pool.size
+            message = f"{error}; going on with {size * self.block_size} tokens of KV cache"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+        self.pool.size = size
+
+    def _fit_memory(self, num_blocks: int) -> None:
+        """Have memory for so many blocks, and the spare one."""
+        self.memory.resize(self._ports, num_blocks + 1)
+        self._num_blocks = num_blocks + 1
+        for model in (self._model, *self._copies.values()):
+            model.use_caches(self.memory.tensors)
+
+
+class Part(NamedTuple):
+    """Some of the tokens of a span, from place `begin` on. of: the span's index."""
+
+    of: int
+    begin: int
+    span: Span
+
+
+def divide(parts: Sequence[Part], most: int | None) -> Iterator[list[Part]]:
+    """Spans in passes over at most so many tokens each, in their order. most: None for any."""
+    taken: list[Part] = []
+    room = most or sum(len(part.span.tokens) for part in parts)
+    most = room
+    for of, _, span in parts:
+        begin, num_tokens = 0, len(span.tokens)
+        while begin < num_tokens:
+            end = min(begin + room, num_tokens)
+            num_rows = max(end - max(num_tokens - span.num_rows, begin), 0)
+            tokens = span.tokens[begin:end]
+            taken.append(Part(of, begin, replace(span, tokens=tokens, num_rows=num_rows)))
+            room -= end - begin
+            begin = end
+            if room == 0:
+                yield taken
+                taken, room = [], most
+    if taken:
+        yield taken
+
+
+class PagedSession:
+    """One sequence in the caches of a `PagedModel`. Implements `Session`."""
+
+    def __init__(self, model: PagedModel, namespace: Hashable = None) -> None:
+        self.runner = model
+        self.table = BlockTable(model.pool, model.block_size, namespace)
+
+    @property
+    def length(self) -> int:
+        """Number of tokens in the cache."""
+        return self.table.length
+
+    def rollback(self, length: int) -> None:
+        """Forget all but the first `length` tokens: a counter is set."""
+        self.table.rollback(length)
+
+    def adopt(self, tokens: Sequence[int]) -> int:
+        """Share the blocks that hold the first of these tokens. See `Session`."""
+        self.runner.make_room(1)  # for the copy of a block that fits in part
+        copied = self.table.adopt(tokens)
+        if copied is not None:
+            self.runner.copy_block(*copied)
+        return self.length
+
+    def settle(self, tokens: Sequence[int], length: int) -> None:
+        """Let other sequences share the full blocks of these tokens."""
+        self.table.settle(tokens, length)
+
+    def leave(self, tokens: Sequence[int]) -> None:
+        """Give the blocks back; until they are needed, their tokens are found in them."""
+        self.table.leave(tokens)
+
+    def drop(self) -> None:
+        """Give the blocks back; only those that others share are found."""
+        self.table.drop()
+
+    def read_kv(self) -> dict[str, NDArray[Any]]:
+        """Copies of the sequence's blocks, [num_blocks, bytes] of each cache."""
+        return dict(self.runner.read_blocks(self._held()))
+
+    def write_kv(self, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
+        """Put the blocks of `length` tokens in place of those that the sequence has."""
+        self.drop()
+        check_room(0, length, self.runner.max_length)
+        self.runner.make_room(self.table.num_missing(length))
+        self.table.append(length)
+        try:
+            check_tensors(self.read_kv(), tensors)
+        except SessionError:
+            self.drop()
+            raise
+        self.runner.write_blocks(self._held(), tensors)
+
+    def _held(self) -> list[int]:
+        """The blocks that hold tokens, in order; the last ones may hold none after a rollback."""
+        return self.table.blocks[: -(-self.length // self.runner.block_size)]
+
+
+def table_of(session: Session, model: PagedModel) -> BlockTable:
+    """The block table of a sequence of a model; `SessionError` for one of another model."""
+    if not isinstance(session, PagedSession) or session.runner is not model:
+        raise SessionError("a pass was asked for over a sequence of another model")
+    return session.table

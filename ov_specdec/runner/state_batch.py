@@ -1,0 +1,195 @@
+"""A batch of sequences in the KV states of one infer request."""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from ov_specdec.baseline import common_prefix
+from ov_specdec.cache.longrope import LONG
+from ov_specdec.logits import Logits
+from ov_specdec.runner.base import ROWS
+
+Mask = NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Row:
+    """One sequence of a batch.
+
+    source: the row of the states, as the last pass left them, that it goes on from; several rows
+    may have the same one. mask: [entries of the batch], 1 for the tokens of the sequence, in order,
+    and 0 for what is hidden from it. known: so many of its first tokens are `tokens`, and other
+    sequences of the namespace may go on from them. is_held: whether a session uses it.
+    """
+
+    batch: "Batch"
+    source: int
+    mask: Mask
+    length: int = 0
+    namespace: Hashable = None
+    tokens: Sequence[int] = ()
+    known: int = 0
+    is_held: bool = True
+
+    def keep(self, length: int) -> None:
+        """Hide all but the first `length` tokens."""
+        self.mask[np.flatnonzero(self.mask)[length:]] = 0
+        self.length = length
+        self.known = min(self.known, length)
+
+    def num_shared(self, tokens: Sequence[int], namespace: Hashable) -> int:
+        """How many of these tokens, from the first, a sequence of the namespace can have of it."""
+        if self.namespace != namespace:
+            return 0
+        return common_prefix(self.tokens[: self.known], tokens)
+
+
+@dataclass(eq=False)
+class Batch:
+    """Sequences whose KV caches share the states of one infer request, [rows, ..., entries, ...].
+
+    A pass appends as many entries to every row as the longest of its spans has tokens. A row that
+    has fewer is padded on the left, and does not see that padding, then or later. So states have
+    more entries than any sequence has tokens, until `compact` drops those that nobody sees. Rows
+    that end are dropped, and others added, by `beam_idx`: for each row of a pass, it names the row
+    of the states that it goes on from.
+
+    axes: the entries' axis in each state, by the state's name. inputs: those that the model has.
+    is_beyond: whether its sequences lie beyond the border of the model.
+    """
+
+    request: ov.InferRequest
+    axes: Mapping[str, int]
+    inputs: frozenset[str]
+    is_beyond: bool = False
+    rows: list[Row] = field(default_factory=list)
+    num_entries: int = 0
+
+    @property
+    def held(self) -> list[Row]:
+        """The rows that sessions use."""
+        return [row for row in self.rows if row.is_held]
+
+    @property
+    def num_hidden(self) -> int:
+        """Entries beyond those that the longest sequence needs."""
+        return self.num_entries - max(row.length for row in self.held)
+
+    def add(self) -> Row:
+        """A row without tokens."""
+        row = Row(self, 0, np.zeros(self.num_entries, np.int64))
+        self.rows.append(row)
+        return row
+
+    def branch(self, row: Row, length: int) -> Row:
+        """Another row, which has the first `length` tokens of one."""
+        other = Row(self, row.source, row.mask.copy(), row.length)
+        other.keep(length)
+        self.rows.append(other)
+        return other
+
+    def run(self, spans: Mapping[Row, Sequence[int]], num_logits: int) -> Logits:
+        """Append tokens to some of the rows; rows that nobody holds are gone then.
+
+        Logits [rows, num_logits, vocab] of the last places, in the order of `rows`; a view that the
+        next pass overwrites.
+        """
+        rows, width = self.held, max(map(len, spans.values()))
+        total = self.num_entries + width
+        ids, positions = np.zeros((2, len(rows), width), np.int64)
+        mask = np.zeros((len(rows), total), np.int64)
+        for i, row in enumerate(rows):
+            mask[i, : self.num_entries] = row.mask
+            if tokens := spans.get(row):
+                ids[i, -len(tokens) :] = tokens
+                mask[i, -len(tokens) :] = 1
+                positions[i, -len(tokens) :] = np.arange(row.length, row.length + len(tokens))
+        sources = [row.source for row in rows] if self.num_entries else range(len(rows))
+        feed = {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "position_ids": positions,
+            "beam_idx": np.array(sources, np.int32),
+            ROWS: np.arange(width - num_logits, width),
+            LONG: np.array(self.is_beyond),
+        }
+        with self._emptied_by_errors():
+            self.request.infer(
+                {name: feed[name] for name in self.inputs}, share_inputs=True, share_outputs=True
+            )
+            for i, row in enumerate(rows):
+                row.source, row.mask = i, mask[i]
+                row.length += len(spans.get(row, ()))
+            self.rows, self.num_entries = rows, total
+        logits: Logits = self.request.get_tensor("logits").data
+        return logits[:, -num_logits:]
+
+    def compact(self) -> None:
+        """Drop the entries that are hidden; rows are padded on the left to the longest one."""
+        self.take(self.held)
+
+    def take(self, rows: Sequence[Row]) -> None:
+        """Hold these rows, of this batch or others, in place of all that it holds."""
+        num_entries = max(row.length for row in rows)
+        visible = [np.flatnonzero(row.mask) for row in rows]
+        sources = {row.batch: row.batch.states() for row in rows if row.length}
+        with self._emptied_by_errors():
+            for name, state in self.states().items() if sources else ():
+                axis = self.axes[name]
+                old = {batch: states[name].state.data for batch, states in sources.items()}
+                shape = list(next(iter(old.values())).shape)
+                shape[0], shape[axis] = len(rows), num_entries
+                new = np.zeros(shape, next(iter(old.values())).dtype)
+                for i, row in enumerate(rows):
+                    if row.length:
+                        kept = np.moveaxis(old[row.batch], axis, 1)[row.source, visible[i]]
+                        np.moveaxis(new, axis, 1)[i, num_entries - row.length :] = kept
+                state.state = ov.Tensor(new)
+        for batch in {row.batch for row in rows}:
+            batch.rows = [row for row in batch.rows if row not in rows]
+        self.rows, self.num_entries = list(rows), num_entries
+        for i, row in enumerate(rows):
+            row.batch, row.source = self, i
+            row.mask = (np.arange(num_entries) >= num_entries - row.length).astype(np.int64)
+
+    def states(self) -> dict[str, Any]:
+        """The states of the request by name; what they hold is copied as it is read."""
+        return {state.name: state for state in self.request.query_state()}
+
+    def read(self, row: Row) -> dict[str, NDArray[Any]]:
+        """Copies of the states of one sequence, [1, ..., tokens, ...], what is hidden left out."""
+        visible = np.flatnonzero(row.mask)
+        return {
+            name: state.state.data[[row.source]].take(visible, self.axes[name])
+            for name, state in self.states().items()
+        }
+
+    def write(self, tensors: Mapping[str, NDArray[Any]], length: int) -> Row:
+        """Hold one sequence, whose states `read` gave, in place of all that the batch holds."""
+        with self._emptied_by_errors():
+            for name, state in self.states().items():
+                state.state = ov.Tensor(tensors[name])
+        self.num_entries = length
+        self.rows = [Row(self, 0, np.ones(length, np.int64), length)]
+        return self.rows[0]
+
+    def clear(self) -> None:
+        """Forget all tokens; rows that are held have none."""
+        self.request.reset_state()
+        self.rows, self.num_entries = self.held, 0
+        for row in self.rows:
+            row.mask, row.length, row.known = np.zeros(0, np.int64), 0, 0
+
+    @contextmanager
+    def _emptied_by_errors(self) -> Iterator[None]:
+        """Forget everything after an error: the layers' states may then differ in length."""
+        try:
+            yield
+        except BaseException:
+            self.clear()
+            raise

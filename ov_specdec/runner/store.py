@@ -1,0 +1,91 @@
+"""Cached sequences in files: what a model has read need not be read again by another process."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from ov_specdec.errors import OptionError, SessionError
+from ov_specdec.files import replacing
+from ov_specdec.runner.cached_sequence import CachedSequence
+
+TOKENS, FINGERPRINT, SALT = "tokens", "fingerprint", "cache_salt"
+REMEDY = "delete it, and save it again"
+
+
+def draft_file(file: Path) -> Path:
+    """The file of a draft model's cache, beside that of the main model's."""
+    return file.with_name(f"{file.stem}.draft{file.suffix}")
+
+
+def write_sequence(
+    path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: str | None
+) -> None:
+    """Write the ids and tensors that a KV cache holds, as safetensors.
+
+    fingerprint: what the tensors depend on. cache_salt: whose they are; the file has a digest of
+    it. `read_sequence` wants the same of both. Raises `OptionError` for an empty cache, and for a
+    path that cannot be written.
+    """
+    tokens = sequence.tokens
+    if not tokens:
+        raise OptionError(
+            f"there is nothing to save in '{path}': generate something first, with cache_prompt on"
+        )
+    metadata = {FINGERPRINT: fingerprint, SALT: _digest(cache_salt)}
+    content = {TOKENS: np.array(tokens, np.int64), **sequence.read_kv()}
+    try:
+        with replacing(path) as partial:
+            save_file(content, partial, metadata)
+    except (OSError, SafetensorError) as error:
+        raise OptionError(f"the cache file '{path}' cannot be written: {error}") from error
+
+
+def read_sequence(
+    path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: str | None
+) -> None:
+    """Have a sequence hold what a file holds.
+
+    Raises `OptionError` for a file that cannot be read, or whose fingerprint or salt is another.
+    """
+    metadata, tensors = _read(path)
+    if metadata.get(FINGERPRINT) != fingerprint:
+        raise OptionError(
+            f"the cache file '{path}' was made with another model, machine, OpenVINO version, KV "
+            f"backend or other properties: {REMEDY}"
+        )
+    if metadata.get(SALT) != _digest(cache_salt):
+        raise OptionError(
+            f"the cache file '{path}' was not saved under cache_salt={cache_salt!r}: give the "
+            f"cache_salt of the generation that was saved, or {REMEDY}"
+        )
+    try:
+        sequence.restore(tensors.pop(TOKENS).tolist(), tensors)
+    except (KeyError, SessionError) as error:
+        raise OptionError(f"the cache file '{path}' cannot be used ({error}): {REMEDY}") from error
+
+
+def _digest(cache_salt: str | None) -> str:
+    """What stands for a salt in a file, where others may read it; nothing for none."""
+    if cache_salt is None:
+        return ""
+    return hashlib.sha256(cache_salt.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _read(path: Path) -> tuple[Mapping[str, str], dict[str, NDArray[Any]]]:
+    """A file's metadata, and its tensors."""
+    if not path.is_file():
+        raise OptionError(
+            f"there is no cache file '{path}': save it with these models, or give another path"
+        )
+    try:
+        with safe_open(path, framework="numpy") as file:  # type: ignore[no-untyped-call]
+            metadata: Mapping[str, str] = file.metadata() or {}
+            return metadata, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise OptionError(f"the cache file '{path}' cannot be read ({error}): {REMEDY}") from error

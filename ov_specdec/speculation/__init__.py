@@ -1,1 +1,0 @@
-"""Speculative decoding: draft, verify, accept."""
