@@ -17,9 +17,9 @@ from ov_specdec.invariance import Invariance
 from ov_specdec.options import GenerationOptions, as_tuple
 from ov_specdec.sampling.from_options import Samplers, make_samplers
 from ov_specdec.scheduling import MAX_UNREAD, Cancelled, Request, Turns
-from ov_specdec.speculation.begin import begin, make_drafter
+from ov_specdec.speculation.begin import begin, make_drafter, time_passes
 from ov_specdec.speculation.drafters.factory import DrafterFactory
-from ov_specdec.speculation.engine import Round, SequenceState, Speculation
+from ov_specdec.speculation.engine import Round, SequenceState
 from ov_specdec.speculation.schedule import LearnedStats
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.prompt import Prompt, encode_prompt
@@ -175,23 +175,19 @@ class TextGenerator:
         output.stats.max_sequences = self._max_sequences
         if self.invariance is not None:
             output.stats.batch_invariant = self.invariance.status
-        request = Request(
-            self._starter(options, samplers, state, ids),
-            output.add,
-            len(tokens),
-            keeps_cache=options.cache_prompt,
-            max_unread=max_unread,
-        )
+        request = self._request(options, samplers, state, ids, output, max_unread)
         return Generation(request, options, state, output, len(tokens))
 
-    def _starter(
+    def _request(
         self,
         options: GenerationOptions,
         samplers: Samplers,
         state: SequenceState,
         ids: Sequence[int],
-    ) -> Callable[[], Speculation]:
-        """What begins a generation once it is admitted; its drafter is made here, before that."""
+        output: Output,
+        max_unread: int | None,
+    ) -> Request[Chunk]:
+        """The request of a generation, whose drafter is made here, before it is admitted."""
         # A namespace of its own: it shares nothing.
         namespace = options.cache_salt if options.cache_prompt else object()
         source = Source(np.array([ids]), namespace) if self.text_to_text else None
@@ -201,7 +197,14 @@ class TextGenerator:
             self.main, self.drafters, options, samplers, state, namespace, references, source
         )
         space = source or namespace
-        return partial(begin, self.main, drafter, self.learned, options, samplers, state, space)
+        return Request(
+            partial(begin, self.main, drafter, self.learned, options, samplers, state, space),
+            output.add,
+            len(state.tokens),
+            keeps_cache=options.cache_prompt,
+            max_unread=max_unread,
+            prepare=partial(time_passes, self.main, drafter, self.learned, options),
+        )
 
     def _chunks(self, generation: "Generation") -> Generator[Chunk, None, None]:
         """Its chunks; what came of it is kept, wherever it ends, for later turns."""

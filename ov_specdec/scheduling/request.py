@@ -33,7 +33,8 @@ class Request(Generic[T]):
     round; it may end the sequence. num_tokens: of its prompt. keeps_cache: whether what its KV
     caches hold in the end is left to other sequences. max_unread: pieces that nobody has read, at
     which it is suspended; None for a request that is read at its end. on_end: told once that it has
-    ended, in the thread that runs steps, or that cancels it where none does.
+    ended, in the thread that runs steps, or that cancels it where none does. prepare: called before
+    it starts where no other one runs: it may run passes that others would wait for.
     """
 
     start: Callable[[], Speculation]
@@ -42,6 +43,7 @@ class Request(Generic[T]):
     keeps_cache: bool = True
     max_unread: int | None = MAX_UNREAD
     on_end: Callable[[BaseException | None], None] | None = None
+    prepare: Callable[[], object] | None = None
     unread: deque[T] = field(default_factory=deque, init=False)
     error: BaseException | None = field(default=None, init=False)
     has_ended: bool = field(default=False, init=False)
@@ -117,10 +119,12 @@ class Request(Generic[T]):
         """Tokens that this model is still to be fed."""
         return sum(cache.num_pending for cache in self.caches if cache.runner is runner)
 
-    def admit(self) -> None:
-        """Take up running, for the first time or after `suspend`."""
+    def admit(self, *, is_alone: bool) -> None:
+        """Take up running, for the first time or after `suspend`. is_alone: no other one runs."""
         try:
             if self.speculation is None:
+                if is_alone and self.prepare is not None:
+                    self.prepare()
                 self.speculation = self.start()
             else:
                 for cache in self.caches:

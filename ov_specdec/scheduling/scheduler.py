@@ -146,7 +146,7 @@ class Scheduler:
             if len(self._running) >= most or not self._has_room(request):
                 return
             self._waiting.remove(request)
-            request.admit()
+            request.admit(is_alone=not self._running)
             if not request.has_ended:
                 self._running.append(request)
 

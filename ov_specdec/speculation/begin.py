@@ -11,7 +11,12 @@ from ov_specdec.speculation.draft_length import ConstantLength, Policy
 from ov_specdec.speculation.drafters import Drafter
 from ov_specdec.speculation.drafters.factory import DrafterFactory
 from ov_specdec.speculation.engine import SequenceState, Speculation
-from ov_specdec.speculation.schedule import LearnedStats, follows_itself, make_policy
+from ov_specdec.speculation.schedule import (
+    LearnedStats,
+    follows_costs,
+    follows_itself,
+    make_policy,
+)
 
 
 def make_drafter(
@@ -34,6 +39,14 @@ def make_drafter(
     )
 
 
+def time_passes(
+    main: Runner, drafter: Drafter | None, learned: LearnedStats, options: GenerationOptions
+) -> None:
+    """Have passes timed, where draft lengths follow what they cost and that is not known."""
+    if drafter is not None and follows_costs(options, main):
+        learned.costs.prepare()
+
+
 def begin(
     main: Runner,
     drafter: Drafter | None,
@@ -43,10 +56,7 @@ def begin(
     state: SequenceState,
     namespace: Hashable,
 ) -> Speculation:
-    """The speculation of one sequence; passes may be timed before.
-
-    namespace: of the main model's KV cache.
-    """
+    """The speculation of one sequence. namespace: of the main model's KV cache."""
     policy: Policy = ConstantLength(0)
     if drafter is not None:
         policy = make_policy(options, drafter.sources, learned, main)

@@ -12,7 +12,7 @@ from ov_specdec.chunks import Chunk, Output
 from ov_specdec.options import GenerationOptions, as_tuple
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.scheduling import Request, Turns
-from ov_specdec.speculation.begin import begin, make_drafter
+from ov_specdec.speculation.begin import begin, make_drafter, time_passes
 from ov_specdec.speculation.drafters.factory import DrafterFactory
 from ov_specdec.speculation.engine import SequenceState
 from ov_specdec.speculation.schedule import LearnedStats
@@ -72,6 +72,7 @@ class WindowDecoder:
             output.add,
             len(prompt),
             max_unread=None,
+            prepare=partial(time_passes, self.main, drafter, self.learned, options),
         )
         return Decoding(self._read(request), partial(self.turns.cancel, request))
 
