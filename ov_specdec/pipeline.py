@@ -268,10 +268,11 @@ class SpeculativePipeline:
     ) -> CostCurve:
         """Measure what passes cost, where that is not known from an earlier process.
 
-        Else the first generation that leaves the draft length to "auto" does so. It takes two
-        seconds, or 5 % of the time that loading took; the result is kept in the user's cache
-        folder. progress: told of the share that is done. seconds: measure in any case, and for so
-        long; more than 0. Raises `OptionError`, and `SessionError` while a generation is running.
+        Else the first generation that leaves the draft length to "auto" does so, unless others are
+        running. It takes two seconds, or 5 % of the time that loading took; the result is kept in
+        the user's cache folder. progress: told of the share that is done. seconds: measure in any
+        case, and for so long; more than 0. Raises `OptionError`, and `SessionError` while a
+        generation is running.
         """
         with self._open_generator().loop.alone():
             if self._costs is None:  # another thread may have closed the pipeline meanwhile

@@ -45,9 +45,9 @@ class Gate:
         return self._model.run(spans)
 
 
-def generator(main, draft=None, limits=None, drafters=None):
+def generator(main, draft=None, limits=None, drafters=None, costs=None):
     """Generates with a main model, and a draft model where there is one, unless drafters differ."""
-    learned = LearnedStats()
+    learned = LearnedStats() if costs is None else LearnedStats(costs)
     loop = EngineLoop(Engine(main, draft, limits or Limits(), learned.costs))
     if drafters is None:
         drafters = DrafterFactory("model", DraftModel(draft)) if draft else DrafterFactory("none")

@@ -9,7 +9,7 @@ import pytest
 
 from ov_specdec.drafters import ModelDrafter
 from ov_specdec.errors import OptionError
-from ov_specdec.planning.costs import SIZES, CostCurve, KeptCosts, LiveCurve, PassCurve
+from ov_specdec.planning.costs import NOMINAL, SIZES, CostCurve, KeptCosts, LiveCurve, PassCurve
 from ov_specdec.planning.costs.kept import read_curve, write_curve
 from ov_specdec.planning.costs.measure import SWEEPS, WIDE, measure
 from ov_specdec.planning.draft_length import ConstantLength
@@ -83,6 +83,20 @@ def test_memory_for_one_sequence_is_enough_to_measure():
     assert main.pool.num_used == 0
 
 
+def test_what_memory_has_no_room_for_is_not_measured():
+    main = ScriptedModel(counting, max_length=1000, num_blocks=8)
+    assert set(measure(main, None, 1.0, sweeps=2).main.seconds[16]) == {*SIZES}
+    assert main.pool.num_used == 0
+
+
+def test_without_room_for_the_shortest_passes_the_curve_stays_an_imagined_one(tmp_path):
+    main = ScriptedModel(counting, max_length=1000, num_blocks=3)
+    costs = KeptCosts(main, model(), tmp_path / "curve.json", 0.1)
+    assert costs.prepare() == NOMINAL
+    assert main.pool.num_used == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_measuring_that_is_interrupted_gives_its_memory_back(monkeypatch):
     main, draft = model(), model()
     run, left = main.run, iter(range(5))
@@ -146,7 +160,7 @@ def test_a_file_that_cannot_be_used_is_none(tmp_path, spoil):
     path.write_text(spoil(path.read_text()))
     assert read_curve(path) is None
     costs = KeptCosts(model(), model(), path, 0.0)
-    assert costs.curve.main.at(1, 16) > 0
+    assert costs.prepare().main.at(1, 16) > 0
     assert read_curve(path) == costs.curve  # measured, and kept instead
 
 
@@ -154,7 +168,8 @@ def test_a_kept_curve_is_not_measured_again(tmp_path):
     path = tmp_path / "curve.json"
     write_curve(path, CURVE)
     main = model()
-    assert KeptCosts(main, model(), path, 1.0).curve == CURVE
+    costs = KeptCosts(main, model(), path, 1.0)
+    assert costs.curve == costs.prepare() == CURVE
     assert main.passes == []
 
 
@@ -163,13 +178,14 @@ def test_a_curve_of_few_passes_is_measured_further_by_later_processes(tmp_path):
     slow = PassCurve({16: dict.fromkeys(SIZES, 9.0), 4096: {1: 7.0}}, 0.5)
     write_curve(path, CostCurve(slow, CURVE.draft, sweeps=1))
     later = KeptCosts(model(), model(), path, 5.0)
-    assert later.curve.main.at(1, 16) < 1.0  # the shorter time of both
+    assert later.curve.main == slow  # until there is time to measure
+    assert later.prepare().main.at(1, 16) < 1.0  # the shorter time of both
     known = later.curve.main  # 4,096 only the first process has seen, at its own pace
     assert known.at(1, 4096) / known.at(1, 16) == pytest.approx(7.0 / 9.0)
     assert later.curve.sweeps == SWEEPS
     assert read_curve(path) == later.curve
     main = model()
-    assert KeptCosts(main, model(), path, 5.0).curve == later.curve
+    assert KeptCosts(main, model(), path, 5.0).prepare() == later.curve
     assert main.passes == []
 
 
@@ -183,12 +199,12 @@ def test_a_measurement_on_a_busy_machine_is_brought_to_the_pace_of_a_quiet_one()
 def test_later_processes_measure_first_what_the_earlier_had_no_time_for(tmp_path):
     path, sizes = tmp_path / "curve.json", []
     for _ in range(SWEEPS):
-        curve = KeptCosts(model(), model(), path, 0.0).curve
+        curve = KeptCosts(model(), model(), path, 0.0).prepare()
         sizes.append(set(curve.main.seconds[16]))
     assert sizes[:3] == [{1, 8, 4}, {1, 8, 4, 2, 3}, {1, 8, 4, 2, 3, 16, 6}]
     assert sizes[-1] >= set(SIZES)
     main = model()
-    assert KeptCosts(main, model(), path, 0.0).curve == curve
+    assert KeptCosts(main, model(), path, 0.0).prepare() == curve
     assert main.passes == []  # not for ever
 
 
@@ -202,7 +218,24 @@ def test_a_folder_that_cannot_be_written_to_is_a_warning(tmp_path):
     blocked.write_text("")
     costs = KeptCosts(model(), None, blocked / "curve.json", 0.0)
     with pytest.warns(RuntimeWarning, match="cannot be kept in .* XDG_CACHE_HOME"):
-        assert costs.curve.main.at(1, 16) > 0
+        assert costs.prepare().main.at(1, 16) > 0
+
+
+def test_until_passes_are_timed_the_curve_is_an_imagined_one_that_is_not_kept(tmp_path):
+    main, draft, path = model(), model(), tmp_path / "curve.json"
+    main.fixed_sizes = frozenset({4, 8})
+    costs = KeptCosts(main, draft, path, 0.1)
+    assert costs.curve.main == replace(NOMINAL.main, fixed=main.fixed_sizes)
+    assert costs.curve.draft == NOMINAL.draft
+    assert KeptCosts(main, None, path, 0.1).curve.draft is None
+    for stats in (rounds(1, 1.0) + rounds(4, 5.0)) * 40:
+        costs.learn(step_of(stats))
+    assert costs.curve.main.at(4, 16) > 1.5 * NOMINAL.main.at(4, 16)
+    costs.keep()
+    assert not path.exists()
+    assert main.passes == draft.passes == []
+    assert costs.prepare().sweeps > 0
+    assert read_curve(path) == costs.curve
 
 
 def test_whoever_reads_while_others_write_finds_a_whole_curve(tmp_path):

@@ -9,6 +9,7 @@ from ov_specdec.errors import OptionError
 from ov_specdec.generation import GenerationStream
 from ov_specdec.options import GenerationOptions
 from ov_specdec.planning.acceptance import MODEL_PRIOR, Acceptance
+from ov_specdec.planning.costs import SIZES, KeptCosts
 from tests.fakes import ScriptedModel, counting
 from tests.scripted import PATIENCE, Gate, generator, stream
 
@@ -77,6 +78,91 @@ def test_drafting_is_cancelled_within_one_pass_too():
     assert [chunk.finish_reason for chunk in chunks] == [None, "cancelled"]
     assert (len(main.passes), len(draft.passes)) == (1, 2)
     assert main.pool.num_used == draft.pool.num_used == 0
+
+
+def submit(text, prompt, **options):
+    """The chunks of a generation, as steps bring them."""
+    chunks = []
+    generation = text.begin(
+        prompt, GenerationOptions(ignore_eos=True, **options), chunks.extend, lambda error: None
+    )
+    text.loop.add(generation.sequence)
+    return generation.sequence, chunks
+
+
+def finish(text, request):
+    while not request.has_ended:
+        text.loop.step()
+    assert request.error is None
+
+
+def test_nothing_is_measured_while_a_request_runs():
+    main, draft = ScriptedModel(counting), ScriptedModel(counting)
+    costs = KeptCosts(main, draft, None, 0.05)
+    text = generator(main, draft, costs=costs)
+    running, chunks = submit(text, "ABC", num_assistant_tokens=2, max_new_tokens=300)
+    text.loop.step()
+    other, _ = submit(text, "QRS", max_new_tokens=40)
+    while not other.has_ended:
+        num_passes, num_chunks = len(main.passes), len(chunks)
+        num_drafted = len(draft.passes)
+        text.loop.step()
+        assert len(main.passes) == num_passes + 1
+        assert len(draft.passes) <= num_drafted + SIZES[-1]
+        assert len(chunks) > num_chunks
+    assert other.error is None
+    assert costs.curve.sweeps == 0
+    finish(text, running)
+    alone, _ = submit(text, "XAB", max_new_tokens=40)
+    text.loop.step()
+    assert costs.curve.sweeps > 0
+    finish(text, alone)
+    assert main.pool.num_used == draft.pool.num_used == 0
+
+
+def small_pair(num_blocks):
+    """A generator over models that nobody has timed, with memory for few tokens."""
+    main, draft = ScriptedModel(counting), ScriptedModel(counting)
+    for model in (main, draft):
+        model.limit(num_blocks * model.block_size)
+    return generator(main, draft, costs=KeptCosts(main, draft, None, 0.5))
+
+
+def test_a_request_beside_another_one_needs_no_room_for_measuring():
+    text = small_pair(num_blocks=30)
+    first, _ = submit(text, [1] * 40, num_assistant_tokens=0, max_new_tokens=20)
+    text.loop.step()
+    second, _ = submit(text, "ABC", max_new_tokens=5)
+    text.loop.step()
+    assert len(text.loop.engine.scheduler.running) == 2
+    for request in (first, second):
+        finish(text, request)
+
+
+def test_a_request_that_is_alone_needs_no_room_for_measuring():
+    text = small_pair(num_blocks=3)
+    request, chunks = submit(text, "ABC", max_new_tokens=5)
+    finish(text, request)
+    assert [token for chunk in chunks for token in chunk.token_ids] == [3, 4, 5, 6, 7]
+
+
+def test_measuring_that_is_interrupted_ends_its_request_and_leaves_no_memory_in_use(monkeypatch):
+    main, draft = ScriptedModel(counting), ScriptedModel(counting)
+    costs = KeptCosts(main, draft, None, 0.05)
+    text = generator(main, draft, costs=costs)
+
+    def interrupted(spans):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(main, "run", interrupted)
+        request, _ = submit(text, "ABC", max_new_tokens=5)
+        with pytest.raises(KeyboardInterrupt):
+            text.loop.step()
+    assert isinstance(request.error, KeyboardInterrupt)
+    assert main.pool.num_used == draft.pool.num_used == 0
+    finish(text, submit(text, "ABC", max_new_tokens=5)[0])
+    assert costs.curve.sweeps > 0
 
 
 def test_closing_frees_what_the_stream_holds():

@@ -7,7 +7,7 @@ from ov_specdec.drafters.factory import DrafterFactory
 from ov_specdec.engine.sequence import Sequence, WantedLogprobs
 from ov_specdec.options import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength, Policy
-from ov_specdec.planning.schedule import LearnedStats, follows_itself, make_policy
+from ov_specdec.planning.schedule import LearnedStats, follows_costs, follows_itself, make_policy
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.runner.source import Source
@@ -51,4 +51,5 @@ def make_sequence(
         eos_token_ids,
         WantedLogprobs(options.logprobs, options.prompt_logprobs, scored),
         keeps_cache=options.cache_prompt,
+        prepare=learned.costs.prepare if drafter and follows_costs(options, main) else None,
     )

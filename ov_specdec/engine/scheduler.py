@@ -84,7 +84,16 @@ class Scheduler:
             if len(self.running) >= most or not self._has_room(sequence):
                 return
             self.waiting.remove(sequence)
-            sequence.resume()
+            self._admit(sequence)
+
+    def _admit(self, sequence: Sequence) -> None:
+        try:
+            sequence.admit(is_alone=not self.running)
+        except BaseException as error:
+            sequence.end(error)
+            if not isinstance(error, Exception):
+                raise
+        else:
             self.running.append(sequence)
 
     def sweep(self) -> None:

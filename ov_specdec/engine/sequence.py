@@ -53,9 +53,11 @@ class Sequence:
     is full; it alone says where the output ends, so that speculation cannot end it elsewhere than
     plain decoding does.
 
-    publish: what its reader gets of a round; it may end the sequence. max_unread: pieces that
-    nobody has read, at which it is suspended; None for one that is read at its end. on_end: told
-    once that it has ended, in the thread that steps, or that cancels it where none does.
+    prepare: called before it first runs, where no other one does: it may run passes that others
+    would wait for. publish: what its reader gets of a round; it may end the sequence. max_unread:
+    pieces that nobody has read, at which it is suspended; None for one that is read at its end.
+    on_end: told once that it has ended, in the thread that steps, or that cancels it where none
+    does.
     """
 
     tokens: list[int]
@@ -70,6 +72,7 @@ class Sequence:
     publish: Callable[["Sequence", Round], Iterable[Any]] = lambda _, round_: (round_,)
     max_unread: int | None = MAX_UNREAD
     on_end: Callable[[BaseException | None], None] | None = None
+    prepare: Callable[[], object] | None = None
     finish_reason: FinishReason | None = None
     num_rounds: int = field(default=0, init=False)
     unread: deque[Any] = field(default_factory=deque, init=False)
@@ -172,8 +175,11 @@ class Sequence:
             return None
         return self.policy.plan(ask.source, ask.confidence).within(self.room)
 
-    def resume(self) -> None:
-        """Go on after `suspend`, with what others still hold of what was cached."""
+    def admit(self, *, is_alone: bool) -> None:
+        """Begin to run, or go on after `suspend` with what others still hold of what was cached."""
+        prepare, self.prepare = self.prepare, None
+        if prepare is not None and is_alone:
+            prepare()
         if self.is_suspended:
             self.is_suspended = False
             for cache in self.caches:

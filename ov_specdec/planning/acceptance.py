@@ -60,7 +60,7 @@ class Counts:
 class Common:
     """What sequences of one kind, greedy ones for example, have in common.
 
-    credit: seconds of the cost curve that may go into trying again what does not pay.
+    credit: plain passes whose time may go into trying again what does not pay.
     """
 
     sources: Counts = field(default_factory=lambda: Counts(COMMON_MEMORY))

@@ -237,7 +237,8 @@ class AdaptiveLength:
         self._is_settled = True
 
     def _may_probe(self) -> bool:
-        return self._probing or self._common.credit >= self._probe_seconds()
+        saved = self._common.credit * float(self._seconds[0])
+        return self._probing or saved >= self._probe_seconds()
 
     def _probe_seconds(self) -> float:
         """What it takes to draft and verify one candidate, beyond a plain pass."""
@@ -252,15 +253,14 @@ class AdaptiveLength:
 
     def _account(self, stats: RoundStats) -> None:
         """Save time for probes while nothing is drafted, and charge what they lose."""
-        plain = float(self._seconds[0])
         if stats.reason == "probe":
-            lost = PROBE_FACTOR * self._probe_seconds() - stats.num_accepted * plain
-            self._common.credit -= lost
+            lost = PROBE_FACTOR * self._probe_seconds() / float(self._seconds[0])
+            self._common.credit -= lost - stats.num_accepted
             self._probing = stats.num_accepted > 0
         elif stats.num_drafted == 0:
             # A text that is to come out the same again has nothing to do with who shares passes.
             sharing = stats.num_sequences if self._costs.is_live else 1
-            self._common.credit += SPENT_ON_PROBES * plain / sharing
+            self._common.credit += SPENT_ON_PROBES / sharing
         drafted = stats.source == MODEL and stats.num_drafted > 0
         self._unread = 1 if drafted else self._unread + stats.num_generated
 

@@ -82,13 +82,16 @@ class PassTimes:
     def time(self, size: int, row: int) -> None:
         """Time passes of a size: the first comes after a change, and the last does not.
 
-        The last of three of one token: a draft model's steps follow each other. A size that the
-        context has no room for is left out.
+        The last of three of one token: a draft model's steps follow each other. A size that context
+        or memory have no room for is left out.
         """
         if len(self._tokens) + size - 1 > self._cache.runner.max_length:
             return
-        first = self._pass(size)
-        last = [self._pass(size) for _ in range(2 if size == 1 else 1)][-1]
+        try:
+            first = self._pass(size)
+            last = [self._pass(size) for _ in range(2 if size == 1 else 1)][-1]
+        except CacheFullError:
+            return
         self._times[row].setdefault(size, []).append((first, last))
 
     def start(self, row: int) -> None:  # noqa: ARG002
@@ -176,7 +179,8 @@ def measure(
     What is not measured is interpolated. known: sizes that an earlier measurement had time for;
     the others come first. progress: told of the share of the time that has passed, 0 to 1.
     new_namespace: of sequences that share nothing: for encoder-decoder models, their sources.
-    compare: is told of the main model's rows.
+    compare: is told of the main model's rows. Nothing else may use the models meanwhile. Raises
+    `CacheFullError` where memory has no room for the shortest passes.
     """
     models = [PassTimes(main, new_namespace, compare)]
     if draft is not None:
@@ -207,8 +211,8 @@ def _time_rows(
             reading = sum(model.seconds_to_read(row) for model in timed)
             if models[0] not in timed or reading > left / 2:
                 break
-        for model in timed:
-            model.read(row)
+        if not _read(timed, row):
+            break
         for done, (sweep, turn) in enumerate(_turns(timed, sweeps, known)):
             complete = max(sweep, 1) if row == ROWS[0] else complete
             spent = perf_counter() - begin
@@ -220,6 +224,18 @@ def _time_rows(
         else:
             complete = sweeps if row == ROWS[0] else complete
     return complete
+
+
+def _read(models: Sequence[PassTimes], row: int) -> bool:
+    """Have all models read the tokens of a row; whether there is memory for more than the first."""
+    try:
+        for model in models:
+            model.read(row)
+    except CacheFullError:
+        if row == ROWS[0]:
+            raise
+        return False
+    return True
 
 
 def _turns(

@@ -1,13 +1,15 @@
-"""Where a pipeline's cost curve comes from: a file, or a measurement before it is first needed."""
+"""Where a pipeline's cost curve comes from: a file, or a measurement while nothing else runs."""
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Protocol
 
 from ov_specdec.checks import require_number
+from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs.correction import LiveCurve
-from ov_specdec.planning.costs.curve import ROWS, CostCurve
+from ov_specdec.planning.costs.curve import NOMINAL, ROWS, CostCurve
 from ov_specdec.planning.costs.kept import read_curve, write_curve
 from ov_specdec.planning.costs.measure import SWEEPS, Compare, measure, no_comparison
 from ov_specdec.runner.base import Runner
@@ -22,12 +24,16 @@ class Costs(Protocol):
 
     @property
     def curve(self) -> CostCurve:
-        """The present curve."""
+        """The present curve. Looking at it runs no passes."""
         ...
 
     @property
     def is_live(self) -> bool:
         """Whether passes that run change it."""
+        ...
+
+    def prepare(self) -> CostCurve:
+        """Measure where that has not been done. Nothing else may use the models."""
         ...
 
     def learn(self, step: StepStats) -> None:
@@ -44,9 +50,12 @@ class KeptCosts:
 
     path: the file that keeps it, None: none does. seconds: for measuring it where the file has
     none, or one of fewer than `SWEEPS`: of a large model, the time allows a part of one, and what
-    is measured in later processes makes it better. Passes are timed when the curve is first looked
-    at, or by `prepare`. new_namespace, compare: see `measure`.
+    is measured in later processes makes it better. Passes are timed by `prepare` alone; until then,
+    and where memory has no room for them, the curve is an imagined one, which the passes that run
+    correct. new_namespace, compare: see `measure`.
     """
+
+    is_live = True
 
     def __init__(
         self,
@@ -64,40 +73,46 @@ class KeptCosts:
         self._path = path
         self._seconds = seconds
         self._live: LiveCurve | None = None
+        self._is_prepared = False
 
     @property
     def curve(self) -> CostCurve:
-        """The present curve; measured now where there is none."""
-        return self._prepared().curve
-
-    is_live = True
+        """The present curve: one of no sweeps is imagined."""
+        return self._known.curve
 
     def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> CostCurve:
-        """Read or measure the curve, where that has not been done. seconds: measure it anew."""
+        """Measure the curve, where that has not been done. seconds: measure it anew."""
         if seconds is not None:
             require_number("seconds", seconds, above=0.0)
-            self._measure(progress, seconds, sweeps=ceil(SWEEPS * seconds / self._seconds))
-        return self._prepared(progress).curve
+            self._measure(progress, seconds, ceil(SWEEPS * seconds / self._seconds))
+        elif not self._is_prepared:
+            known = self.curve
+            if known.sweeps < SWEEPS:
+                kept = known if known.sweeps else None
+                self._measure(progress, self._seconds, SWEEPS - known.sweeps, kept)
+        self._is_prepared = True
+        return self.curve
 
     def learn(self, step: StepStats) -> None:
-        """Correct the curve by a step, once there is one."""
+        """Correct the curve by a step, once somebody has looked at it."""
         if self._live is not None:
             self._live.learn(step)
 
     def keep(self) -> None:
-        """Write the curve where it has changed."""
-        if self._live is not None and self._live.is_changed and self._path is not None:
-            write_curve(self._path, self._live.curve)
-            self._live.is_changed = False
+        """Write the curve where it has changed, but not an imagined one."""
+        live = self._live
+        if live is not None and live.is_changed and live.curve.sweeps and self._path is not None:
+            write_curve(self._path, live.curve)
+            live.is_changed = False
 
-    def _prepared(self, progress: Progress | None = None) -> LiveCurve:
+    @property
+    def _known(self) -> LiveCurve:
+        """The curve as it was measured or read, else an imagined one."""
         if self._live is None:
             kept = None if self._path is None else read_curve(self._path)
             # A file that was made for a pair serves no main model alone, and the reverse.
             if kept is None or (kept.draft is None) != (self._models[1] is None):
-                return self._measure(progress, self._seconds, SWEEPS)
-            if kept.sweeps < SWEEPS:
-                return self._measure(progress, self._seconds, SWEEPS - kept.sweeps, kept)
+                kept = _imagined(*self._models)
             self._live = LiveCurve(kept)
         return self._live
 
@@ -107,20 +122,30 @@ class KeptCosts:
         seconds: float,
         sweeps: int,
         kept: CostCurve | None = None,
-    ) -> LiveCurve:
+    ) -> None:
         known = () if kept is None else kept.main.seconds.get(ROWS[0], ())
-        curve = measure(
-            *self._models,
-            seconds,
-            sweeps=sweeps,
-            known=known,
-            progress=progress,
-            new_namespace=self._new_namespace,
-            compare=self._compare,
-        )
+        try:
+            curve = measure(
+                *self._models,
+                seconds,
+                sweeps=sweeps,
+                known=known,
+                progress=progress,
+                new_namespace=self._new_namespace,
+                compare=self._compare,
+            )
+        except CacheFullError:  # only requests that are as short can run
+            return
         if kept is not None:
             curve = kept.least(curve)
         self._live = LiveCurve(curve)
         if self._path is not None:
             write_curve(self._path, curve)
-        return self._live
+
+
+def _imagined(main: Runner, draft: Runner | None) -> CostCurve:
+    """What passes of two models cost that nobody has timed, in plain passes."""
+    curve = CostCurve(replace(NOMINAL.main, fixed=main.fixed_sizes))
+    if draft is None or NOMINAL.draft is None:
+        return curve
+    return replace(curve, draft=replace(NOMINAL.draft, fixed=draft.fixed_sizes))
