@@ -12,7 +12,7 @@ from ov_specdec.checks import (
     require_text,
     require_texts,
 )
-from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
+from ov_specdec.drafters.factory import DrafterKind, DrafterName, kind_of
 from ov_specdec.drafters.pairing import Pairing
 from ov_specdec.engine import Limits
 from ov_specdec.errors import OptionError
@@ -78,16 +78,18 @@ def check_limits(
 
 
 def check_drafter(
-    drafter: str,
+    drafter: str | DrafterKind,
     main: str | Path | None,
     draft: str | Path | None,
     draft_device: str | None,
     draft_properties: Mapping[str, str] | None,
     pairing: PairingName | None,
     profile: str | Path = "auto",
-) -> None:
-    """Refuse drafters that do not exist, lack their model, or have no use for what is given."""
-    require_choice("drafter", drafter, get_args(DrafterName))
+) -> DrafterKind:
+    """The drafter; `OptionError` where it lacks its model, or has no use for what is given."""
+    if not isinstance(drafter, DrafterKind):
+        require_choice("drafter", drafter, get_args(DrafterName))
+    kind = kind_of(drafter)
     if pairing is not None:
         require_choice("pairing", pairing, get_args(PairingName))
     if draft_device is not None:
@@ -97,7 +99,7 @@ def check_drafter(
     for name, model in (("main", main), ("draft", draft)):
         if model is not None and not isinstance(model, str | Path):
             raise OptionError(f"{name}={model!r} must be a folder or a name on the Hub")
-    if drafter in WITH_DRAFT and main is not None and draft is None:
+    if kind.has_draft_model and main is not None and draft is None:
         raise OptionError(
             f"no draft model for main='{main}': give draft=FOLDER, or choose drafter="
             "'suffix' or drafter='none'"
@@ -112,8 +114,11 @@ def check_drafter(
         ("profile", None if profile in ("auto", "none") else str(profile)),
     )
     for name, value in given:
-        if drafter not in WITH_DRAFT and value:
-            raise OptionError(f"{name}={value!r} has no use with drafter={drafter!r}: leave it out")
+        if value and not kind.has_draft_model:
+            raise OptionError(
+                f"{name}={value!r} has no use with drafter={kind.name!r}: leave it out"
+            )
+    return kind
 
 
 def pair_models(

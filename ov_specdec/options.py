@@ -90,8 +90,9 @@ class GenerationOptions:
     src_lang: the same of the text that is translated, where the tokenizer tells the model of it;
         None: the language that the tokenizer was saved with.
     logits_processor: functions of your own, from the tokens so far (prompt and output) and one row
-        of logits [vocab] to a row of logits; they may keep no state, and may not have the same
-        pipeline generate.
+        of logits [vocab] to a row of logits. They may not have the same pipeline generate. What
+        they return may depend on these arguments alone; one that keeps state of one text has a
+        method `follow`, which is told of the tokens that stand, as they come.
 
     Speculation:
 

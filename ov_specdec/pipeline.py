@@ -17,7 +17,7 @@ from ov_specdec.background import Background
 from ov_specdec.batch import Batch
 from ov_specdec.checks import require_choice, require_text, shorten
 from ov_specdec.chunks import GenerationResult, collect
-from ov_specdec.drafters.factory import WITH_DRAFT, DrafterFactory, DrafterName
+from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
 from ov_specdec.drafters.pairing import DraftModel, Pairing
 from ov_specdec.engine import Engine, EngineLoop
 from ov_specdec.errors import CLOSED, DeviceError, OptionError, SessionError
@@ -66,14 +66,14 @@ class SpeculativePipeline:
     both None take the embedded pair. drafter: "model"; "suffix" (what followed the longest match in
     prompt, output, reference texts and earlier outputs; no draft model); "both" (suffix, and the
     draft model where that promises more); "prompt-lookup" (the latest match of three tokens; no
-    draft model); or "none" (plain decoding). pairing: lets a draft with another tokenizer draft all
-    the same: "intersection" by the tokens that both vocabularies have, "retokenize" by its text,
-    encoded anew, "auto" by whichever suits the two; `pairing` then is the one in use, None where
-    the tokenizers are the same. device, draft_device: OpenVINO devices; the draft runs on the
-    main's unless told otherwise, and so do the encoders of encoder-decoder models: encoder_device.
-    kv: how KV caches are kept; "auto" takes "paged" where it can.
-    precision: "exact" is f32 with nothing quantized but weights. properties:
-    OpenVINO properties for both models; draft_properties: those of the draft that differ.
+    draft model); "none" (plain decoding); or a `DrafterKind` of your own. pairing: lets a draft
+    with another tokenizer draft all the same: "intersection" by the tokens that both vocabularies
+    have, "retokenize" by its text, encoded anew, "auto" by whichever suits the two; `pairing` then
+    is the one in use, None where the tokenizers are the same. device, draft_device: OpenVINO
+    devices; the draft runs on the main's unless told otherwise, and so do the encoders of
+    encoder-decoder models: encoder_device. kv: how KV caches are kept; "auto" takes "paged" where
+    it can. precision: "exact" is f32 with nothing quantized but weights. properties: OpenVINO
+    properties for both models; draft_properties: those of the draft that differ.
     num_threads: CPU threads of each model. cache_dir: folder for compiled models, which then load
     faster the next time; `load_seconds` says how long it took. profile: what `ov-specdec tune`
     measured to be the best properties: "auto" takes it up where there is one and nothing of that
@@ -109,7 +109,7 @@ class SpeculativePipeline:
         main: str | Path | None = None,
         draft: str | Path | None = None,
         *,
-        drafter: DrafterName = "model",
+        drafter: DrafterName | DrafterKind = "model",
         pairing: PairingName | None = None,
         device: str = "CPU",
         draft_device: str | None = None,
@@ -133,7 +133,7 @@ class SpeculativePipeline:
         watch = Stopwatch()
         check_wanted(batch_invariant)
         require_choice("generation_config", generation_config, get_args(GenerationConfigUse))
-        check_drafter(drafter, main, draft, draft_device, draft_properties, pairing, profile)
+        kind = check_drafter(drafter, main, draft, draft_device, draft_properties, pairing, profile)
         fixed_sizes = check_sizes(fixed_sizes)
         limits = check_limits(max_batch_size, kv_cache_size, max_prefill_tokens_per_step)
         config = RuntimeConfig(
@@ -143,10 +143,10 @@ class SpeculativePipeline:
             shares_passes=limits.max_batch_size > 1,
         )
         configs = [config, config.for_draft(draft_device, draft_properties)]
-        check_devices(configs if drafter in WITH_DRAFT else configs[:1], fixed_sizes)
+        check_devices(configs if kind.has_draft_model else configs[:1], fixed_sizes)
         tunes = may_tune(profile, *configs)
 
-        sources = _open_sources(main, draft, drafter)
+        sources = _open_sources(main, draft, kind)
         paired: Pairing | None = None
         self.guard_report: GuardReport | None = None
         self.profile: Path | None = None
@@ -170,7 +170,7 @@ class SpeculativePipeline:
         # Main first, then the draft where there is one; empty once the pipeline is closed.
         vocab_sizes = [source.vocab_size for source in sources]
         self._models = load_models(list(zip(sources, configs, vocab_sizes, strict=True)))
-        self.drafter: DrafterName = drafter
+        self.drafter = kind.name
         self.tokenizer = sources[0].tokenizer
         self.load_seconds = watch.total()
         limit_memory(self._models, kv_cache_size, max_batch_size)
@@ -187,7 +187,7 @@ class SpeculativePipeline:
             self.tokenizer,
             vocab_size,
             sources[0].eos_token_ids,
-            DrafterFactory(drafter, DraftModel(draft_runner, paired) if draft_runner else None),
+            DrafterFactory(kind, DraftModel(draft_runner, paired) if draft_runner else None),
             LearnedStats(self._costs),
             text_to_text=begins,
             invariance=self._invariance,
@@ -376,10 +376,10 @@ class SpeculativePipeline:
 
 
 def _open_sources(
-    main: str | Path | None, draft: str | Path | None, drafter: str
+    main: str | Path | None, draft: str | Path | None, drafter: DrafterKind
 ) -> list[ModelSource]:
     """The main model, and the draft model where the drafter has one, as read from their folders."""
-    chosen = {"main": main, "draft": draft} if drafter in WITH_DRAFT else {"main": main}
+    chosen = {"main": main, "draft": draft} if drafter.has_draft_model else {"main": main}
     return [
         open_source(embedded_folder(role) if name is None else locate(name))
         for role, name in chosen.items()

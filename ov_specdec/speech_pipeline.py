@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ov_specdec.arguments import check_devices, check_drafter
-from ov_specdec.drafters.factory import DrafterFactory, DrafterName
+from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
 from ov_specdec.drafters.pairing import DraftModel
 from ov_specdec.engine import Engine, EngineLoop, Limits
 from ov_specdec.errors import CLOSED, ModelError, SessionError
@@ -55,7 +55,7 @@ class SpeechPipeline:
         main: str | Path,
         draft: str | Path | None = None,
         *,
-        drafter: DrafterName | None = None,
+        drafter: DrafterName | DrafterKind | None = None,
         device: str = "CPU",
         draft_device: str | None = None,
         encoder_device: str | None = None,
@@ -66,8 +66,8 @@ class SpeechPipeline:
         cache_dir: str | Path | None = None,
     ) -> None:
         watch = Stopwatch()
-        self.drafter: DrafterName = drafter or ("suffix" if draft is None else "model")
-        check_drafter(self.drafter, main, draft, draft_device, draft_properties, None)
+        chosen = drafter or ("suffix" if draft is None else "model")
+        kind = check_drafter(chosen, main, draft, draft_device, draft_properties, None)
         config = RuntimeConfig(
             device=device,
             precision=precision,
@@ -89,6 +89,7 @@ class SpeechPipeline:
         sizes = [settings.vocab_size for _ in sources]
         self._models = load_models(list(zip(sources, configs, sizes, strict=True)))
         self.tokenizer = sources[0].tokenizer
+        self.drafter = kind.name
         self.load_seconds = watch.total()
         self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds)
         runners = [_speech_runner(model) for model in self._models]
@@ -100,7 +101,7 @@ class SpeechPipeline:
             EngineLoop(Engine(runners[0], draft_runner, Limits(), self._costs)),
             self.tokenizer,
             settings,
-            DrafterFactory(self.drafter, drafts),
+            DrafterFactory(kind, drafts),
             list({id(runner.encoder): runner.encoder for runner in runners}.values()),
             LearnedStats(self._costs),
         )

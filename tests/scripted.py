@@ -3,7 +3,7 @@
 from threading import Event
 from types import SimpleNamespace
 
-from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.drafters.factory import DrafterFactory, kind_of
 from ov_specdec.drafters.pairing import DraftModel
 from ov_specdec.engine import Engine, EngineLoop, Limits
 from ov_specdec.generation import TextGenerator
@@ -50,7 +50,8 @@ def generator(main, draft=None, limits=None, drafters=None, costs=None):
     learned = LearnedStats() if costs is None else LearnedStats(costs)
     loop = EngineLoop(Engine(main, draft, limits or Limits(), learned.costs))
     if drafters is None:
-        drafters = DrafterFactory("model", DraftModel(draft)) if draft else DrafterFactory("none")
+        kind = kind_of("model" if draft else "none")
+        drafters = DrafterFactory(kind, draft and DraftModel(draft))
     return TextGenerator(main, loop, Letters(), 50, frozenset(), drafters, learned)
 
 

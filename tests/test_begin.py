@@ -6,7 +6,7 @@ import pytest
 
 from ov_specdec.background import Background
 from ov_specdec.drafters import PromptLookup
-from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.drafters.factory import DrafterFactory, kind_of
 from ov_specdec.drafters.pairing import DraftModel, Pairing
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.options import GenerationOptions
@@ -68,12 +68,12 @@ def run(text, **options):
 
 
 def factories():
-    draft = ScriptedModel(next_token, vocab_size=8)
+    draft, kind = ScriptedModel(next_token, vocab_size=8), kind_of("model")
     return {
-        "suffix": (None, DrafterFactory("suffix")),
-        "prompt-lookup": (None, DrafterFactory("prompt-lookup")),
+        "suffix": (None, DrafterFactory(kind_of("suffix"))),
+        "prompt-lookup": (None, DrafterFactory(kind_of("prompt-lookup"))),
         **{
-            name: (draft, DrafterFactory("model", DraftModel(draft, Pairing(name, table_pair(8)))))
+            name: (draft, DrafterFactory(kind, DraftModel(draft, Pairing(name, table_pair(8)))))
             for name in ("intersection", "retokenize")
         },
     }
@@ -97,7 +97,7 @@ def test_a_step_builds_nothing_but_what_the_step_before_has_added(built, name):
 
 
 def test_an_output_is_not_indexed_by_the_step_that_ends_it(built):
-    drafters = DrafterFactory("suffix")
+    drafters = DrafterFactory(kind_of("suffix"))
     for _ in range(2):
         run(generator(ScriptedModel(next_token, vocab_size=8), drafters=drafters))
     assert max(built["steps"]) <= LENGTH + 1
@@ -107,7 +107,7 @@ def test_an_output_is_not_indexed_by_the_step_that_ends_it(built):
 
 
 def test_outputs_of_a_batch_are_looked_into_by_those_that_still_run():
-    main, drafters = ScriptedModel(next_token, vocab_size=8), DrafterFactory("suffix")
+    main, drafters = ScriptedModel(next_token, vocab_size=8), DrafterFactory(kind_of("suffix"))
     text = generator(main, drafters=drafters)
     options = GenerationOptions(num_assistant_tokens=LENGTH, max_new_tokens=NUM_NEW)
     text.batch([("A", options), ("A", options)])

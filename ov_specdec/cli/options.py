@@ -17,7 +17,7 @@ from ov_specdec.cli.generation_options import (
 )
 from ov_specdec.cli.prompt import read_prompt
 from ov_specdec.cli.terminal import console
-from ov_specdec.drafters.factory import DrafterFactory, DrafterName
+from ov_specdec.drafters.factory import DrafterFactory, DrafterName, kind_of
 from ov_specdec.engine import Limits
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.devices import Precision
@@ -296,7 +296,7 @@ def with_options(
 
 def check_generation(options: Mapping[str, Any], drafter: DrafterName) -> None:
     """Refuse, before models are loaded, what a generation would refuse afterwards."""
-    DrafterFactory(drafter).check(GenerationOptions.from_kwargs(options))
+    DrafterFactory(kind_of(drafter)).check(GenerationOptions.from_kwargs(options))
 
 
 def make_pipeline(

@@ -1,7 +1,7 @@
 """Which drafter a generation gets: a draft model, suffix matches, both, prompt lookup, or none."""
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Literal
 
@@ -12,23 +12,107 @@ from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.pairing import DraftModel
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
-from ov_specdec.errors import OptionError
+from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.runner.source import Source
 from ov_specdec.sampling.samplers import Sampler
 
 DrafterName = Literal["model", "suffix", "both", "prompt-lookup", "none"]
-WITH_DRAFT = ("model", "both")
-WITH_SUFFIX = ("suffix", "both")
-WITH_LOOKUP = ("prompt-lookup",)
 
-NEEDED_DRAFTERS = {
-    "prompt_lookup_num_tokens": WITH_LOOKUP,
-    "max_matching_ngram_size": WITH_LOOKUP,
-    "reference_texts": WITH_SUFFIX,
-    "assistant_confidence_threshold": WITH_DRAFT,
-}
-"""Options that mean something to some drafters only."""
+
+@dataclass(frozen=True)
+class Beginning:
+    """What is known of a sequence before it runs, for its drafter.
+
+    What is known of the text is to be indexed, or translated, when the drafter is made: that takes
+    time, and is not to be done within a step, for which others wait.
+
+    tokens: what it begins with. sampler: how a draft model chooses tokens. namespace: of its KV
+    cache, and of the earlier outputs. references: ids of the reference texts. source: what an
+    encoder-decoder model decodes from; of a text, its ids are looked into like a reference text.
+    looks_back: whether earlier outputs may be looked into. draft: the draft model, if any.
+    """
+
+    options: GenerationOptions
+    sampler: Sampler
+    namespace: Hashable
+    tokens: Sequence[int]
+    references: Sequence[Sequence[int]] = ()
+    source: Source | None = None
+    looks_back: bool = True
+    draft: DraftModel | None = None
+    earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
+
+
+Make = Callable[[Beginning], Drafter]
+
+
+def draft_model(beginning: Beginning) -> Drafter:
+    """A draft model, with the pairing that it needs."""
+    if beginning.draft is None:
+        raise SessionError("a drafter with a draft model was made without one")
+    namespace = beginning.source or beginning.namespace
+    return beginning.draft.make(beginning.sampler, namespace, beginning.tokens)
+
+
+def suffix_matches(beginning: Beginning) -> Drafter:
+    """Suffix matches in the text, in reference texts and in earlier outputs."""
+    earlier: Callable[[], Sequence[SuffixIndex]] = tuple
+    if beginning.looks_back:
+        beginning.earlier.take_in()
+        earlier = partial(beginning.earlier.indexes, beginning.namespace)
+    source = beginning.source.ids if beginning.source else ()
+    texts = [source, *beginning.references] if source else beginning.references
+    return SuffixDrafter(texts, earlier, beginning.tokens)
+
+
+def prompt_lookup(beginning: Beginning) -> Drafter:
+    """The latest match of a few tokens."""
+    options = beginning.options
+    limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
+    source = beginning.source.ids if beginning.source else ()
+    return PromptLookup(*limits, source, beginning.tokens)
+
+
+@dataclass(frozen=True)
+class DrafterKind:
+    """A way to draft. makes: what drafts; each is asked where those before it have no idea.
+
+    options: those of a generation that mean something to it, but not to every drafter.
+    """
+
+    name: str
+    makes: tuple[Make, ...] = ()
+    options: tuple[str, ...] = ()
+
+    @property
+    def has_draft_model(self) -> bool:
+        """Whether it drafts with a model."""
+        return draft_model in self.makes
+
+
+OF_MODELS = ("assistant_confidence_threshold",)
+OF_SUFFIXES = ("reference_texts",)
+OF_LOOKUP = ("prompt_lookup_num_tokens", "max_matching_ngram_size")
+
+KINDS = (
+    DrafterKind("model", (draft_model,), OF_MODELS),
+    DrafterKind("suffix", (suffix_matches,), OF_SUFFIXES),
+    DrafterKind("both", (suffix_matches, draft_model), (*OF_SUFFIXES, *OF_MODELS)),
+    DrafterKind("prompt-lookup", (prompt_lookup,), OF_LOOKUP),
+    DrafterKind("none"),
+)
+"""All that have a name: a new drafter is a line here, or is given as a `DrafterKind`."""
+
+WITH_DRAFT = tuple(kind.name for kind in KINDS if kind.has_draft_model)
+
+
+def kind_of(drafter: str | DrafterKind) -> DrafterKind:
+    """The kind of a name that was checked, or the one that was given."""
+    if isinstance(drafter, DrafterKind):
+        return drafter
+    return next(kind for kind in KINDS if kind.name == drafter)
 
 
 @dataclass(frozen=True)
@@ -38,64 +122,35 @@ class DrafterFactory:
     draft: the draft model, if any. earlier: outputs of generations before.
     """
 
-    name: DrafterName
+    kind: DrafterKind
     draft: DraftModel | None = None
     earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
 
-    def make(
-        self,
-        options: GenerationOptions,
-        sampler: Sampler,
-        namespace: Hashable,
-        tokens: Sequence[int],
-        references: Iterable[Sequence[int]] = (),
-        source: Source | None = None,
-        *,
-        looks_back: bool = True,
-    ) -> Drafter | None:
-        """The drafter that the options ask for; None for plain decoding.
-
-        What is known of the text is indexed, or translated, here: that takes time, and is not to be
-        done within a step, for which others wait. sampler: how a draft model chooses candidates.
-        namespace: of its KV cache, and of the earlier outputs. tokens: what the sequence begins
-        with. references: ids of the reference texts. source: what an encoder-decoder model decodes
-        from; of a text, its ids are looked into like a reference text. looks_back: whether earlier
-        outputs may be looked into.
-        """
-        if options.num_assistant_tokens == 0:
+    def make(self, beginning: Beginning) -> Drafter | None:
+        """The drafter that the options ask for; None for plain decoding."""
+        if beginning.options.num_assistant_tokens == 0 or not self.kind.makes:
             return None
-        drafters: list[Drafter] = []
-        prompt = source.ids if source else ()
-        if self.name in WITH_SUFFIX:
-            if looks_back:
-                self.earlier.take_in()
-            earlier = partial(self.earlier.indexes, namespace) if looks_back else tuple
-            texts = [prompt, *references] if prompt else references
-            drafters.append(SuffixDrafter(texts, earlier, tokens))
-        if self.name in WITH_LOOKUP:
-            limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
-            drafters.append(PromptLookup(*limits, prompt, tokens))
-        if self.draft is not None:
-            drafters.append(self.draft.make(sampler, source or namespace, tokens))
-        return reduce(Cascade, drafters) if drafters else None
+        known = replace(beginning, draft=self.draft, earlier=self.earlier)
+        return reduce(Cascade, [make(known) for make in self.kind.makes])
 
     def remember(self, namespace: Hashable, tokens: Sequence[int], num_prompt: int) -> None:
         """Keep a finished output for later generations of this namespace. From any thread."""
-        if self.name in WITH_SUFFIX:
+        if suffix_matches in self.kind.makes:
             self.earlier.remember(namespace, tokens, num_prompt)
 
     def check(self, options: GenerationOptions) -> None:
         """Refuse options that this drafter has no use for."""
         if options.num_assistant_tokens == 0:
             return
-        for name, drafters in NEEDED_DRAFTERS.items():
-            if getattr(options, name) and self.name not in drafters:
+        for name in dict.fromkeys(name for kind in KINDS for name in kind.options):
+            if getattr(options, name) and name not in self.kind.options:
+                users = [repr(kind.name) for kind in KINDS if name in kind.options]
                 raise OptionError(
                     f"{name}={shorten(getattr(options, name))} needs drafter="
-                    f"{' or '.join(map(repr, drafters))}, not {self.name!r}"
+                    f"{' or '.join(users)}, not {self.kind.name!r}"
                 )
-        if self.name == "none" and options.num_assistant_tokens != "auto":
+        if not self.kind.makes and options.num_assistant_tokens != "auto":
             raise OptionError(
                 f"num_assistant_tokens={options.num_assistant_tokens} needs a drafter, and "
-                "drafter='none' has none: leave out one of the two"
+                f"drafter={self.kind.name!r} has none: leave out one of the two"
             )

@@ -1,9 +1,9 @@
 """From the options of a generation to its sequence: KV caches, drafter, draft lengths."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from collections.abc import Sequence as Ids
 
-from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.drafters.factory import Beginning, DrafterFactory
 from ov_specdec.engine.sequence import Sequence, WantedLogprobs
 from ov_specdec.options import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength, Policy
@@ -24,17 +24,17 @@ def make_sequence(
     max_length: int,
     eos_token_ids: frozenset[int],
     namespace: Hashable,
-    references: Iterable[Ids[int]] = (),
+    references: Ids[Ids[int]] = (),
     source: Source | None = None,
 ) -> Sequence:
     """A sequence that holds its prompt, and has cached nothing yet.
 
     Its drafter indexes or translates the prompt, which takes time: not to be called in a step.
-    namespace, references, source: see `DrafterFactory.make`.
+    namespace, references, source: see `Beginning`.
     """
     looks_back = not follows_itself(options, main)
     drafter = drafters.make(
-        options, samplers.draft, namespace, tokens, references, source, looks_back=looks_back
+        Beginning(options, samplers.draft, namespace, tokens, references, source, looks_back)
     )
     policy: Policy = ConstantLength(0)
     if drafter is not None:

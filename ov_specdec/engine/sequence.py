@@ -10,7 +10,7 @@ from ov_specdec.engine.output import Round
 from ov_specdec.planning.draft_length import Ask, Bid, ConstantLength, Plan, Policy
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
-from ov_specdec.sampling.processors import LogitsProcessor
+from ov_specdec.sampling.processors import Follower, LogitsProcessor
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.stats import FinishReason
 
@@ -98,9 +98,17 @@ class Sequence:
                 self.finish_reason = "stop"
                 break
         self.tokens += kept
+        for follower in self._followers:
+            follower.follow(kept)
         if self.finish_reason is None and len(self.tokens) >= self.max_length:
             self.finish_reason = "length"
         return kept
+
+    @property
+    def _followers(self) -> list[Follower]:
+        """Processors that keep state of the text."""
+        processors: tuple[object, ...] = self.sampler.processors
+        return [each for each in processors if isinstance(each, Follower)]
 
     def cancel(self) -> None:
         """End it within one pass. From any thread."""

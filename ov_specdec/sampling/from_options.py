@@ -13,6 +13,7 @@ from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import (
     BadWords,
     EncoderNoRepeatNgram,
+    Follower,
     ForcedBos,
     FrequencyPenalty,
     LogitBias,
@@ -52,6 +53,11 @@ class UserLogitsProcessor:
                 f"it must return a row of logits of shape {logits.shape}"
             )
         return row
+
+    def follow(self, tokens: Sequence[int]) -> None:
+        """Tell a function that keeps state of the text."""
+        if isinstance(self.function, Follower):
+            self.function.follow(list(tokens))
 
 
 def make_samplers(

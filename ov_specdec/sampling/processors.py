@@ -3,9 +3,9 @@
 Each is called with the tokens so far, prompt and output, and with one row of logits [vocab], and
 returns the row to go on with; it never writes to the one it was given. What it returns depends on
 its arguments alone, so that a row that is verified gets the history that plain decoding would have
-had there. In transformers the order is: logit_bias, repetition_penalty, no_repeat_ngram_size,
-encoder_no_repeat_ngram_size, bad_words_ids, min_new_tokens, forced_bos_token_id, suppress_tokens,
-the user's own.
+had there; one with state of the text is a `Follower` besides. In transformers the order is:
+logit_bias, repetition_penalty, no_repeat_ngram_size, encoder_no_repeat_ngram_size, bad_words_ids,
+min_new_tokens, forced_bos_token_id, suppress_tokens, the user's own.
 
 Valid ranges are checked where options are. A token id is valid from 0 to vocab - 1.
 Source: the processors of transformers (transformers/generation/logits_process.py).
@@ -14,7 +14,7 @@ Source: the processors of transformers (transformers/generation/logits_process.p
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,20 @@ from ov_specdec.logits import Logits
 
 LogitsProcessor: TypeAlias = Callable[[Sequence[int], Logits], Logits]
 """From the tokens so far and a row of logits [vocab] to a row of logits [vocab]."""
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """A processor of one text that keeps state of it, as a grammar does.
+
+    It is told of the tokens that stand, and of no others. The histories that it is called with may
+    go beyond those by draft tokens, and each begins with them: so the state after a history is
+    found from the last one that it was told of, and nothing has to be rolled back.
+    """
+
+    def follow(self, tokens: Sequence[int]) -> None:
+        """These tokens of the output stand, and follow those of the last call."""
+        ...
 
 
 @dataclass(frozen=True)

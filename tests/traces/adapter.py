@@ -35,7 +35,7 @@ from ov_specdec.batch import Batch
 from ov_specdec.cache.block_pool import BlockPool, Root
 from ov_specdec.cache.longrope import Beyond
 from ov_specdec.chunks import Chunk
-from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.drafters.factory import DrafterFactory, kind_of
 from ov_specdec.drafters.pairing import DraftModel, Pairing
 from ov_specdec.engine import MAX_UNREAD, Engine, EngineLoop, Limits
 from ov_specdec.generation import Generation, GenerationStream, TextGenerator
@@ -114,7 +114,7 @@ class Core:
             tokenizer,
             len(MAIN.tokens),
             frozenset(),
-            DrafterFactory(run.drafter, draft and DraftModel(draft, _pairing(run))),
+            DrafterFactory(kind_of(run.drafter), draft and DraftModel(draft, _pairing(run))),
             LearnedStats(costs),
             text_to_text=TextToText(DECODER_START) if has_source else None,
         )

@@ -39,7 +39,7 @@ from ov_specdec.cli.options import (
     with_options,
 )
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.drafters.factory import DrafterFactory, kind_of
 from ov_specdec.errors import ContextLengthError, OptionError, SpecdecError
 from ov_specdec.files import user_cache
 from ov_specdec.generation import GenerationStream
@@ -118,7 +118,7 @@ def settings(generation: Mapping[str, Any], models: SpeculativePipeline) -> Sett
 
     def complete(given: Mapping[str, Any]) -> GenerationOptions:
         checked = models.complete_options(**given)
-        DrafterFactory(models.drafter).check(checked)
+        DrafterFactory(kind_of(models.drafter)).check(checked)
         return checked
 
     return Settings(options, generation, complete, DEFAULTS)
