@@ -7,7 +7,9 @@ from ov_specdec.drafters import Beginning, DrafterKind, Proposal
 from ov_specdec.drafters.factory import KINDS, draft_model
 from ov_specdec.options import GenerationOptions
 from ov_specdec.planning.draft_length import ask
+from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.sampling.verification import Draft
+from tests import running
 from tests.fakes import ScriptedModel, mixing, wrong_at
 from tests.scripted import generator
 
@@ -97,3 +99,13 @@ def test_a_processor_with_state_follows_the_tokens_that_stand():
     assert grammars[0].num_beyond > 0
     assert grammars[2].num_beyond == 0
     assert 0 < results[0].stats.accepted < results[0].stats.drafted
+
+
+def test_tokens_behind_the_end_of_a_text_are_not_followed():
+    grammar = Grammar()
+    text = running.sequence(
+        ScriptedModel(repeating), [1, 2, 3], 30, sampler=GreedySampler((grammar,)), eos={7}
+    )
+    text.extend([4, 5])
+    text.extend([6, 7, 8])
+    assert grammar.followed == [4, 5, 6, 7]
