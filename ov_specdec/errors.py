@@ -30,7 +30,7 @@ class TokenizerMismatchError(SpecdecError):
 
 
 class SessionError(SpecdecError):
-    """A session was asked for something its KV cache cannot do."""
+    """A sequence was asked for something its KV cache cannot do."""
 
 
 class CacheFullError(SessionError):

@@ -18,7 +18,7 @@ import numpy as np
 from ov_specdec.errors import CacheFullError
 from ov_specdec.files import UNREADABLE, replacing
 from ov_specdec.logits import Logits
-from ov_specdec.runner.base import Runner, Session, Span
+from ov_specdec.runner.base import Runner, Slot, Span
 from ov_specdec.stats import BatchInvariance
 
 VERSION = 1
@@ -214,7 +214,7 @@ class _Checker:
         self._rows = rows
         self._most = min(runner.border or runner.max_length, LARGE_PASS + 2)
         self._place = min(PLACE, self._most // 3)
-        self._open: list[Session] = []
+        self._open: list[Slot] = []
 
     def small_ways(self) -> Iterator[tuple[int | None, Way]]:
         """Passes over few tokens, by the most that one may have."""
@@ -234,69 +234,72 @@ class _Checker:
 
     def end(self) -> None:
         """Give the memory back."""
-        for session in self._open:
-            session.drop()
+        for slot in self._open:
+            self._runner.free(slot)
         self._open.clear()
 
     @cached_property
-    def _at_place(self) -> Session:
+    def _at_place(self) -> Slot:
         """A sequence that holds the text up to the place."""
         return self._read(self._place, SMALL_PASS)
+
+    def _rollback(self) -> None:
+        self._runner.rollback(self._at_place, self._place)
 
     def _sizes(self) -> None:
         for size in dict.fromkeys((*SIZES, *sorted(self._runner.fixed_sizes))):
             if self._place + size <= self._most:
                 self._compare(self._at_place, size, f"a pass over {size} tokens")
-                self._at_place.rollback(self._place)
+                self._rollback()
 
     def _singly(self) -> None:
         for _ in range(4):
             self._compare(self._at_place, 1, "tokens one by one")
-        self._at_place.rollback(self._place)
+        self._rollback()
 
     def _after_rejection(self) -> None:
         rejected = text(self._place + 7, min(self._place + 27, self._most + 7))
-        self._runner.run([Span(self._at_place, rejected, 1)])
-        self._at_place.rollback(self._place)
+        self._runner.forward([Span(self._at_place, rejected, 1)])
+        self._rollback()
         self._compare(self._at_place, 2, "a pass after 20 rejected tokens")
-        self._at_place.rollback(self._place)
+        self._rollback()
 
     def _beside(self) -> None:
         others = [self._new() for _ in range(3)]
         lengths = (1 + self._place // 20, 1 + self._place // 10, self._place // 5)
         spans = zip(others, lengths, strict=True)
-        self._runner.run([Span(other, text(5, 5 + length), 1) for other, length in spans])
+        self._runner.forward([Span(other, text(5, 5 + length), 1) for other, length in spans])
         for own, each in ((1, 1), (2, 1), (1, 5), (2, 5)):
             beside = [Span(other, text(3, 3 + each), 1) for other in others]
             way = f"a pass over {own} tokens beside {len(others)} sequences of {each}"
             self._compare(self._at_place, own, way, beside)
-            self._at_place.rollback(self._place)
+            self._rollback()
 
     def _prompt(self, size: int, end: int) -> None:
         """Read the text in chunks of a size, and compare the last two tokens."""
         self.end()  # a small KV cache has room for one of them
-        session = self._read(end - 2, size)
-        self._compare(session, 2, f"a prompt in passes over {size} tokens")
+        slot = self._read(end - 2, size)
+        self._compare(slot, 2, f"a prompt in passes over {size} tokens")
 
-    def _new(self) -> Session:
+    def _new(self) -> Slot:
         # A namespace of its own: it shares nothing.
         self._open.append(self._runner.open(object()))
         return self._open[-1]
 
-    def _read(self, end: int, size: int) -> Session:
-        session = self._new()
+    def _read(self, end: int, size: int) -> Slot:
+        slot = self._new()
         for begin in range(0, end, size):
             tokens = text(begin, min(begin + size, end))
-            logits = self._runner.run([Span(session, tokens, 1)])[0]
+            logits = self._runner.forward([Span(slot, tokens, 1)])[0]
             way = f"a prompt in passes over {size} tokens"
             self._rows.compare(begin + len(tokens) - 1, logits, way)
-        return session
+        return slot
 
-    def _compare(self, session: Session, size: int, way: str, beside: Sequence[Span] = ()) -> None:
+    def _compare(self, slot: Slot, size: int, way: str, beside: Sequence[Span] = ()) -> None:
         """Feed a sequence the next tokens of the text, and compare their rows."""
-        begin = session.length
-        span = Span(session, text(begin, begin + size), size)
-        logits = self._runner.run([span, *beside])[0]
+        begin = slot.length
+        span = Span(slot, text(begin, begin + size), size)
+        logits = self._runner.forward([span, *beside])[0]
         self._rows.compare(begin, logits, way)
 
 

@@ -316,7 +316,7 @@ class SpeculativePipeline:
                         alone(cache.advance(held))
                     write_sequence(file, cache, model.fingerprint(), kept.cache_salt)
                 finally:
-                    cache.leave()
+                    cache.free()
 
     def load_cache(self, path: str | Path, *, cache_salt: str | None = None) -> None:
         """Have the KV caches hold what `save_cache` has written.
@@ -339,7 +339,7 @@ class SpeculativePipeline:
                 read_sequence(file, cache, model.fingerprint(), cache_salt)
                 if model is self.main:
                     generator.last_kept = Kept(cache.tokens, cache_salt)
-                cache.leave()
+                cache.free()
 
     def _cache_files(self, path: str | Path) -> list[tuple[LoadedModel, Path]]:
         """The models and their files, the main model's first."""

@@ -4,7 +4,8 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from ov_specdec.cache.block_pool import BlockPool, BlockTable
+from ov_specdec.cache.block_pool import BlockPool
+from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.runner.base import Logits, Span, check_room, check_rows
 from ov_specdec.runner.cached_sequence import CachedSequence
 
@@ -66,23 +67,53 @@ class ScriptedModel:
     def limit(self, num_tokens: int) -> None:
         self.pool.size = self.pool.max_blocks = num_tokens // self.block_size
 
-    def open(self, namespace: Hashable = None) -> "ScriptedSession":
-        return ScriptedSession(self, namespace)
+    def open(self, namespace: Hashable = None) -> BlockTable:
+        return BlockTable(self.pool, self.block_size, namespace)
 
-    def run(self, spans: Sequence[Span]) -> list[Logits]:
-        past = [span.session.length for span in spans]
+    def forward(self, spans: Sequence[Span]) -> list[Logits]:
+        past = [span.slot.length for span in spans]
         try:
             for span in spans:
-                check_room(span.session.length, len(span.tokens), self.max_length)
+                check_room(span.slot.length, len(span.tokens), self.max_length)
                 check_rows(span)
-                span.session.table.append(len(span.tokens))
+                span.slot.append(len(span.tokens))
             self._may_fail()
         except BaseException:
             for span, length in zip(spans, past, strict=True):
-                span.session.table.rollback(length)
+                span.slot.rollback(length)
             raise
         self.sizes.append([len(span.tokens) for span in spans])
         return [self._rows(span, length) for span, length in zip(spans, past, strict=True)]
+
+    def match_prefix(self, slot: BlockTable, tokens: Sequence[int]) -> int:
+        assert slot.length == 0, "a sequence begins on an empty cache"
+        copied = slot.match_prefix(tokens)
+        if copied is not None:
+            for offset in range(self.block_size):
+                if (copied[0], offset) in self.memory:
+                    self.memory[copied[1], offset] = self.memory[copied[0], offset]
+        return slot.length
+
+    def rollback(self, slot: BlockTable, length: int) -> None:
+        slot.rollback(length)
+        self.rollbacks.append(length)
+
+    def commit(self, slot: BlockTable, tokens: Sequence[int], length: int) -> None:
+        assert slot.length >= length
+        slot.commit(tokens, length)
+
+    def free(self, slot: BlockTable, tokens: Sequence[int] = ()) -> None:
+        assert self.held(slot)[: len(tokens)] == list(tokens)
+        slot.free(tokens)
+
+    def held(self, slot: BlockTable) -> list[int]:
+        """The tokens that the blocks of a sequence hold."""
+        return [self.memory[self._address(slot, place)] for place in range(slot.length)]
+
+    def _address(self, slot: BlockTable, place: int) -> tuple[int, int]:
+        """The block of a token, and the place in it."""
+        block, offset = divmod(place, self.block_size)
+        return slot.blocks[block], offset
 
     def _may_fail(self) -> None:
         if self.fails_in is not None:
@@ -93,10 +124,10 @@ class ScriptedModel:
 
     def _rows(self, span: Span, past: int) -> Logits:
         for place, token in enumerate(span.tokens, past):
-            self.memory[span.session.slot(place)] = token
-        held = span.session.cache
+            self.memory[self._address(span.slot, place)] = token
+        held = self.held(span.slot)
         ends = range(len(held) - span.num_rows + 1, len(held) + 1)
-        is_beyond = span.session.table.is_beyond
+        is_beyond = span.slot.is_beyond
         return np.array([self._row(held[:end], is_beyond) for end in ends], np.float32)
 
     def _row(self, tokens: Sequence[int], is_beyond: bool) -> Logits:
@@ -108,57 +139,10 @@ class ScriptedModel:
         return np.arange(self.vocab_size) == following
 
 
-class ScriptedSession:
-    """Implements `Session`: one sequence in the blocks of a `ScriptedModel`."""
-
-    def __init__(self, model: ScriptedModel, namespace: Hashable = None):
-        self.runner = model
-        self.table = BlockTable(model.pool, model.block_size, namespace)
-
-    @property
-    def length(self) -> int:
-        return self.table.length
-
-    @property
-    def cache(self) -> list[int]:
-        """The tokens that its blocks hold."""
-        return [self.runner.memory[self.slot(place)] for place in range(self.length)]
-
-    def slot(self, place: int) -> tuple[int, int]:
-        """The block of a token, and the place in it."""
-        block, offset = divmod(place, self.runner.block_size)
-        return self.table.blocks[block], offset
-
-    def rollback(self, length: int) -> None:
-        self.table.rollback(length)
-        self.runner.rollbacks.append(length)
-
-    def adopt(self, tokens: Sequence[int]) -> int:
-        assert self.length == 0, "a sequence begins on an empty cache"
-        copied = self.table.adopt(tokens)
-        if copied is not None:
-            for offset in range(self.runner.block_size):
-                if (copied[0], offset) in self.runner.memory:
-                    self.runner.memory[copied[1], offset] = self.runner.memory[copied[0], offset]
-        return self.length
-
-    def settle(self, tokens: Sequence[int], length: int) -> None:
-        assert self.length >= length
-        self.table.settle(tokens, length)
-
-    def leave(self, tokens: Sequence[int]) -> None:
-        assert self.cache[: len(tokens)] == list(tokens)
-        self.table.leave(tokens)
-
-    def drop(self) -> None:
-        self.table.drop()
-
-
 def held_by(cache: CachedSequence) -> list[int]:
-    """What the session of a cached sequence holds, whatever the sequence thinks that it does."""
-    session = cache._session
-    assert isinstance(session, ScriptedSession)
-    return session.cache
+    """What the slot of a cached sequence holds, whatever the sequence thinks that it does."""
+    assert isinstance(cache.runner, ScriptedModel)
+    return cache.runner.held(cache._slot)
 
 
 def counting(tokens: Sequence[int]) -> int:

@@ -12,7 +12,7 @@ from ov_specdec.engine import Engine, EngineLoop, Limits, Round, Sequence
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
 from ov_specdec.planning.draft_length import Ask, ConstantLength, Plan, Policy
 from ov_specdec.runner.base import Runner
-from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, run
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, forward
 from ov_specdec.sampling.from_options import Samplers
 from ov_specdec.sampling.random_source import NumpyRandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler
@@ -61,7 +61,7 @@ def propose(drafter: Drafter, tokens: Ids[int], plan: Callable[[Ask], Plan]) -> 
             if isinstance(waits_for, Ask):
                 answer = plan(waits_for)
             else:
-                run([waits_for], [waits_for.span(PREFILL_CHUNK)])
+                forward([waits_for], [waits_for.span(PREFILL_CHUNK)])
     except StopIteration as done:
         return done.value
 

@@ -39,10 +39,10 @@ class Gate:
     def __getattr__(self, name):
         return getattr(self._model, name)
 
-    def run(self, spans):
+    def forward(self, spans):
         self.entered.set()
         assert self.may_go_on.wait(PATIENCE)
-        return self._model.run(spans)
+        return self._model.forward(spans)
 
 
 def generator(main, draft=None, limits=None, drafters=None, costs=None):

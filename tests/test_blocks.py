@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.baseline import common_prefix
-from ov_specdec.cache.block_pool import BlockPool, BlockTable, Root
+from ov_specdec.cache.block_pool import BlockPool, Root
+from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.errors import CacheFullError, SessionError
 
 
@@ -58,11 +59,11 @@ ROOT = Root()
 
 
 def left_behind(pool, text):
-    """Have a sequence held and left."""
+    """Have a sequence held and freed."""
     table = BlockTable(pool, block_size=4)
     table.append(len(text))
     blocks = list(table.blocks)
-    table.leave(text)
+    table.free(text)
     return blocks
 
 
@@ -70,7 +71,7 @@ def test_what_a_sequence_has_left_is_found_by_the_next_one():
     pool = BlockPool(8, 8)
     first = left_behind(pool, TEXT)
     table = BlockTable(pool, block_size=4)
-    copied = table.adopt([*TEXT[:9], 0])
+    copied = table.match_prefix([*TEXT[:9], 0])
     # Two full blocks are shared; of the third one, a copy is written to.
     assert table.blocks[:2] == first[:2]
     assert copied == (first[2], table.blocks[2])
@@ -82,24 +83,24 @@ def test_what_a_sequence_has_left_is_found_by_the_next_one():
     ("text", "length"),
     [(TEXT, 10), (TEXT[:8], 8), (TEXT[:6], 6), ([*TEXT[:5], 0], 5), ([0], 0), ([], 0)],
 )
-def test_the_longest_common_prefix_is_adopted(text, length):
+def test_the_longest_common_prefix_is_matched(text, length):
     pool = BlockPool(8, 8)
     left_behind(pool, TEXT)
     table = BlockTable(pool, block_size=4)
-    table.adopt(text)
+    table.match_prefix(text)
     assert table.length == length
 
 
-def test_running_sequences_share_what_they_have_settled():
+def test_running_sequences_share_what_they_have_committed():
     pool = BlockPool(8, 8)
     first, second = (BlockTable(pool, block_size=4) for _ in range(2))
     first.append(10)
-    assert second.adopt(TEXT) is None
+    assert second.match_prefix(TEXT) is None
     assert second.length == 0
-    first.settle(TEXT, 9)
-    assert second.adopt(TEXT) is None  # the third block is not full, and may still change
+    first.commit(TEXT, 9)
+    assert second.match_prefix(TEXT) is None  # the third block is not full, and may still change
     assert (second.blocks, second.length) == (first.blocks[:2], 8)
-    first.clear()
+    first.free(TEXT)
     second.append(4)
     assert second.blocks[:2] == [0, 1]
 
@@ -107,7 +108,7 @@ def test_running_sequences_share_what_they_have_settled():
 def test_blocks_that_others_may_find_are_not_rolled_back_into():
     table = BlockTable(BlockPool(8, 8), block_size=4)
     table.append(10)
-    table.settle(TEXT, 9)
+    table.commit(TEXT, 9)
     table.rollback(8)
     with pytest.raises(SessionError, match=r"roll back to 7: .* the first 8 tokens"):
         table.rollback(7)
@@ -134,15 +135,15 @@ def test_a_table_that_cannot_be_extended_keeps_what_it_has():
     assert (len(table.blocks), table.length, pool.num_available) == (1, 4, 2)
 
 
-def test_a_prefix_is_adopted_without_the_copy_that_there_is_no_block_for():
+def test_a_prefix_is_matched_without_the_copy_that_there_is_no_block_for():
     pool = BlockPool(3, 3)
     left_behind(pool, TEXT)
     first = BlockTable(pool, block_size=4)
-    first.adopt(TEXT[:8])
+    first.match_prefix(TEXT[:8])
     second = BlockTable(pool, block_size=4)
     second.append(1)  # takes the third block
     third = BlockTable(pool, block_size=4)
-    assert third.adopt(TEXT[:7]) is None
+    assert third.match_prefix(TEXT[:7]) is None
     assert third.length == 4
 
 
@@ -154,14 +155,14 @@ def test_what_is_forgotten_is_not_found():
     assert sorted(pool.allocate() for _ in range(8)) == list(range(8))
 
 
-def test_of_what_was_dropped_only_the_blocks_that_others_use_are_found():
+def test_of_what_was_freed_only_the_blocks_that_others_use_are_found():
     pool = BlockPool(8, 8)
     left_behind(pool, TEXT)
     first, second = BlockTable(pool, block_size=4), BlockTable(pool, block_size=4)
-    first.adopt(TEXT[:4])
-    second.adopt(TEXT[:8])
-    second.drop()
-    first.clear()
+    first.match_prefix(TEXT[:4])
+    second.match_prefix(TEXT[:8])
+    second.free()
+    first.free(TEXT[:4])
     assert pool.num_used == 0
     assert pool.match(TEXT, 4, ROOT).blocks == [0]
 
@@ -170,20 +171,20 @@ def test_a_table_is_kept_to_the_blocks_of_its_namespace():
     pool = BlockPool(8, 8)
     own, same, other = (BlockTable(pool, 4, namespace) for namespace in ("a", "a", "b"))
     own.append(10)
-    own.leave(TEXT)
-    assert other.adopt(TEXT) is None
+    own.free(TEXT)
+    assert other.match_prefix(TEXT) is None
     assert other.length == 0
-    same.adopt(TEXT)
+    same.match_prefix(TEXT)
     assert same.length == 10
 
 
-def test_blocks_that_were_kept_after_a_rollback_are_given_back_before_others_are_adopted():
+def test_blocks_that_were_kept_after_a_rollback_are_given_back_before_others_are_matched():
     pool = BlockPool(8, 8)
     left_behind(pool, TEXT)
     table = BlockTable(pool, block_size=4)
     table.append(5)
     table.rollback(0)
-    table.adopt(TEXT[:4])
+    table.match_prefix(TEXT[:4])
     assert pool.num_used == 1
 
 
@@ -259,7 +260,7 @@ def test_sequences_never_share_a_block(steps):
     for which, amount in steps:
         table = tables[which]
         if amount == 0:
-            table.clear()
+            table.free()
         elif amount <= table.length:
             table.rollback(amount)
         elif table.length + amount <= 80:
@@ -296,33 +297,33 @@ class Memory:
 @given(
     st.integers(3, 12),
     st.lists(
-        st.tuples(st.integers(0, 2), TEXTS, st.sampled_from(["leave", "clear", "drop"])),
+        st.tuples(st.integers(0, 2), TEXTS, st.booleans()),
         max_size=40,
     ),
 )
 def test_whatever_is_shared_each_sequence_reads_its_own_tokens(max_blocks, steps):
     pool = BlockPool(max_blocks, max_blocks)
     memory, tables, texts = Memory(pool), [BlockTable(pool, 4) for _ in range(3)], [[], [], []]
-    for which, text, end in steps:
+    for which, text, is_kept in steps:
         table = tables[which]
-        table.leave(texts[which]) if end == "leave" else getattr(table, end)()
+        table.free(texts[which] if is_kept else ())
         texts[which] = []
-        if copied := table.adopt(text):
+        if copied := table.match_prefix(text):
             memory.copy(*copied)
         held = table.length
         assert memory.read(table) == text[:held]
         try:
             table.append(len(text) - held)
         except CacheFullError:
-            table.clear()
+            table.free()
             continue
         memory.write(table, text, held)
         texts[which] = text
-        table.settle(text, len(text) - 1)
+        table.commit(text, len(text) - 1)
         for other, own in zip(tables, texts, strict=True):
             assert memory.read(other) == own
     assert pool.num_used == len({block for table in tables for block in table.blocks})
     for table in tables:
-        table.clear()
+        table.free()
     assert pool.num_used == 0
     assert len({pool.allocate() for _ in range(max_blocks)}) == max_blocks

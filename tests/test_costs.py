@@ -99,14 +99,14 @@ def test_without_room_for_the_shortest_passes_the_curve_stays_an_imagined_one(tm
 
 def test_measuring_that_is_interrupted_gives_its_memory_back(monkeypatch):
     main, draft = model(), model()
-    run, left = main.run, iter(range(5))
+    forward, left = main.forward, iter(range(5))
 
     def interrupted(spans):
         if next(left, None) is None:
             raise KeyboardInterrupt
-        return run(spans)
+        return forward(spans)
 
-    monkeypatch.setattr(main, "run", interrupted)
+    monkeypatch.setattr(main, "forward", interrupted)
     with pytest.raises(KeyboardInterrupt):
         measure(main, draft, 0.1)
     assert (main.pool.num_used, draft.pool.num_used) == (0, 0)
@@ -124,7 +124,7 @@ def test_measuring_leaves_the_caches_as_they_were():
     running, left = CachedSequence(main), CachedSequence(main)
     alone(running.advance([5, 6, 7]))
     alone(left.advance([0] * 9))  # with such tokens, passes are timed
-    left.leave()
+    left.free()
     used = main.pool.num_used
     measure(main, draft, 0.1, sweeps=1)
     assert held_by(running) == [5, 6, 7]

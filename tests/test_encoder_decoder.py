@@ -53,43 +53,45 @@ def bart(encoder_decoder):
     return load(encoder_decoder("bart").main)
 
 
-def forward(session, text, num_rows=None):
+def forward(model, slot, text, num_rows=None):
     """Append a text; the logits of its last tokens, or of all."""
-    [logits] = session.runner.run([Span(session, text, num_rows or len(text))])
+    [logits] = model.forward([Span(slot, text, num_rows or len(text))])
     return logits.copy()
 
 
 def test_after_a_trim_it_is_as_if_never_appended_bit_for_bit(architecture, model):
     source = source_of(architecture, 0)
-    session = model.open(source)
-    forward(session, [START, 5, 6, 7])
-    forward(session, [9, 10, 11])
-    session.rollback(4)
-    actual = forward(session, [20, 21])
+    slot = model.open(source)
+    forward(model, slot, [START, 5, 6, 7])
+    forward(model, slot, [9, 10, 11])
+    model.rollback(slot, 4)
+    actual = forward(model, slot, [20, 21])
     other = model.open(source_of(architecture, 0, "another namespace"))
-    forward(other, [START, 5, 6, 7])
-    np.testing.assert_array_equal(actual, forward(other, [20, 21]))
+    forward(model, other, [START, 5, 6, 7])
+    np.testing.assert_array_equal(actual, forward(model, other, [20, 21]))
 
 
 def test_sources_with_equal_start_tokens_are_told_apart(architecture, model):
-    expected = [forward(model.open(source_of(architecture, i, object())), [START]) for i in (0, 1)]
+    expected = [
+        forward(model, model.open(source_of(architecture, i, object())), [START]) for i in (0, 1)
+    ]
     assert not np.allclose(*expected)
     for i in (0, 1, 1, 0):
         cache = CachedSequence(model, source_of(architecture, i))
         np.testing.assert_array_equal(alone(cache.advance([START])).logits, expected[i])
-        cache.leave()
+        cache.free()
 
 
 def test_a_source_is_encoded_once_and_its_tokens_are_found(architecture, model):
     first = CachedSequence(model, source_of(architecture, 0))
     expected = alone(first.advance([START, 5, 6, 7])).logits.copy()
-    first.leave()
+    first.free()
     seconds = model.encoder.seconds
     again = CachedSequence(model, source_of(architecture, 0))
     done = alone(again.advance([START, 5, 6, 7]))
     assert (done.num_cached, done.num_tokens) == (3, 1)
     np.testing.assert_allclose(done.logits, expected, rtol=0, atol=1e-5)
-    again.drop()
+    again.discard()
     empty = CachedSequence(model, source_of(architecture, 0))
     assert alone(empty.advance([START])).num_cached == 0
     assert model.encoder.seconds == seconds
@@ -99,7 +101,7 @@ def test_a_sequence_that_begins_takes_the_states_over(bart):
     first, second = (CachedSequence(bart, source_of("bart", i)) for i in (0, 1))
     expected = alone(first.advance([START, 5, 6])).logits.copy()
     alone(second.advance([START]))
-    assert first._session.length == 0
+    assert first._slot.length == 0
     done = alone(first.advance([START, 5, 6, 7], num_rows=2))
     assert done.num_tokens == 4
     np.testing.assert_allclose(done.logits[0], expected[0], rtol=0, atol=1e-5)
@@ -113,7 +115,7 @@ def test_a_failed_pass_empties_the_sequence_and_takes_a_new_request(encoder_deco
     flaky.fails_in = 0
     with pytest.raises(RuntimeError, match="the device is gone"):
         alone(cache.advance([START, 5, 6, 7]))
-    assert (cache._session.length, model._request is request) == (0, False)
+    assert (cache._slot.length, model._request is request) == (0, False)
     done = alone(cache.advance([START, 5, 6]))
     assert done.num_tokens == 3
     np.testing.assert_array_equal(done.logits, expected)
@@ -126,7 +128,7 @@ def test_an_encoder_that_has_failed_is_asked_again(bart, encoder_decoder):
     cache = CachedSequence(model, source_of("bart", 0))
     with pytest.raises(RuntimeError, match="the device is gone"):
         alone(cache.advance([START]))
-    assert cache._session.length == 0
+    assert cache._slot.length == 0
     logits = alone(cache.advance([START])).logits
     assert model.encoder._request is not request
     expected = alone(CachedSequence(bart, source_of("bart", 0)).advance([START])).logits
@@ -136,14 +138,14 @@ def test_an_encoder_that_has_failed_is_asked_again(bart, encoder_decoder):
 def test_what_cannot_be_run_is_refused(bart, encoder_decoder):
     with pytest.raises(SessionError, match="without a source"):
         bart.open("a namespace")
-    sessions = [bart.open(source_of("bart", i)) for i in (0, 1)]
+    slots = [bart.open(source_of("bart", i)) for i in (0, 1)]
     with pytest.raises(SessionError, match="over 2 sequences"):
-        bart.run([Span(session, [START], 1) for session in sessions])
+        bart.forward([Span(slot, [START], 1) for slot in slots])
     other = load(encoder_decoder("bart").main).open(source_of("bart", 0))
     with pytest.raises(SessionError, match="another model"):
-        bart.run([Span(other, [START], 1)])
+        bart.forward([Span(other, [START], 1)])
     with pytest.raises(SessionError, match="no room for 129 more"):
-        forward(sessions[0], [START] * 129)
+        forward(bart, slots[0], [START] * 129)
 
 
 def speculate(main, source, draft=None, length=3):

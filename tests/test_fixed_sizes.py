@@ -35,7 +35,7 @@ def test_a_copy_gives_every_sequence_the_rows_of_the_model_itself(tiny_pair):
     copied, plain = load(tiny_pair[0], (2, 4, 8)), load(tiny_pair[0], ())
     assert (copied.fixed_sizes, plain.fixed_sizes) == (frozenset({2, 4, 8}), frozenset())
     rng = np.random.default_rng(0)
-    sessions = [(copied.open(), plain.open()) for _ in range(3)]
+    slots = [(copied.open(), plain.open()) for _ in range(3)]
     for passes in (
         [(5, 1), (3, 1), (0, 0)],  # of eight tokens, two of whose rows are wanted
         [(1, 1), (2, 2), (1, 1)],
@@ -45,12 +45,12 @@ def test_a_copy_gives_every_sequence_the_rows_of_the_model_itself(tiny_pair):
         [(2, 1), (0, 0), (0, 0)],
     ):
         spans = []
-        for (num_tokens, num_rows), both in zip(passes, sessions, strict=True):
+        for (num_tokens, num_rows), both in zip(passes, slots, strict=True):
             if num_tokens:
                 tokens = rng.integers(0, 290, num_tokens).tolist()
-                spans.append([Span(session, tokens, num_rows) for session in both])
-        mine = copied.run([span for span, _ in spans])
-        for ours, theirs in zip(mine, plain.run([span for _, span in spans]), strict=True):
+                spans.append([Span(slot, tokens, num_rows) for slot in both])
+        mine = copied.forward([span for span, _ in spans])
+        for ours, theirs in zip(mine, plain.forward([span for _, span in spans]), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
 
 
@@ -61,20 +61,23 @@ def test_copies_share_the_cache_after_it_has_grown_and_after_a_failed_pass(tiny_
     flaky = make_flaky(copied)
     rng = np.random.default_rng(0)
 
-    def feed(sessions, num_tokens):
+    def feed(slots, num_tokens):
         tokens = rng.integers(0, 290, num_tokens).tolist()
-        [ours], [theirs] = (s.runner.run([Span(s, tokens, 1)]) for s in sessions)
+        [ours], [theirs] = (
+            model.forward([Span(slot, tokens, 1)])
+            for model, slot in zip((copied, plain), slots, strict=True)
+        )
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
 
     pairs = [(copied.open(), plain.open()) for _ in range(3)]
-    for sessions in pairs:
+    for slots in pairs:
         for num_tokens in (4, 150, 4):
-            feed(sessions, num_tokens)
+            feed(slots, num_tokens)
     flaky.fails_in = 0
     with pytest.raises(RuntimeError, match="the device is gone"):
-        copied.run([Span(pairs[0][0], [1, 2, 3, 4], 1)])
-    for sessions in pairs:
-        feed(sessions, 4)
+        copied.forward([Span(pairs[0][0], [1, 2, 3, 4], 1)])
+    for slots in pairs:
+        feed(slots, 4)
 
 
 def test_output_stays_the_main_model_s_own(tiny_pair):
@@ -147,7 +150,8 @@ def test_a_copy_that_cannot_be_made_is_left_out_and_said(tiny_pair, monkeypatch)
     assert isinstance(copied, PagedModel)
     assert copied.fixed_sizes == {2}
     for num_tokens in (2, 3, 4):
-        assert len(copied.run([Span(copied.open(), [5] * num_tokens, num_tokens)])[0]) == num_tokens
+        [rows] = copied.forward([Span(copied.open(), [5] * num_tokens, num_tokens)])
+        assert len(rows) == num_tokens
 
 
 def test_a_stateful_model_has_no_copies(tiny_pair):

@@ -22,7 +22,7 @@ from ov_specdec.invariance import (
 from ov_specdec.loading import invariance as loading
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.runner.base import ATTENTION_ROWS, KEPT_ROWS, ROWS, Span
+from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES, Span
 from ov_specdec.runner.packed import Feed, Form
 from ov_specdec.runner.paged import Part, divide
 from ov_specdec.stats import NOT_INVARIANT, BatchInvariance
@@ -42,7 +42,7 @@ class Uneven:
     def __init__(self, differs, **settings):
         self._differs = differs
         self._model = ScriptedModel(mixing(3), block_size=32, **{"max_length": 2000, **settings})
-        self._off = {}  # by session: the first place whose keys are
+        self._off = {}  # by slot: the first place whose keys are
         self.max_pass_tokens = None
         self.passes = []
         self.num_forgotten = 0
@@ -53,20 +53,20 @@ class Uneven:
     def forget(self):
         self.num_forgotten += 1
 
-    def run(self, spans):
-        sessions = [span.session for span in spans]
-        for session in sessions:
-            if session.length <= self._off.get(session, 0):
-                self._off.pop(session, None)  # it was rolled back
+    def forward(self, spans):
+        slots = [span.slot for span in spans]
+        for slot in slots:
+            if slot.length <= self._off.get(slot, 0):
+                self._off.pop(slot, None)  # it was rolled back
         whole = [Part(of, 0, span) for of, span in enumerate(spans)]
         for parts in divide(whole, self.max_pass_tokens):
             self.passes.append([len(part.span.tokens) for part in parts])
             if self._differs(self.passes[-1]):
                 for part in parts:
-                    self._off.setdefault(part.span.session, part.span.session.length)
-        logits = [rows.copy() for rows in self._model.run(spans)]
-        for session, rows in zip(sessions, logits, strict=True):
-            rows += 1e-6 * (session in self._off)
+                    self._off.setdefault(part.span.slot, part.span.slot.length)
+        logits = [rows.copy() for rows in self._model.forward(spans)]
+        for slot, rows in zip(slots, logits, strict=True):
+            rows += 1e-6 * (slot in self._off)
         return logits
 
 
@@ -76,8 +76,8 @@ class Trace(Uneven):
     def __init__(self):
         super().__init__(lambda sizes: False)
 
-    def run(self, spans):
-        logits = super().run(spans)
+    def forward(self, spans):
+        logits = super().forward(spans)
         if self.rollbacks and len(self.passes) > 1 and self.passes[-2] == [20]:
             logits[0] += 1e-6
         return logits
@@ -185,7 +185,7 @@ def test_a_file_that_holds_no_verdict_is_none(tmp_path, content):
 
 def arrays(layout, **form):
     feed = Feed(layout, Form(**form))
-    names = (ROWS, ATTENTION_ROWS, KEPT_ROWS, "subsequence_begins")
+    names = (LOGITS_INDICES, ATTENTION_INDICES, KEPT_INDICES, "subsequence_begins")
     return [feed.tensors[name].data.tolist() for name in names], feed.taken.tolist()
 
 
@@ -253,77 +253,77 @@ PLACE = 62
 @pytest.fixture
 def held(model):
     """A sequence that holds the first tokens of the text."""
-    session = model.open(object())
-    model.run([Span(session, TEXT[:PLACE], 1)])
-    yield session
-    session.drop()
+    slot = model.open(object())
+    model.forward([Span(slot, TEXT[:PLACE], 1)])
+    yield slot
+    model.free(slot)
 
 
-def following(session, num_tokens, beside=()):
+def following(model, slot, num_tokens, beside=()):
     """Logits of the next tokens of the text, [num_tokens, vocab]; they are rolled back."""
-    begin = session.length
-    span = Span(session, TEXT[begin : begin + num_tokens], num_tokens)
-    logits = session.runner.run([span, *beside])[0].copy()
-    session.rollback(begin)
+    begin = slot.length
+    span = Span(slot, TEXT[begin : begin + num_tokens], num_tokens)
+    logits = model.forward([span, *beside])[0].copy()
+    model.rollback(slot, begin)
     return logits
 
 
-def test_a_token_s_logits_do_not_depend_on_the_size_of_the_pass(held):
-    logits = following(held, 64)
+def test_a_token_s_logits_do_not_depend_on_the_size_of_the_pass(model, held):
+    logits = following(model, held, 64)
     for size in (1, 2, 3, 5, 8, 17, 33):
-        np.testing.assert_array_equal(following(held, size), logits[:size])
+        np.testing.assert_array_equal(following(model, held, size), logits[:size])
 
 
 def test_nor_on_what_follows_it_in_the_pass_or_was_rejected(model, held):
-    logits = following(held, 3)
+    logits = following(model, held, 3)
     other = Span(held, [*TEXT[PLACE : PLACE + 2], *tokens(30, seed=2)], 32)
-    np.testing.assert_array_equal(model.run([other])[0][:2], logits[:2])
-    held.rollback(PLACE + 2)
-    np.testing.assert_array_equal(following(held, 1), logits[2:])
+    np.testing.assert_array_equal(model.forward([other])[0][:2], logits[:2])
+    model.rollback(held, PLACE + 2)
+    np.testing.assert_array_equal(following(model, held, 1), logits[2:])
 
 
 def test_nor_on_the_passes_that_the_tokens_before_it_came_in(model, held):
-    logits = following(held, 2)
+    logits = following(model, held, 2)
     for chunks in ([1] * PLACE, [PLACE - 1, 1], [5] * 13, [48, 20], [31, 1, 40]):
-        session = model.open(object())
+        slot = model.open(object())
         for size in chunks:
-            end = min(session.length + size, PLACE)
-            if end > session.length:
-                model.run([Span(session, TEXT[session.length : end], 1)])
-        np.testing.assert_array_equal(following(session, 2), logits)
-        session.drop()
+            end = min(slot.length + size, PLACE)
+            if end > slot.length:
+                model.forward([Span(slot, TEXT[slot.length : end], 1)])
+        np.testing.assert_array_equal(following(model, slot, 2), logits)
+        model.free(slot)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 @pytest.mark.parametrize("others", [[1], [1, 1, 1], [2, 1, 7], [5] * 7, [40, 1]])
 def test_nor_on_the_sequences_beside_it(model, held, size, others):
-    logits = following(held, size)
-    sessions = [model.open(object()) for _ in others]
-    model.run([Span(session, tokens(9 + 20 * i, i), 1) for i, session in enumerate(sessions)])
-    beside = [Span(s, tokens(n, n), 1) for s, n in zip(sessions, others, strict=True)]
-    np.testing.assert_array_equal(following(held, size, beside), logits)
-    for session in sessions:
-        session.drop()
+    logits = following(model, held, size)
+    slots = [model.open(object()) for _ in others]
+    model.forward([Span(slot, tokens(9 + 20 * i, i), 1) for i, slot in enumerate(slots)])
+    beside = [Span(s, tokens(n, n), 1) for s, n in zip(slots, others, strict=True)]
+    np.testing.assert_array_equal(following(model, held, size, beside), logits)
+    for slot in slots:
+        model.free(slot)
 
 
 def test_nor_on_passes_that_are_divided(model, held):
-    logits = following(held, 40)
+    logits = following(model, held, 40)
     before, model.max_pass_tokens = model.max_pass_tokens, 7
-    np.testing.assert_array_equal(following(held, 40), logits)
+    np.testing.assert_array_equal(following(model, held, 40), logits)
     model.max_pass_tokens = before
 
 
 def test_a_context_that_is_full_to_the_last_token_has_room_for_spare_rows(tiny_pair, model):
     """Nor is the spare row's place in the cache that of a block of another sequence."""
-    session, full = model.open(object()), tokens(model.max_length)
-    model.run([Span(session, full[:-1], 1)])
+    slot, full = model.open(object()), tokens(model.max_length)
+    model.forward([Span(slot, full[:-1], 1)])
     other = model.open(object())
-    model.run([Span(other, TEXT[:PLACE], 1)])
-    logits = following(other, 3)
-    model.run([Span(session, full[-1:], 1)])
-    np.testing.assert_array_equal(following(other, 3), logits)
-    session.drop()
-    other.drop()
+    model.forward([Span(other, TEXT[:PLACE], 1)])
+    logits = following(model, other, 3)
+    model.forward([Span(slot, full[-1:], 1)])
+    np.testing.assert_array_equal(following(model, other, 3), logits)
+    model.free(slot)
+    model.free(other)
 
 
 def load(main, **options):

@@ -57,7 +57,7 @@ def centered(folder):
 def logits(model, cache):
     compiled = openvino_core().compile_model(model, "CPU", {**INFERENCE["f32"], **cache})
     runner = PagedModel(compiled, max_length=CONTEXT, vocab_size=VOCAB_SIZE)
-    return np.array(runner.run([Span(runner.open(), TOKENS, len(TOKENS))])[0])
+    return np.array(runner.forward([Span(runner.open(), TOKENS, len(TOKENS))])[0])
 
 
 def attentions(model):

@@ -121,7 +121,7 @@ class RowsModel:
     def open(self, namespace=None):
         return self
 
-    def run(self, spans):
+    def forward(self, spans):
         [span] = spans
         self._text = [*self._text, *span.tokens]
         ends = range(len(self._text) - span.num_rows + 1, len(self._text) + 1)
@@ -130,13 +130,13 @@ class RowsModel:
             raise MissingRowError
         return [np.array(rows)]
 
-    def rollback(self, length):
-        self._text = self._text[:length]
-
-    def adopt(self, tokens):
+    def match_prefix(self, slot, tokens):
         return 0
 
-    def settle(self, tokens, length):
+    def rollback(self, slot, length):
+        self._text = self._text[:length]
+
+    def commit(self, slot, tokens, length):
         pass
 
 

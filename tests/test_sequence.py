@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ov_specdec import SessionError
 from ov_specdec.runner.base import Span
-from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone, run
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone, forward
 from tests.fakes import ScriptedModel, counting, held_by, mixing
 
 TEXT = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -16,12 +16,12 @@ TEXT = [3, 1, 4, 1, 5, 9, 2, 6]
 class Forgetful(ScriptedModel):
     """A model whose sequences hold nothing after a pass that failed."""
 
-    def run(self, spans):
+    def forward(self, spans):
         try:
-            return super().run(spans)
+            return super().forward(spans)
         except RuntimeError:
             for span in spans:
-                span.session.drop()
+                self.free(span.slot)
             raise
 
 
@@ -65,7 +65,7 @@ def test_only_what_was_added_is_compared():
 
 def test_tokens_that_an_interrupt_left_uncounted_are_rolled_back():
     cache, model = started()
-    model.run([Span(cache._session, [7], 1)])  # the interrupt came before its return was seen
+    model.forward([Span(cache._slot, [7], 1)])  # the interrupt came before its return was seen
     assert alone(cache.advance([*TEXT, 8])).num_tokens == 1
     assert held_by(cache) == [*TEXT, 8]
 
@@ -89,7 +89,7 @@ def test_accepted_candidates_are_not_fed_again_and_rejected_ones_are_rolled_back
 
 def test_another_sequence_holds_what_both_begin_with():
     cache, model = started()
-    cache.leave()
+    cache.free()
     other, text = CachedSequence(model), [*TEXT[:5], 0, 0, 0, 0]
     done = alone(other.advance(text))
     assert (done.num_tokens, done.num_cached) == (4, 5)
@@ -107,7 +107,7 @@ def test_sequences_that_run_share_whole_blocks_of_what_both_begin_with():
 
 def test_a_cache_that_was_given_up_is_taken_up_again():
     cache, model = started()
-    cache.leave()
+    cache.free()
     assert model.pool.num_used == 0
     done = alone(cache.advance([*TEXT, 7], [8]))
     assert (done.num_cached, done.num_tokens) == (8, 2)
@@ -118,19 +118,19 @@ def test_a_cache_that_is_taken_up_again_lacks_the_newest_token_even_if_others_ha
     model = ScriptedModel(mixing(1))
     cache, text = CachedSequence(model), TEXT[:6]
     alone(cache.advance(text, [2], num_rows=1))
-    cache.leave()
+    cache.free()
     other = CachedSequence(model)
     alone(other.advance([*TEXT, 5]))
-    other.leave()
+    other.free()
     text += TEXT[6:]  # ends with a block
-    cache.adopt()
+    cache.match_prefix()
     assert alone(cache.advance(text, num_rows=1)).num_tokens == 1
 
 
 def test_candidates_are_not_left_to_others():
     cache, model = started()
     alone(cache.advance([*TEXT, 7], [8, 9, 10]))
-    cache.leave()
+    cache.free()
     assert alone(CachedSequence(model).advance([*TEXT, 7, 8, 9, 10, 11])).num_cached == 9
 
 
@@ -139,14 +139,14 @@ def test_a_sequence_of_another_namespace_shares_nothing(namespace):
     model = ScriptedModel(mixing(1))
     first, second = CachedSequence(model, "one"), CachedSequence(model, namespace)
     alone(first.advance(TEXT))
-    first.leave()
+    first.free()
     assert alone(second.advance(TEXT)).num_cached == 0
     assert alone(CachedSequence(model, "one").advance(TEXT)).num_cached == 7
 
 
 def test_what_was_dropped_is_not_found():
     cache, model = started()
-    cache.drop()
+    cache.discard()
     assert cache.tokens == held_by(cache) == []
     assert alone(CachedSequence(model).advance(TEXT)).num_cached == 0
 
@@ -154,7 +154,7 @@ def test_what_was_dropped_is_not_found():
 def test_the_last_token_is_fed_again_where_it_is_cached_already():
     cache, model = started()
     for text in (TEXT, TEXT[:4]):
-        cache.leave()
+        cache.free()
         cache = CachedSequence(model)
         done = alone(cache.advance(text))
         assert done.num_tokens == 1
@@ -186,7 +186,7 @@ def test_a_long_prompt_is_read_in_chunks_and_the_last_one_holds_all_rows():
     cache = CachedSequence(model)
     assert len(alone(cache.advance([1] * (2 * PREFILL_CHUNK + 5), [1] * 4)).logits) == 5
     assert model.passes == [PREFILL_CHUNK, PREFILL_CHUNK, 9]
-    cache.drop()
+    cache.discard()
     model.sizes.clear()
     assert len(alone(cache.advance([1] * (PREFILL_CHUNK - 1), [1, 1])).logits) == 3
     assert model.passes == [PREFILL_CHUNK - 2, 3]
@@ -210,7 +210,7 @@ def test_who_stops_waiting_for_a_pass_keeps_what_the_cache_has():
 
 
 @pytest.mark.parametrize("kind", [ScriptedModel, Forgetful])
-def test_after_an_error_what_the_session_still_holds_is_known(kind):
+def test_after_an_error_what_the_slot_still_holds_is_known(kind):
     model = kind(mixing(1))
     cache = CachedSequence(model)
     alone(cache.advance(TEXT))
@@ -224,9 +224,7 @@ def test_after_an_error_what_the_session_still_holds_is_known(kind):
 
 
 TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=12)
-EDITS = st.tuples(
-    st.sampled_from(["add", "candidates", "turn to", "leave", "drop", "fail"]), TOKENS
-)
+EDITS = st.tuples(st.sampled_from(["add", "draft", "turn to", "free", "discard", "fail"]), TOKENS)
 
 
 @given(
@@ -238,17 +236,17 @@ def test_any_history_of_a_cache_gives_the_logits_of_a_fresh_one(edits, kind, bor
     model = kind(mixing(1), border=border)
     cache, text = CachedSequence(model), [1]
     for edit, value in edits:
-        candidates = value[: min(5, cache.room(len(text)) - 1)] if edit == "candidates" else []
+        candidates = value[: min(5, cache.room(len(text)) - 1)] if edit == "draft" else []
         if edit == "fail":
             model.fails_in = len(value) % 2
-        elif edit == "leave":
-            cache.leave()
-        elif edit == "drop":
-            cache.drop()
+        elif edit == "free":
+            cache.free()
+        elif edit == "discard":
+            cache.discard()
         elif edit == "add":
             text = [*text, *value]
         elif edit == "turn to":
-            cache.leave()
+            cache.free()
             cache, text = CachedSequence(model), value
         try:
             logits = alone(cache.advance(text, candidates)).logits
@@ -258,7 +256,7 @@ def test_any_history_of_a_cache_gives_the_logits_of_a_fresh_one(edits, kind, bor
         whole = [*text, *candidates]
         assert logits.argmax(axis=1).tolist() == [mixing(1)(whole[:place]) for place in places]
         assert cache.tokens == held_by(cache) == whole
-    cache.leave()
+    cache.free()
     assert model.pool.num_used == 0
 
 
@@ -297,14 +295,14 @@ def test_a_sequence_that_crosses_the_border_is_read_again_and_then_goes_on():
 
 def test_what_was_cached_on_one_side_of_the_border_is_not_found_on_the_other():
     cache, model, text = before_the_border(BORDER)
-    cache.leave()
+    cache.free()
     longer = CachedSequence(model)
     assert alone(longer.advance([*text, 1])).num_cached == 0
-    longer.leave()
+    longer.free()
     for tokens, num_cached in ((text, 9), ([*text, 1], 10), ([*text, 1, 2], 11), (text[:4], 3)):
         other = CachedSequence(model)
         assert alone(other.advance(tokens)).num_cached == num_cached
-        other.leave()
+        other.free()
     assert model.pool.num_used == 0
 
 
@@ -314,7 +312,7 @@ def test_a_prompt_beyond_the_border_is_read_as_one_from_its_first_chunk_on():
     steps = cache.advance(text)
     next(steps)
     while cache.num_pending:
-        run([cache], [cache.span(4)])
+        forward([cache], [cache.span(4)])
     with pytest.raises(StopIteration) as done:
         next(steps)
     assert done.value.value.logits[0].argmax() == mixing(1)(text)
@@ -329,8 +327,8 @@ def test_a_sequence_that_became_shorter_is_back_on_its_side():
 
 def test_a_cache_that_was_given_up_beyond_the_border_is_taken_up_there():
     cache, _, text = before_the_border(BORDER + 2)
-    cache.leave()
-    cache.adopt()
+    cache.free()
+    cache.match_prefix()
     done = alone(cache.advance([*text, 7], [8]))
     assert (done.num_cached, done.num_tokens) == (BORDER + 1, 3)
     assert held_by(cache) == [*text, 7, 8]

@@ -14,7 +14,7 @@ from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 from ov_specdec.runner.base import Span
-from ov_specdec.runner.cached_sequence import CachedSequence, alone, run
+from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward
 from ov_specdec.runner.stateful import MAX_HIDDEN
 from tests.flaky import make_flaky
 from tests.tiny import ARCHITECTURES
@@ -51,9 +51,9 @@ class Alone:
         self._model = load(folder)
 
     def __call__(self, text, num_rows):
-        session = self._model.open(object())
-        [logits] = self._model.run([Span(session, text, num_rows)])
-        session.drop()
+        slot = self._model.open(object())
+        [logits] = self._model.forward([Span(slot, text, num_rows)])
+        self._model.free(slot)
         return logits.copy()
 
 
@@ -64,54 +64,54 @@ class Crowd:
         self.model, self.expected = load(folder, max_hidden), Alone(folder)
         self.random = random.Random(seed)  # noqa: S311
         self.texts = {}
-        self.num_adopted = self.most = 0
+        self.num_matched = self.most = 0
 
     def step(self):
-        kind = self.random.choice(["open", "open", "leave", "rollback", *["pass"] * 4])
+        kind = self.random.choice(["open", "open", "free", "rollback", *["pass"] * 4])
         if kind == "open" and len(self.texts) < (self.model.max_sequences or 6):
             self.texts[self.model.open()] = []
-        elif kind == "leave" and self.texts:
-            session = self.random.choice(list(self.texts))
-            text = self.texts.pop(session)
+        elif kind == "free" and self.texts:
+            slot = self.random.choice(list(self.texts))
+            text = self.texts.pop(slot)
             if self.random.random() < 0.7:
-                session.leave(text)
+                self.model.free(slot, text)
             else:
-                session.drop()
-            assert session.length == 0
+                self.model.free(slot)
+            assert slot.length == 0
         elif kind == "rollback":
-            for session, text in self.texts.items():
+            for slot, text in self.texts.items():
                 length = max(len(text) - self.random.randint(0, 5), 0)
-                session.rollback(length)
+                self.model.rollback(slot, length)
                 del text[length:]
         elif kind == "pass" and self.texts:
-            self.run()
+            self.forward()
 
-    def run(self):
+    def forward(self):
         chosen = self.random.sample(list(self.texts), self.random.randint(1, len(self.texts)))
         spans = []
-        for session in chosen:
-            text = self.texts[session]
+        for slot in chosen:
+            text = self.texts[slot]
             if not text:
                 prompt = [*tokens(self.random.randint(0, 30)), *self.new(25)]
-                text += prompt[: session.adopt(prompt)]
-                self.num_adopted += len(text) > 0
+                text += prompt[: self.model.match_prefix(slot, prompt)]
+                self.num_matched += len(text) > 0
                 new = prompt[len(text) :] or self.new(1)
             else:
                 new = self.new(5)
-            spans.append(Span(session, new, self.random.randint(1, len(new))))
-        for span, logits in zip(spans, self.model.run(spans), strict=True):
-            text = self.texts[span.session]
+            spans.append(Span(slot, new, self.random.randint(1, len(new))))
+        for span, logits in zip(spans, self.model.forward(spans), strict=True):
+            text = self.texts[span.slot]
             text += span.tokens
             assert logits.shape == (span.num_rows, VOCAB_SIZE)
             np.testing.assert_allclose(logits, self.expected(text, span.num_rows), **CLOSE)
-        for session in chosen:
+        for slot in chosen:
             if self.random.random() < 0.9:
-                session.settle(self.texts[session], len(self.texts[session]) - 1)
-        self.most = max(self.most, *(len(session.row.batch.held) for session in chosen))
-        for session, text in self.texts.items():
-            assert session.length == len(text)
+                self.model.commit(slot, self.texts[slot], len(self.texts[slot]) - 1)
+        self.most = max(self.most, *(len(slot.row.batch.held) for slot in chosen))
+        for slot, text in self.texts.items():
+            assert slot.length == len(text)
             if len(text) > 200:
-                session.rollback(20)
+                self.model.rollback(slot, 20)
                 del text[20:]
 
     def new(self, most):
@@ -122,7 +122,7 @@ def test_sequences_that_come_and_go_get_their_own_logits(architecture, pair):
     crowd = Crowd(pair.main, 3)
     for _ in range(150):
         crowd.step()
-    assert crowd.num_adopted > 3
+    assert crowd.num_matched > 3
     batches = crowd.model.max_sequences is None
     assert batches == (architecture not in ONE_AT_A_TIME)
     assert crowd.most > 3 if batches else crowd.most == 1
@@ -136,39 +136,39 @@ def test_they_do_however_late_states_are_trimmed(llama, seed, max_hidden):
     assert crowd.most == 1 if max_hidden == 0 else crowd.most > 3
 
 
-def feed(model, texts, sessions=None):
-    """Have each session read a text, in one pass; their last rows."""
-    sessions = sessions or [model.open() for _ in texts]
-    spans = [Span(session, text, 1) for session, text in zip(sessions, texts, strict=True)]
-    rows = [logits[0].copy() for logits in model.run(spans)]
-    for session, text in zip(sessions, texts, strict=True):
-        session.settle(text, len(text))
-    return sessions, rows
+def feed(model, texts, slots=None):
+    """Append a text to each sequence, in one pass; their last rows."""
+    slots = slots or [model.open() for _ in texts]
+    spans = [Span(slot, text, 1) for slot, text in zip(slots, texts, strict=True)]
+    rows = [logits[0].copy() for logits in model.forward(spans)]
+    for slot, text in zip(slots, texts, strict=True):
+        model.commit(slot, text, len(text))
+    return slots, rows
 
 
 def test_a_ragged_pass_gives_each_row_its_own_logits(model, llama):
     texts = [tokens(size, size) for size in (3, 90, 41, 1)]
-    sessions, _ = feed(model, texts)
+    slots, _ = feed(model, texts)
     more = [tokens(size, size + 1) for size in (4, 1, 16, 2)]
     spans = [
-        Span(session, new, num_rows)
-        for session, new, num_rows in zip(sessions, more, (4, 1, 3, 2), strict=True)
+        Span(slot, new, num_rows)
+        for slot, new, num_rows in zip(slots, more, (4, 1, 3, 2), strict=True)
     ]
     expected = Alone(llama)
-    logits = [rows.copy() for rows in model.run(spans)]
-    assert len({id(session.row.batch) for session in sessions}) == 1
+    logits = [rows.copy() for rows in model.forward(spans)]
+    assert len({id(slot.row.batch) for slot in slots}) == 1
     for span, rows, text in zip(spans, logits, texts, strict=True):
         np.testing.assert_allclose(rows, expected([*text, *span.tokens], span.num_rows), **CLOSE)
 
 
 def test_one_pass_is_run_for_all_that_have_been_read(model):
-    sessions, _ = feed(model, [tokens(20, seed) for seed in range(4)])
-    [batch] = {session.row.batch for session in sessions}
-    model.run([Span(session, [1], 1) for session in sessions])
+    slots, _ = feed(model, [tokens(20, seed) for seed in range(4)])
+    [batch] = {slot.row.batch for slot in slots}
+    model.forward([Span(slot, [1], 1) for slot in slots])
     assert batch.num_entries == 21
-    sessions[0].leave(tokens(20))
-    sessions[2].drop()
-    model.run([Span(sessions[1], [2, 3], 1)])
+    model.free(slots[0], tokens(20))
+    model.free(slots[2])
+    model.forward([Span(slots[1], [2, 3], 1)])
     assert [row.length for row in batch.rows] == [23, 21]
     assert batch.num_entries == 23
 
@@ -176,40 +176,40 @@ def test_one_pass_is_run_for_all_that_have_been_read(model):
 def test_a_prompt_that_others_would_be_padded_to_is_read_by_itself(model):
     first, second = (feed(model, [tokens(20, seed)])[0][0] for seed in range(2))
     late = model.open()
-    model.run([Span(first, [1], 1), Span(late, tokens(60), 1), Span(second, [2], 1)])
+    model.forward([Span(first, [1], 1), Span(late, tokens(60), 1), Span(second, [2], 1)])
     assert first.row.batch is second.row.batch is not late.row.batch
     assert (first.row.batch.num_entries, late.row.batch.num_entries) == (21, 60)
-    late.settle(tokens(60), 60)
-    model.run([Span(first, [1], 1), Span(late, [3], 1)])
+    model.commit(late, tokens(60), 60)
+    model.forward([Span(first, [1], 1), Span(late, [3], 1)])
     assert first.row.batch is late.row.batch
     assert second.row.batch.num_entries == 21  # it took no part, and joins when it does
-    model.run([Span(session, [1], 1) for session in (first, second, late)])
+    model.forward([Span(slot, [1], 1) for slot in (first, second, late)])
     assert {row.length for row in late.row.batch.rows} == {22, 23, 62}
 
 
 def test_prompts_of_similar_length_are_read_together(model):
-    sessions, _ = feed(model, [tokens(size, size) for size in (60, 20, 80, 40, 41)])
-    batches = [id(session.row.batch) for session in sessions]
+    slots, _ = feed(model, [tokens(size, size) for size in (60, 20, 80, 40, 41)])
+    batches = [id(slot.row.batch) for slot in slots]
     assert batches[1] == batches[3] != batches[0] == batches[2] == batches[4]
 
 
 def test_padding_is_dropped_when_there_is_much(model):
-    sessions, _ = feed(model, [tokens(20, seed) for seed in range(2)])
+    slots, _ = feed(model, [tokens(20, seed) for seed in range(2)])
     for _ in range(40):
-        for session in sessions:  # the other one is padded
-            model.run([Span(session, tokens(5), 1)])
-            assert session.row.batch.num_hidden <= MAX_HIDDEN + 5
+        for slot in slots:  # the other one is padded
+            model.forward([Span(slot, tokens(5), 1)])
+            assert slot.row.batch.num_hidden <= MAX_HIDDEN + 5
 
 
 @pytest.mark.parametrize("max_hidden", [0, 8, None])
 def test_hidden_entries_are_dropped_when_there_are_many(llama, max_hidden):
     model = load(llama, max_hidden)
-    [session], _ = feed(model, [tokens(20)])
+    [slot], _ = feed(model, [tokens(20)])
     sizes = set()
     for _ in range(80):
-        model.run([Span(session, tokens(5), 1)])
-        session.rollback(session.length - 4)
-        sizes.add(session.row.batch.num_entries - session.length)
+        model.forward([Span(slot, tokens(5), 1)])
+        model.rollback(slot, slot.length - 4)
+        sizes.add(slot.row.batch.num_entries - slot.length)
     assert max(sizes) == (MAX_HIDDEN if max_hidden is None else max_hidden)
 
 
@@ -217,22 +217,22 @@ def test_sequences_go_on_from_what_others_have_read(model, llama):
     text, expected = tokens(50), Alone(llama)
     [first], _ = feed(model, [text])
     second, third, other = model.open(), model.open(), model.open("another namespace")
-    assert second.adopt([*text[:30], 7, 8]) == 30  # of one that goes on
-    first.leave(text)
-    assert third.adopt([*text, 9]) == 50  # of one that has left
-    assert other.adopt(text) == 0
-    logits = model.run([Span(second, [7, 8], 2), Span(third, [9], 1)])
+    assert model.match_prefix(second, [*text[:30], 7, 8]) == 30  # of one that goes on
+    model.free(first, text)
+    assert model.match_prefix(third, [*text, 9]) == 50  # of one that has left
+    assert model.match_prefix(other, text) == 0
+    logits = model.forward([Span(second, [7, 8], 2), Span(third, [9], 1)])
     np.testing.assert_allclose(logits[0], expected([*text[:30], 7, 8], 2), **CLOSE)
     np.testing.assert_allclose(logits[1], expected([*text, 9], 1), **CLOSE)
 
 
 def test_what_is_rolled_back_or_dropped_is_not_found(model):
     text = tokens(20)
-    [session], _ = feed(model, [text])
-    session.rollback(12)
-    assert model.open().adopt(text) == 12
-    session.drop()
-    assert model.open().adopt(text) == 0
+    [slot], _ = feed(model, [text])
+    model.rollback(slot, 12)
+    assert model.match_prefix(model.open(), text) == 12
+    model.free(slot)
+    assert model.match_prefix(model.open(), text) == 0
 
 
 def test_a_failed_pass_empties_its_sequences_and_they_are_read_again(model, llama):
@@ -250,9 +250,9 @@ def test_a_failed_pass_empties_its_sequences_and_they_are_read_again(model, llam
         next(step)
     # The prompt is read by itself, before the pass that fails.
     with pytest.raises(RuntimeError, match="the device is gone"):
-        run([*caches, long], [cache.span(512) for cache in (*caches, long)])
-    assert [cache._session.length for cache in (*caches, long)] == [0, 0, 0, 0]
-    assert model.open().adopt(texts[0]) == 0
+        forward([*caches, long], [cache.span(512) for cache in (*caches, long)])
+    assert [cache._slot.length for cache in (*caches, long)] == [0, 0, 0, 0]
+    assert model.match_prefix(model.open(), texts[0]) == 0
     for cache, text in zip(caches, texts, strict=True):
         done = alone(cache.advance([*text, 5, 6]))
         assert (done.num_tokens, cache.tokens) == (32, [*text, 5, 6])
@@ -268,27 +268,27 @@ def test_passes_that_cannot_be_run_are_refused_and_change_nothing(model, llama):
         ([Span(first, [1], 1), Span(load(llama).open(), [1], 1)], "another model"),
     ):
         with pytest.raises(SessionError, match=message):
-            model.run(spans)
+            model.forward(spans)
         assert (first.length, second.length) == (20, 200)
     single = load(llama, max_hidden=0)
     with pytest.raises(SessionError, match="over 2 sequences of a model that takes 1 at a time"):
-        single.run([Span(single.open(), [1], 1), Span(single.open(), [1], 1)])
+        single.forward([Span(single.open(), [1], 1), Span(single.open(), [1], 1)])
 
 
 def test_the_states_of_a_sequence_are_read_and_written_beside_others(model, llama):
     texts, expected = [tokens(20), tokens(33, 1)], Alone(llama)
-    sessions, _ = feed(model, texts)
-    model.run([Span(session, [1, 2], 1) for session in sessions])
-    for session in sessions:
-        session.rollback(session.length - 1)
-    tensors = sessions[1].read_kv()
+    slots, _ = feed(model, texts)
+    model.forward([Span(slot, [1, 2], 1) for slot in slots])
+    for slot in slots:
+        model.rollback(slot, slot.length - 1)
+    tensors = model.read_kv(slots[1])
     copy = model.open()
     with pytest.raises(SessionError, match="does not fit this KV cache"):
-        copy.write_kv(tensors, 33)
+        model.write_kv(copy, tensors, 33)
     assert copy.length == 0
-    copy.write_kv(tensors, 34)
-    everyone = [Span(session, [7], 1) for session in (*sessions, copy)]
-    logits = [rows.copy() for rows in model.run(everyone)]
+    model.write_kv(copy, tensors, 34)
+    everyone = [Span(slot, [7], 1) for slot in (*slots, copy)]
+    logits = [rows.copy() for rows in model.forward(everyone)]
     for rows, text in zip(logits, [*texts, texts[1]], strict=True):
         np.testing.assert_allclose(rows, expected([*text, 1, 7], 1), **CLOSE)
 

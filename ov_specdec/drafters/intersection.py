@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from ov_specdec.drafters.translated import TranslatedCache
-from ov_specdec.runner.cached_sequence import CachedSequence, Pass, Passes
+from ov_specdec.runner.base import ForwardOutput
+from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.text.pairing import TokenizerPair
 
 OUTSIDE = np.float32(-1e30)
@@ -42,7 +43,7 @@ class IntersectionCache:
         tokens: Sequence[int],
         candidates: Sequence[int] = (),
         num_rows: int | None = None,  # noqa: ARG002
-    ) -> Passes[Pass]:
+    ) -> Passes[ForwardOutput]:
         """The row after the last token, [1, vocab] of the main model's vocabulary.
 
         After a candidate that the draft does not have, it has no idea, and is not asked.
@@ -50,7 +51,7 @@ class IntersectionCache:
         try:
             draft_ids = [self._draft_of[token] for token in candidates]
         except KeyError:
-            return Pass(np.full_like(self._row, OUTSIDE), 0, 0, 0, 0.0)
+            return ForwardOutput(np.full_like(self._row, OUTSIDE), 0, 0, 0, 0.0)
         done = yield from self._cache.advance(tokens, draft_ids)
         self._row[0, self._common.main_ids] = done.logits[0, self._common.draft_ids]
         return replace(done, logits=self._row)

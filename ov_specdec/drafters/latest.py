@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ov_specdec.runner.cached_sequence import CachedSequence, Pass, Passes
+from ov_specdec.runner.base import ForwardOutput
+from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 
 
 class LatestTokens:
@@ -23,12 +24,12 @@ class LatestTokens:
         """How many candidates may follow `tokens`; at least one."""
         if self._cache.room(len(tokens) - self._start) < 1:
             self._start = len(tokens) - max(self._cache.runner.max_length // 2, 1)
-            self._cache.leave()  # it goes on to another sequence
+            self._cache.free()  # it goes on to another sequence
         return self._cache.room(len(tokens) - self._start)
 
     def advance(
         self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
-    ) -> Passes[Pass]:
+    ) -> Passes[ForwardOutput]:
         """See `CachedSequence`. tokens: those that `room` was last asked about, or their first."""
         latest = tokens[self._start :] if self._start else tokens
         return (yield from self._cache.advance(latest, candidates, num_rows))

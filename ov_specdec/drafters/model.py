@@ -11,7 +11,8 @@ from ov_specdec.errors import DeadEndError, LogitsError
 from ov_specdec.logits import Logits, check_row
 from ov_specdec.planning.acceptance import MODEL
 from ov_specdec.planning.draft_length import Plan, ask
-from ov_specdec.runner.cached_sequence import CachedSequence, Pass, Passes
+from ov_specdec.runner.base import ForwardOutput
+from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.samplers import Chosen, Sampler
 from ov_specdec.sampling.verification import Draft
 
@@ -28,7 +29,7 @@ class DraftCache(Protocol):
 
     def advance(
         self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
-    ) -> Passes[Pass]:
+    ) -> Passes[ForwardOutput]:
         """Have tokens and candidates cached; the logits after the last of them."""
         ...
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from ov_specdec.drafters.latest import LatestTokens
-from ov_specdec.runner.cached_sequence import CachedSequence, Pass, Passes
+from ov_specdec.runner.base import ForwardOutput
+from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.text.pairing import TokenizerPair
 
 
@@ -33,7 +34,7 @@ class TranslatedCache:
 
     def advance(
         self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
-    ) -> Passes[Pass]:
+    ) -> Passes[ForwardOutput]:
         """See `CachedSequence`. tokens: main ids; candidates: draft ids; logits: the draft's."""
         self._translation.read(tokens)
         ids, num_settled = self._translation.ids, self._translation.num_settled

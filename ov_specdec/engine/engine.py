@@ -11,7 +11,7 @@ from ov_specdec.planning.budget import Budget
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
 from ov_specdec.planning.draft_length import Ask, Bid, Plan
 from ov_specdec.runner.base import Runner
-from ov_specdec.runner.cached_sequence import run
+from ov_specdec.runner.cached_sequence import forward
 from ov_specdec.stats import PassStats, StepStats, Stopwatch
 
 
@@ -147,7 +147,7 @@ class Engine:
                     share.cache.span(share.limit, padding if share is padded else 0)
                     for share in shares
                 ]
-                run(caches, spans)
+                forward(caches, spans)
             except CacheFullError as error:
                 self.scheduler.preempt(error)
                 continue

@@ -191,21 +191,21 @@ class Sequence:
         if self.is_suspended:
             self.is_suspended = False
             for cache in self.caches:
-                cache.adopt()
+                cache.match_prefix()
 
     def suspend(self) -> None:
         """Give the memory of its KV caches back; what was in them is fed again later."""
         self.is_suspended = True
         for cache in self.caches:
-            cache.leave()
+            cache.free()
 
     def end(self, error: BaseException | None = None) -> None:
         """It has finished or failed, or was cancelled."""
         for cache in self.caches:
             if self.keeps_cache:
-                cache.leave()
+                cache.free()
             else:
-                cache.drop()
+                cache.discard()
         self.present_round = self.waits_for = None
         self.error = self.error or error
         self.has_ended = True

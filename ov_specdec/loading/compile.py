@@ -1,4 +1,4 @@
-"""From a model as read to a session: KV backend, properties, compilation."""
+"""From a model as read to a runner: KV backend, properties, compilation."""
 
 import hashlib
 import os
@@ -83,7 +83,7 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: Backend) -> str:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A model that is ready to be compiled, and what its session will need."""
+    """A model that is ready to be compiled, and what its runner will need."""
 
     source: ModelSource
     config: RuntimeConfig

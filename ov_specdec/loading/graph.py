@@ -5,7 +5,7 @@ from openvino import opset13 as ops
 
 from ov_specdec.cache.longrope import LONG
 from ov_specdec.errors import ModelError, openvino_message
-from ov_specdec.runner.base import ATTENTION_ROWS, KEPT_ROWS, ROWS
+from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES
 
 QUERY, KEY, VALUE = 0, 1, 2
 """Places of the rows that OpenVINO's paged attention gets among its inputs."""
@@ -146,16 +146,16 @@ def repeat_attention_rows(model: ov.Model) -> None:
     one, while matrix products keep one row. The model is changed in place.
     """
     inputs = {}
-    for name in (ATTENTION_ROWS, KEPT_ROWS):
+    for name in (ATTENTION_INDICES, KEPT_INDICES):
         inputs[name] = ops.parameter([-1], ov.Type.i32, name=name)
         inputs[name].output(0).set_names({name})
     axis = ops.constant(0, ov.Type.i32)
     for attention in _paged_attentions(model):
         for place in (QUERY, KEY, VALUE):
-            rows = ops.gather(attention.input_value(place), inputs[ATTENTION_ROWS], axis)
+            rows = ops.gather(attention.input_value(place), inputs[ATTENTION_INDICES], axis)
             attention.input(place).replace_source_output(rows.output(0))
         readers = list(attention.output(0).get_target_inputs())
-        kept = ops.gather(attention.output(0), inputs[KEPT_ROWS], axis)
+        kept = ops.gather(attention.output(0), inputs[KEPT_INDICES], axis)
         for reader in readers:
             reader.replace_source_output(kept.output(0))
     model.add_parameters(list(inputs.values()))
@@ -163,7 +163,7 @@ def repeat_attention_rows(model: ov.Model) -> None:
 
 
 def select_rows(model: ov.Model, axis: int) -> bool:
-    """Have a decoder compute logits only for the rows that its new input `ROWS` names.
+    """Have a decoder compute logits only for the rows that its new input `LOGITS_INDICES` names.
 
     The last layer is expensive, and most rows of a prompt are not needed.
 
@@ -174,8 +174,8 @@ def select_rows(model: ov.Model, axis: int) -> bool:
     product = _last_product(model)
     if product is None:
         return False
-    rows = ops.parameter([-1], ov.Type.i64, name=ROWS)
-    rows.output(0).set_names({ROWS})
+    rows = ops.parameter([-1], ov.Type.i64, name=LOGITS_INDICES)
+    rows.output(0).set_names({LOGITS_INDICES})
     gathered = ops.gather(product.input_value(0), rows, ops.constant(axis, ov.Type.i64))
     product.input(0).replace_source_output(gathered.output(0))
     model.add_parameters([rows])
@@ -219,7 +219,7 @@ def fix_size(model: ov.Model, num_tokens: int) -> ov.Model:
     It computes the logits of all of them. Raises `ModelError` where OpenVINO cannot do it.
     """
     copy = model.clone()
-    per_token = {"input_ids", "position_ids", ROWS, KEPT_ROWS}
+    per_token = {"input_ids", "position_ids", LOGITS_INDICES, KEPT_INDICES}
     try:
         copy.reshape({p: [num_tokens] for p in copy.inputs if p.any_name in per_token})
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""What the engine needs of a model: passes that extend the KV caches of its sequences."""
+"""What the engine needs of a model: forward passes that extend the KV caches of its sequences."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,27 +9,59 @@ from numpy.typing import NDArray
 from ov_specdec.errors import SessionError
 from ov_specdec.logits import Logits
 
-ROWS = "row_indices"
+LOGITS_INDICES = "logits_indices"
 """Input that names the rows of logits to compute, [num_rows]: places in the pass, from 0."""
 
-ATTENTION_ROWS = "attention_row_indices"
+ATTENTION_INDICES = "attention_indices"
 """Input that names the place in the pass of each row that attention gets, [num_attention_rows]."""
 
-KEPT_ROWS = "kept_row_indices"
+KEPT_INDICES = "kept_indices"
 """Input that names those of attention's rows that the pass goes on with, [num_tokens]."""
+
+
+FOREIGN = "a sequence of another model was given: each model takes those that it has opened"
+"""What a `SessionError` says of a slot that a runner has not opened."""
+
+
+class Slot(Protocol):
+    """Where a model keeps the KV cache of one sequence: what `Runner.open` gives.
+
+    A runner takes its own, and raises `SessionError` for one of another model.
+    """
+
+    @property
+    def length(self) -> int:
+        """Number of tokens that the KV cache holds. Which ones is known to `CachedSequence`."""
+        ...
 
 
 @dataclass(frozen=True)
 class Span:
-    """What a pass is to append to one sequence. num_rows: logits wanted, of the last tokens."""
+    """What a forward pass appends to one sequence. num_rows: logits wanted, of the last tokens."""
 
-    session: "Session"
+    slot: Slot
     tokens: Sequence[int]
     num_rows: int
 
 
+@dataclass(frozen=True)
+class ForwardOutput:
+    """What the forward passes that one sequence has waited for came to.
+
+    logits: [num_rows, vocab]; may be overwritten by the next pass. num_tokens: tokens that were
+    fed. num_cached: those that were in the cache before. num_sequences: those that the last of the
+    passes extended. rollback_seconds: time that it took to forget others.
+    """
+
+    logits: Logits
+    num_tokens: int
+    num_cached: int
+    num_sequences: int
+    rollback_seconds: float
+
+
 class Runner(Protocol):
-    """A compiled model, whose passes extend several sequences at once."""
+    """A compiled model, whose forward passes extend several sequences at once."""
 
     @property
     def max_length(self) -> int:
@@ -80,11 +112,11 @@ class Runner(Protocol):
         """Have all sequences together hold so many tokens at most; before there are any."""
         ...
 
-    def open(self, namespace: Hashable = None) -> "Session":
-        """A new sequence, which is empty. namespace: see `Session.adopt`."""
+    def open(self, namespace: Hashable = None) -> Slot:
+        """A new sequence, which is empty. namespace: see `match_prefix`."""
         ...
 
-    def run(self, spans: Sequence[Span]) -> list[Logits]:
+    def forward(self, spans: Sequence[Span]) -> list[Logits]:
         """One pass: appends each span's tokens to its sequence; logits [num_rows, vocab] of each.
 
         A row scores the token that follows its own. The arrays may be overwritten by the next pass.
@@ -94,51 +126,34 @@ class Runner(Protocol):
         """
         ...
 
-
-class Session(Protocol):
-    """The KV cache of one sequence of a model.
-
-    It knows how many tokens it holds, not which: see `CachedSequence`.
-    """
-
-    @property
-    def runner(self) -> Runner:
-        """The model, whose passes extend it."""
-        ...
-
-    @property
-    def length(self) -> int:
-        """Number of tokens that the KV cache holds."""
-        ...
-
-    def rollback(self, length: int) -> None:
-        """Forget all but the first `length` tokens. Raises `SessionError` if there are fewer."""
-        ...
-
-    def adopt(self, tokens: Sequence[int]) -> int:
+    def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
         """Hold the first of these tokens that other sequences of the namespace share; how many.
 
         The cache is empty before.
         """
         ...
 
-    def settle(self, tokens: Sequence[int], length: int) -> None:
+    def rollback(self, slot: Slot, length: int) -> None:
+        """Forget all but the first `length` tokens. Raises `SessionError` if there are fewer."""
+        ...
+
+    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
         """The cache holds the first `length` of these tokens, and they will not be rolled back."""
         ...
 
-    def leave(self, tokens: Sequence[int]) -> None:
-        """Hold nothing, but leave these first tokens of the cache to sequences of the namespace."""
+    def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
+        """Hold nothing, but leave these first tokens of the cache to sequences of the namespace.
+
+        All that is committed is among them, or they are none: then nothing is left but what others
+        share already.
+        """
         ...
 
-    def drop(self) -> None:
-        """Hold nothing, and leave nothing to others but what they share already."""
-        ...
-
-    def read_kv(self) -> dict[str, NDArray[Any]]:
+    def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
         """Copies of the cache's tensors by name, in the layout that the device keeps them in."""
         ...
 
-    def write_kv(self, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
+    def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
         """Put what `read_kv` gave for `length` tokens in place of what the cache holds.
 
         Raises `SessionError` for tensors of another model, or of one compiled in another way.

@@ -1,7 +1,8 @@
-"""Sessions on the KV states of a decoder that attends to an encoder's output."""
+"""Runner on the KV states of a decoder that attends to an encoder's output."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.baseline import common_prefix
-from ov_specdec.cache.block_pool import check_rollback
+from ov_specdec.cache.block_table import check_rollback
 from ov_specdec.errors import SessionError
 from ov_specdec.logits import Logits
-from ov_specdec.runner.base import ROWS, Span, check_room, check_rows
+from ov_specdec.runner.base import FOREIGN, LOGITS_INDICES, Slot, Span, check_room, check_rows
 from ov_specdec.runner.encoder import Encoder
 from ov_specdec.runner.source import Source
+
+UNKEPT = "the KV cache of an encoder-decoder model cannot be kept in a file"
 
 
 class EncoderDecoderModel:
@@ -59,34 +62,77 @@ class EncoderDecoderModel:
         self._source: Source | None = None
         self._hidden: NDArray[np.float32] | None = None
         self._length = 0
-        self._holder: DecoderSession | None = None
+        self._holder: DecoderSlot | None = None
         self._left: Sequence[int] = ()
 
     def limit(self, num_tokens: int) -> None:
         """Do nothing: the device manages the memory."""
 
-    def open(self, namespace: Hashable = None) -> "DecoderSession":
+    def open(self, namespace: Hashable = None) -> "DecoderSlot":
         """A new sequence. Raises `SessionError` for a namespace that is no `Source`."""
         if not isinstance(namespace, Source):
             raise SessionError("a sequence of an encoder-decoder model was opened without a source")
-        return DecoderSession(self, namespace)
+        return DecoderSlot(self, namespace)
 
-    def run(self, spans: Sequence[Span]) -> list[Logits]:
-        """Append tokens to one `DecoderSession`; logits [num_rows, vocab], a view.
+    def forward(self, spans: Sequence[Span]) -> list[Logits]:
+        """Append tokens to one sequence; logits [num_rows, vocab], a view.
 
         The next pass overwrites it. After an error the sequence is empty.
         """
         if len(spans) != 1:
             raise SessionError(f"a pass was asked for over {len(spans)} sequences: this takes one")
         [span] = spans
-        session = span.session
-        if not isinstance(session, DecoderSession) or session.runner is not self:
-            raise SessionError("a pass was asked for over a sequence of another model")
-        check_room(session.length, len(span.tokens), self.max_length)
+        slot = self._own(span.slot)
+        check_room(slot.length, len(span.tokens), self.max_length)
         check_rows(span)
-        if self._holder is not session:
-            self.begin(session, ())
-        return [self._append(session.source, span)]
+        if self._holder is not slot:
+            self.match_prefix(slot, ())
+        return [self._append(slot.source, span)]
+
+    def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
+        """Take the states over, with the first of these tokens that were left for this source."""
+        own = self._own(slot)
+        kept = 0
+        if self._source == own.source:
+            kept = common_prefix(self._left, tokens)
+            self._trim(kept)
+        else:
+            self._reset()
+        self._holder, self._left = own, ()
+        return kept
+
+    def rollback(self, slot: Slot, length: int) -> None:
+        """Trim the states at once."""
+        own = self._own(slot)
+        check_rollback(own.length, length)
+        if own.length:
+            self._trim(length)
+
+    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
+        """Do nothing: nobody shares the states."""
+
+    def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
+        """Give the states back; a later sequence of the source may begin with these tokens."""
+        if self._holder is self._own(slot):
+            self._holder, self._left = None, list(tokens)
+
+    def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:  # noqa: ARG002
+        """Raises `SessionError`: the states belong to a source, which no file keeps."""
+        raise SessionError(UNKEPT)
+
+    def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:  # noqa: ARG002
+        """Raises `SessionError`: see `read_kv`."""
+        raise SessionError(UNKEPT)
+
+    def length_of(self, slot: "DecoderSlot") -> int:
+        """How many tokens of a sequence the states hold; 0 where another one has them."""
+        return self._length if self._holder is slot else 0
+
+    def _own(self, slot: Slot) -> "DecoderSlot":
+        """The sequence; `SessionError` for one of another model."""
+        if not isinstance(slot, DecoderSlot) or slot.model is not self:
+            raise SessionError(FOREIGN)
+        return slot
 
     def _append(self, source: Source, span: Span) -> Logits:
         with self._renewed_by_errors():
@@ -100,7 +146,7 @@ class EncoderDecoderModel:
                 "encoder_attention_mask": np.ones(self._hidden.shape[:2], np.int64),
                 "cache_position": np.arange(self._length, self._length + size),
                 "beam_idx": np.zeros(1, np.int32),
-                ROWS: np.arange(size - span.num_rows, size),
+                LOGITS_INDICES: np.arange(size - span.num_rows, size),
             }
             self._request.infer(
                 {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
@@ -109,18 +155,7 @@ class EncoderDecoderModel:
         logits: Logits = self._request.get_tensor("logits").data
         return logits[0, -span.num_rows :, : self._vocab_size]
 
-    def begin(self, session: "DecoderSession", tokens: Sequence[int]) -> int:
-        """Give the states to a sequence, with the first of these tokens that they hold already."""
-        kept = 0
-        if self._source == session.source:
-            kept = common_prefix(self._left, tokens)
-            self.trim(kept)
-        else:
-            self._reset()
-        self._holder, self._left = session, ()
-        return kept
-
-    def trim(self, length: int) -> None:
+    def _trim(self, length: int) -> None:
         """Drop all but the first `length` tokens from the states that grow."""
         if length == self._length:
             return
@@ -130,15 +165,6 @@ class EncoderDecoderModel:
                     axis = self._axes[state.name]
                     state.state = ov.Tensor(state.state.data.take(range(length), axis))
             self._length = length
-
-    def length_of(self, session: "DecoderSession") -> int:
-        """How many tokens of a sequence the states hold."""
-        return self._length if self._holder is session else 0
-
-    def leave(self, session: "DecoderSession", tokens: Sequence[int]) -> None:
-        """Take the states from a sequence; a later one of its source may begin with `tokens`."""
-        if self._holder is session:
-            self._holder, self._left = None, list(tokens)
 
     def _reset(self) -> None:
         self._request.reset_state()
@@ -159,43 +185,14 @@ class EncoderDecoderModel:
             raise
 
 
-class DecoderSession:
-    """One sequence of an `EncoderDecoderModel`. Implements `Session`."""
+@dataclass(eq=False)
+class DecoderSlot:
+    """A sequence of an `EncoderDecoderModel`, and what it attends to."""
 
-    def __init__(self, model: EncoderDecoderModel, source: Source) -> None:
-        self.runner = model
-        self.source = source
+    model: EncoderDecoderModel
+    source: Source
 
     @property
     def length(self) -> int:
-        """Number of tokens in the states; 0 where another sequence has them."""
-        return self.runner.length_of(self)
-
-    def rollback(self, length: int) -> None:
-        """Trim the states at once."""
-        check_rollback(self.length, length)
-        if self.length:
-            self.runner.trim(length)
-
-    def adopt(self, tokens: Sequence[int]) -> int:
-        """Go on from what the last sequence of the same source has left."""
-        return self.runner.begin(self, tokens)
-
-    def settle(self, tokens: Sequence[int], length: int) -> None:
-        """Nothing to do: nobody shares the states."""
-
-    def leave(self, tokens: Sequence[int]) -> None:
-        """Give the states back; until another sequence begins, one may go on from them."""
-        self.runner.leave(self, tokens)
-
-    def drop(self) -> None:
-        """Give the states back, and leave nothing to others but the source."""
-        self.runner.leave(self, ())
-
-    def read_kv(self) -> dict[str, NDArray[Any]]:
-        """Raises `SessionError`: the states belong to a source, which no file keeps."""
-        raise SessionError("the KV cache of an encoder-decoder model cannot be kept in a file")
-
-    def write_kv(self, tensors: Mapping[str, NDArray[Any]], length: int) -> None:  # noqa: ARG002
-        """Raises `SessionError`: see `read_kv`."""
-        raise SessionError("the KV cache of an encoder-decoder model cannot be kept in a file")
+        """Number of its tokens in the states."""
+        return self.model.length_of(self)

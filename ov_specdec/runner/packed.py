@@ -1,4 +1,4 @@
-"""Passes over several sequences, packed one behind the other: their inputs, and what runs them."""
+"""Forward passes over several sequences, packed one behind the other: what they take and run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ov_specdec.cache.longrope import LONG
 from ov_specdec.logits import Logits
-from ov_specdec.runner.base import ATTENTION_ROWS, KEPT_ROWS, ROWS, Span
+from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES, Span
 from ov_specdec.runner.block_memory import CacheTensor
 
 MAX_FEEDS = 256
@@ -69,9 +69,9 @@ class Feed:
             "block_indices_begins": np.zeros(len(layout) + 1, np.int32),
             "max_context_len": np.array(0, np.int32),
             LONG: np.array(form.is_beyond),
-            ROWS: rows,
-            ATTENTION_ROWS: np.concatenate(attention_rows).astype(np.int32),
-            KEPT_ROWS: kept.astype(np.int32),
+            LOGITS_INDICES: rows,
+            ATTENTION_INDICES: np.concatenate(attention_rows).astype(np.int32),
+            KEPT_INDICES: kept.astype(np.int32),
         }
         self.tensors = {
             name: ov.Tensor(array, shared_memory=True) for name, array in self._arrays.items()
@@ -124,7 +124,7 @@ class PackedModel:
         self._request = compiled.create_infer_request()
         self._size = size
         self._inputs = {port.any_name for port in compiled.inputs}
-        self.repeats_rows = ATTENTION_ROWS in self._inputs
+        self.repeats_rows = ATTENTION_INDICES in self._inputs
         """Whether its attention can have more rows than a pass has tokens."""
         self._feeds: dict[tuple[Layout, Form], Feed] = {}
         self._caches: Mapping[str, CacheTensor] = {}
@@ -137,7 +137,7 @@ class PackedModel:
         for name, tensor in tensors.items():
             self._request.set_tensor(name, tensor)
 
-    def run(
+    def forward(
         self,
         spans: Sequence[Span],
         past: Sequence[int],

@@ -1,4 +1,4 @@
-"""Session on a paged KV cache: rollback sets a counter and costs nothing."""
+"""Runner on a paged KV cache: rollback sets a counter and costs nothing."""
 
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -9,11 +9,12 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache.block_pool import BlockPool, BlockTable
+from ov_specdec.cache.block_pool import BlockPool
+from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.logits import Logits
-from ov_specdec.runner.base import Session, Span, check_room, check_rows, check_tensors
-from ov_specdec.runner.block_memory import BlockMemory, Blocks, VisibleMemory, bytes_of_block
+from ov_specdec.runner.base import FOREIGN, Slot, Span, check_room, check_rows, check_tensors
+from ov_specdec.runner.block_memory import BlockMemory, VisibleMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
 
 CACHES = ("key_cache.", "value_cache.")
@@ -24,7 +25,7 @@ INITIAL_TOKENS = 512
 
 
 class PagedModel:
-    """A compiled paged model and its block pool; what all of its sequences share.
+    """A compiled paged model and its block pool. A sequence's slot is its `BlockTable`.
 
     Implements `Runner`. memory: where its blocks lie; where it is taken only as it is written to,
     all blocks are there from the first pass on, elsewhere there are more before passes that need
@@ -115,43 +116,90 @@ class PagedModel:
         """Memory that a token takes, of all layers."""
         return sum(map(bytes_of_block, self._ports.values())) // self.block_size
 
-    def open(self, namespace: Hashable = None) -> "PagedSession":
+    def open(self, namespace: Hashable = None) -> BlockTable:
         """A new sequence, which has no blocks yet."""
-        return PagedSession(self, namespace)
+        return BlockTable(self.pool, self.block_size, namespace)
 
-    def run(self, spans: Sequence[Span]) -> list[Logits]:
-        """One pass over the spans of `PagedSession`s of this model, packed; several if it is large.
+    def forward(self, spans: Sequence[Span]) -> list[Logits]:
+        """One pass over the spans, packed; several where they are too many tokens for one.
 
         There are two where some sequences lie beyond the border and others do not.
         Logits [num_rows, vocab] of each span, views that the next pass overwrites. After an error
         each sequence holds what it held before.
         """
-        tables = [table_of(span.session, self) for span in spans]
+        tables = [self._own(span.slot) for span in spans]
         past = [table.length for table in tables]
         try:
             for span, table in zip(spans, tables, strict=True):
                 check_room(table.length, len(span.tokens), self.max_length)
                 check_rows(span)
             pairs = list(zip(tables, [len(span.tokens) for span in spans], strict=True))
-            self.make_room(sum(table.num_missing(size) for table, size in pairs))
+            self._make_room(sum(table.num_missing(size) for table, size in pairs))
             for table, size in pairs:
                 table.append(size)
-            logits = self._run_parts(spans, past, tables)
+            logits = self._forward_parts(spans, past, tables)
         except BaseException:
             for table, length in zip(tables, past, strict=True):
                 table.rollback(length)
             raise
         return [rows[:, : self.vocab_size] for rows in logits]
 
-    def _run_parts(
+    def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
+        """Share the blocks that hold the first of these tokens. See `Runner`."""
+        table = self._own(slot)
+        self._make_room(1)  # for the copy of a block that fits in part
+        copied = table.match_prefix(tokens)
+        if copied is not None:
+            self.memory.copy(*copied)
+        return table.length
+
+    def rollback(self, slot: Slot, length: int) -> None:
+        """Forget all but the first `length` tokens: a counter is set."""
+        self._own(slot).rollback(length)
+
+    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
+        """Let other sequences share the full blocks of these tokens."""
+        self._own(slot).commit(tokens, length)
+
+    def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
+        """Give the blocks back; until they are needed, these tokens are found in them."""
+        self._own(slot).free(tokens)
+
+    def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
+        """Copies of the sequence's blocks, [num_blocks, bytes] of each cache."""
+        held = self._own(slot).held
+        return {name: self.memory.read(name, held) for name in self._ports}
+
+    def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
+        """Put the blocks of `length` tokens in place of those that the sequence has."""
+        table = self._own(slot)
+        table.free()
+        check_room(0, length, self.max_length)
+        self._make_room(table.num_missing(length))
+        table.append(length)
+        try:
+            check_tensors(self.read_kv(table), tensors)
+        except SessionError:
+            table.free()
+            raise
+        for name, blocks in tensors.items():
+            self.memory.write(name, table.held, blocks)
+
+    def _own(self, slot: Slot) -> BlockTable:
+        """The block table of a sequence; `SessionError` for one of another model."""
+        if not isinstance(slot, BlockTable) or slot.pool is not self.pool:
+            raise SessionError(FOREIGN)
+        return slot
+
+    def _forward_parts(
         self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
     ) -> list[Logits]:
         """The logits of spans that the tables have room for, of as many passes as it takes."""
         if self.border is None and self.max_pass_tokens is None:
-            return self._run_pass(spans, past, tables)
+            return self._forward_pass(spans, past, tables)
         logits: list[list[Logits]] = [[] for _ in spans]
         for parts in self._passes(spans, tables):
-            done = self._run_pass(
+            done = self._forward_pass(
                 [part.span for part in parts],
                 [past[part.of] + part.begin for part in parts],
                 [tables[part.of] for part in parts],
@@ -172,7 +220,7 @@ class PagedModel:
                 self.max_pass_tokens,
             )
 
-    def _run_pass(
+    def _forward_pass(
         self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
     ) -> list[Logits]:
         """The logits of one pass."""
@@ -186,7 +234,7 @@ class PagedModel:
             # What a spare row writes may lie beyond the blocks of its sequence.
             blocks = [[*own, self._spare_block] for own in blocks]
         model = self._copies.get(num_tokens, self._model)
-        return model.run(spans, past, blocks, self.is_invariant, tables[0].is_beyond)
+        return model.forward(spans, past, blocks, self.is_invariant, tables[0].is_beyond)
 
     @property
     def _spare_block(self) -> int:
@@ -197,20 +245,7 @@ class PagedModel:
         """Let no sequence find what others have left."""
         self.pool.forget_all()
 
-    def copy_block(self, source: int, target: int) -> None:
-        """Make one block hold what another one does."""
-        self.memory.copy(source, target)
-
-    def read_blocks(self, blocks: Sequence[int]) -> dict[str, Blocks]:
-        """Copies of some blocks of each cache."""
-        return {name: self.memory.read(name, blocks) for name in self._ports}
-
-    def write_blocks(self, blocks: Sequence[int], content: Mapping[str, Blocks]) -> None:
-        """Put content into some blocks of each cache."""
-        for name, own in content.items():
-            self.memory.write(name, blocks, own)
-
-    def make_room(self, num_blocks: int) -> None:
+    def _make_room(self, num_blocks: int) -> None:
         """Have so many blocks that nobody uses or knows, as far as the pool may grow.
 
         Where the device gives no more memory, the pool stays as it is from then on.
@@ -264,68 +299,3 @@ def divide(parts: Sequence[Part], most: int | None) -> Iterator[list[Part]]:
                 taken, room = [], most
     if taken:
         yield taken
-
-
-class PagedSession:
-    """One sequence in the caches of a `PagedModel`. Implements `Session`."""
-
-    def __init__(self, model: PagedModel, namespace: Hashable = None) -> None:
-        self.runner = model
-        self.table = BlockTable(model.pool, model.block_size, namespace)
-
-    @property
-    def length(self) -> int:
-        """Number of tokens in the cache."""
-        return self.table.length
-
-    def rollback(self, length: int) -> None:
-        """Forget all but the first `length` tokens: a counter is set."""
-        self.table.rollback(length)
-
-    def adopt(self, tokens: Sequence[int]) -> int:
-        """Share the blocks that hold the first of these tokens. See `Session`."""
-        self.runner.make_room(1)  # for the copy of a block that fits in part
-        copied = self.table.adopt(tokens)
-        if copied is not None:
-            self.runner.copy_block(*copied)
-        return self.length
-
-    def settle(self, tokens: Sequence[int], length: int) -> None:
-        """Let other sequences share the full blocks of these tokens."""
-        self.table.settle(tokens, length)
-
-    def leave(self, tokens: Sequence[int]) -> None:
-        """Give the blocks back; until they are needed, their tokens are found in them."""
-        self.table.leave(tokens)
-
-    def drop(self) -> None:
-        """Give the blocks back; only those that others share are found."""
-        self.table.drop()
-
-    def read_kv(self) -> dict[str, NDArray[Any]]:
-        """Copies of the sequence's blocks, [num_blocks, bytes] of each cache."""
-        return dict(self.runner.read_blocks(self._held()))
-
-    def write_kv(self, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
-        """Put the blocks of `length` tokens in place of those that the sequence has."""
-        self.drop()
-        check_room(0, length, self.runner.max_length)
-        self.runner.make_room(self.table.num_missing(length))
-        self.table.append(length)
-        try:
-            check_tensors(self.read_kv(), tensors)
-        except SessionError:
-            self.drop()
-            raise
-        self.runner.write_blocks(self._held(), tensors)
-
-    def _held(self) -> list[int]:
-        """The blocks that hold tokens, in order; the last ones may hold none after a rollback."""
-        return self.table.blocks[: -(-self.length // self.runner.block_size)]
-
-
-def table_of(session: Session, model: PagedModel) -> BlockTable:
-    """The block table of a sequence of a model; `SessionError` for one of another model."""
-    if not isinstance(session, PagedSession) or session.runner is not model:
-        raise SessionError("a pass was asked for over a sequence of another model")
-    return session.table

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ov_specdec.baseline import common_prefix
 from ov_specdec.cache.longrope import LONG
 from ov_specdec.logits import Logits
-from ov_specdec.runner.base import ROWS
+from ov_specdec.runner.base import LOGITS_INDICES
 
 Mask = NDArray[np.int64]
 
@@ -23,8 +23,8 @@ class Row:
 
     source: the row of the states, as the last pass left them, that it goes on from; several rows
     may have the same one. mask: [entries of the batch], 1 for the tokens of the sequence, in order,
-    and 0 for what is hidden from it. known: so many of its first tokens are `tokens`, and other
-    sequences of the namespace may go on from them. is_held: whether a session uses it.
+    and 0 for what is hidden from it. num_committed: so many of its first tokens are `tokens`, and
+    other sequences of the namespace may go on from them. is_held: whether a sequence uses it.
     """
 
     batch: "Batch"
@@ -33,20 +33,20 @@ class Row:
     length: int = 0
     namespace: Hashable = None
     tokens: Sequence[int] = ()
-    known: int = 0
+    num_committed: int = 0
     is_held: bool = True
 
     def keep(self, length: int) -> None:
         """Hide all but the first `length` tokens."""
         self.mask[np.flatnonzero(self.mask)[length:]] = 0
         self.length = length
-        self.known = min(self.known, length)
+        self.num_committed = min(self.num_committed, length)
 
     def num_shared(self, tokens: Sequence[int], namespace: Hashable) -> int:
         """How many of these tokens, from the first, a sequence of the namespace can have of it."""
         if self.namespace != namespace:
             return 0
-        return common_prefix(self.tokens[: self.known], tokens)
+        return common_prefix(self.tokens[: self.num_committed], tokens)
 
 
 @dataclass(eq=False)
@@ -72,7 +72,7 @@ class Batch:
 
     @property
     def held(self) -> list[Row]:
-        """The rows that sessions use."""
+        """The rows that sequences use."""
         return [row for row in self.rows if row.is_held]
 
     @property
@@ -93,7 +93,7 @@ class Batch:
         self.rows.append(other)
         return other
 
-    def run(self, spans: Mapping[Row, Sequence[int]], num_logits: int) -> Logits:
+    def forward(self, spans: Mapping[Row, Sequence[int]], num_logits: int) -> Logits:
         """Append tokens to some of the rows; rows that nobody holds are gone then.
 
         Logits [rows, num_logits, vocab] of the last places, in the order of `rows`; a view that the
@@ -115,7 +115,7 @@ class Batch:
             "attention_mask": mask,
             "position_ids": positions,
             "beam_idx": np.array(sources, np.int32),
-            ROWS: np.arange(width - num_logits, width),
+            LOGITS_INDICES: np.arange(width - num_logits, width),
             LONG: np.array(self.is_beyond),
         }
         with self._emptied_by_errors():
@@ -183,7 +183,7 @@ class Batch:
         self.request.reset_state()
         self.rows, self.num_entries = self.held, 0
         for row in self.rows:
-            row.mask, row.length, row.known = np.zeros(0, np.int64), 0, 0
+            row.mask, row.length, row.num_committed = np.zeros(0, np.int64), 0, 0
 
     @contextmanager
     def _emptied_by_errors(self) -> Iterator[None]:

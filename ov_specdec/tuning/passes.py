@@ -43,7 +43,7 @@ def measure_passes(model: Runner, token: int) -> PassCosts:
         prefill = _time_prefill(model, context)
     cache = CachedSequence(model)
     seconds = {size: _time_pass(cache, context, size) for size in SIZES}
-    cache.drop()
+    cache.discard()
     return PassCosts(seconds, prefill)
 
 
@@ -52,7 +52,7 @@ def _time_prefill(model: Runner, context: list[int]) -> float:
     start = perf_counter()
     alone(cache.advance(context, num_rows=1))
     seconds = perf_counter() - start
-    cache.drop()
+    cache.discard()
     return seconds
 
 

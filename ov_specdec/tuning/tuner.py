@@ -261,7 +261,7 @@ class Tuner:
                 given = text[place : min(place + CHECKED_AT_ONCE - 1, len(text) - 1)]
                 logits = alone(cache.advance(text[:place], given)).logits
                 choices += logits.argmax(axis=1).tolist()
-            cache.drop()
+            cache.discard()
             exact = text[len(prompt) :]
             other += sum(a != b for a, b in zip(choices, exact, strict=True))
             total += len(exact)

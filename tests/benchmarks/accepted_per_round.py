@@ -127,7 +127,7 @@ def accepted(
         result = verify(samplers.main, tokens, logits, draft)
         tokens += [*draft.tokens[: result.num_accepted], result.next_token]
     for cache in (main, *(cache for drafter in drafters.values() for cache in drafter.caches)):
-        cache.leave()
+        cache.free()
     means = {rule: mean(values) for rule, values in found.items()}
     if tokenizers is None:
         return means

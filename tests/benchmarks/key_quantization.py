@@ -99,11 +99,11 @@ def compile_paged(source: ModelSource, inference: str, cache: str) -> PagedModel
 
 def log_probabilities(model: PagedModel, tokens: list[int], pass_tokens: int) -> Array:
     """Of each next token, [tokens, vocab]."""
-    session = model.open()
+    slot = model.open()
     rows = []
     for start in range(0, len(tokens), pass_tokens):
         some = tokens[start : start + pass_tokens]
-        logits = np.array(model.run([Span(session, some, len(some))])[0], np.float32)
+        logits = np.array(model.forward([Span(slot, some, len(some))])[0], np.float32)
         logits -= logits.max(axis=1, keepdims=True)
         logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
         rows.append(logits)

@@ -26,10 +26,10 @@ def element_types(pipeline):
 def logits_after_a_rollback(pipeline):
     """Of tokens that read what lies before them in the KV cache, [6, vocab]."""
     runner = pipeline.main.runner
-    session = runner.open()
-    runner.run([Span(session, range(300, 340), 1)])
-    session.rollback(21)
-    return runner.run([Span(session, range(400, 406), 6)])[0].copy()
+    slot = runner.open()
+    runner.forward([Span(slot, range(300, 340), 1)])
+    runner.rollback(slot, 21)
+    return runner.forward([Span(slot, range(400, 406), 6)])[0].copy()
 
 
 def test_speculative_texts_are_the_cpus_plain_ones(gpu, texts_of_cpu):

@@ -24,14 +24,20 @@ BEYOND = 100_000
 PADDING = 2
 """Columns of logits that no token has."""
 
-ROWS, LONG = "row_indices", "takes_long_factors"
-SPARE_ROWS = ("attention_row_indices", "kept_row_indices")
+LOGITS_INDICES, LONG = "logits_indices", "takes_long_factors"
+SPARE_ROWS = ("attention_indices", "kept_indices")
 PAGED = (
     *("input_ids", "position_ids", "past_lens", "subsequence_begins", "block_indices"),
-    *("block_indices_begins", "max_context_len", ROWS),
+    *("block_indices_begins", "max_context_len", LOGITS_INDICES),
 )
-STATEFUL = ("input_ids", "attention_mask", "position_ids", "beam_idx", ROWS)
-DECODER = ("input_ids", "encoder_hidden_states", "encoder_attention_mask", "beam_idx", ROWS)
+STATEFUL = ("input_ids", "attention_mask", "position_ids", "beam_idx", LOGITS_INDICES)
+DECODER = (
+    "input_ids",
+    "encoder_hidden_states",
+    "encoder_attention_mask",
+    "beam_idx",
+    LOGITS_INDICES,
+)
 
 Array = NDArray[Any]
 
@@ -163,13 +169,15 @@ class PagedRequest:
             for place, position in enumerate(positions[own].tolist(), past):
                 known = position == place
                 scores.append(self.device.row(held[: place + 1]) if known else self.device.garbage)
-            asked = _of_sequence(given[ROWS], kept, begins[i], begins[i + 1])
+            asked = _of_sequence(given[LOGITS_INDICES], kept, begins[i], begins[i + 1])
             size = len(held) - past
             rows.append(Row(held[:past], held[past:], asked_rows(asked, size), blocks.tolist()))
             longest = max(longest, past + len(own))
         self._check(given, len(ids), longest)
         self.device.begin(Pass(self.device.role, f"/{self.size}" if self.size else "", rows))
-        self.logits = self.device.end(np.array([scores[kept[row]] for row in given[ROWS]]))
+        self.logits = self.device.end(
+            np.array([scores[kept[row]] for row in given[LOGITS_INDICES]])
+        )
 
     def _spare_rows(self, given: Mapping[str, Array], num_tokens: int) -> tuple[Array, Array]:
         """Which token each row of attention is, and which rows the pass goes on with."""
@@ -297,8 +305,10 @@ class StatefulRequest:
             held, size = key[visible].tolist(), int(visible[-width:].sum())
             fits = (place[visible] == np.arange(len(held)) + beyond).all()
             self.device.journal.require(bool(fits), f"a row sees the places {place[visible]}")
-            scores.append([self._score(key, visible, len(key) - width + p) for p in given[ROWS]])
-            asked = asked_rows(given[ROWS].tolist(), width)
+            scores.append(
+                [self._score(key, visible, len(key) - width + p) for p in given[LOGITS_INDICES]]
+            )
+            asked = asked_rows(given[LOGITS_INDICES].tolist(), width)
             rows.append(Row(held[: len(held) - size], held[len(held) - size :], asked))
         note = f"{keys.shape[1]} entries"
         if sources.tolist() != list(range(len(rows))):
@@ -357,7 +367,7 @@ class DecoderRequest:
         self.device.journal.require(fits, f"{given['cache_position']} are fed at {places}")
         keys.content = np.array([*past, *new], np.int64).reshape(1, 1, -1, 1)
         text, read = [*past, *new], source.content.ravel().tolist()
-        wanted = given[ROWS].tolist()
+        wanted = given[LOGITS_INDICES].tolist()
         scores = [self.device.row(text[: len(past) + place + 1], read) for place in wanted]
         row = Row(past, new, asked_rows(wanted, len(new)))
         self.device.begin(Pass(self.device.role, f" #{self.number}", [row]))

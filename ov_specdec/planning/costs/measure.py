@@ -12,7 +12,7 @@ from ov_specdec.invariance import text
 from ov_specdec.logits import Logits
 from ov_specdec.planning.costs.curve import ROWS, SIZES, CostCurve, PassCurve
 from ov_specdec.runner.base import Runner
-from ov_specdec.runner.cached_sequence import CachedSequence, alone, run
+from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward
 
 SWEEPS = 5
 """Sweeps over all sizes: of five, one at least is hardly ever disturbed."""
@@ -110,7 +110,7 @@ class PassTimes:
                 for waiting in steps:
                     next(waiting)
                 start = perf_counter()
-                run(caches, [cache.span(1) for cache in caches])
+                forward(caches, [cache.span(1) for cache in caches])
                 seconds = perf_counter() - start
                 for step in steps:
                     self._compare(0, alone(step).logits, f"{SEQUENCES} sequences in a pass")
@@ -118,7 +118,7 @@ class PassTimes:
             return  # memory for one sequence, which is all that will run
         finally:
             for cache in caches:
-                cache.drop()
+                cache.discard()
         self._spreads.append(seconds)
 
     def curve(self) -> PassCurve:
@@ -147,7 +147,7 @@ class PassTimes:
 
     def end(self) -> None:
         """Give the memory back."""
-        self._cache.drop()
+        self._cache.discard()
 
     def _pass(self, size: int) -> float:
         place = len(self._tokens) - 1

@@ -69,5 +69,5 @@ def _logits(folder: Path) -> Logits:
     for prompt in PROMPTS:
         cache, ids = CachedSequence(model), source.tokenizer.encode(prompt)
         rows.append(alone(cache.advance(ids, num_rows=len(ids))).logits.copy())
-        cache.drop()
+        cache.discard()
     return np.concatenate(rows)

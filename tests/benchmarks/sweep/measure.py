@@ -170,6 +170,6 @@ def _seconds(model: Runner, prompt: Sequence[int], size: int) -> float:
         start = perf_counter()
         alone(cache.advance(behind, candidates))
         times.append(perf_counter() - start)
-    cache.drop()
+    cache.discard()
     # The first reads the prompt, and OpenVINO prepares for a new size in the second.
     return median(times[2:])

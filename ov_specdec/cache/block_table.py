@@ -1,0 +1,118 @@
+"""The blocks of one sequence in a paged KV cache. No tensors here."""
+
+from collections.abc import Hashable, Sequence
+
+from ov_specdec.cache.block_pool import BlockPool, NodeId, Root
+from ov_specdec.cache.longrope import Beyond
+from ov_specdec.errors import CacheFullError, SessionError
+
+
+class BlockTable:
+    """The blocks of one sequence, in order, and how many of its tokens they hold.
+
+    Rolling back sets a counter: the blocks stay with the sequence and are written over. It ends
+    where others may find what a block holds, for that is never written over.
+    """
+
+    def __init__(self, pool: BlockPool, block_size: int, namespace: Hashable = None) -> None:
+        self.pool = pool
+        self.is_beyond = isinstance(namespace, Beyond)
+        self.blocks: list[int] = []
+        self.length = 0
+        self._block_size = block_size
+        self._root = Root(namespace)
+        # So many blocks, from the first, are known to the pool by content; the last one's node.
+        self._num_committed = 0
+        self._node: NodeId = self._root
+
+    @property
+    def held(self) -> list[int]:
+        """The blocks that hold tokens; after a rollback the last ones may hold none."""
+        return self.blocks[: self._num_blocks(self.length)]
+
+    def num_missing(self, num_tokens: int) -> int:
+        """Blocks that it takes to hold `num_tokens` more."""
+        return max(self._num_blocks(self.length + num_tokens) - len(self.blocks), 0)
+
+    def append(self, num_tokens: int) -> None:
+        """Make room for `num_tokens` more and count them as held.
+
+        Raises `CacheFullError`, and then changes nothing.
+        """
+        held = len(self.blocks)
+        try:
+            for _ in range(self.num_missing(num_tokens)):
+                self.blocks.append(self.pool.allocate())
+        except CacheFullError:
+            self.pool.release(self.blocks[held:])
+            del self.blocks[held:]
+            raise
+        self.length += num_tokens
+
+    def match_prefix(self, tokens: Sequence[int]) -> tuple[int, int] | None:
+        """Begin with the blocks that hold the first of these tokens; the table holds none.
+
+        Returns a block and a copy of it that the caller has to make, where one fits in part.
+        """
+        self.free()  # blocks that it has kept after a rollback to nothing
+        prefix = self.pool.match(tokens, self._block_size, self._root)
+        for block in prefix.blocks:
+            self.pool.share(block)
+        self.blocks = prefix.blocks
+        self.length = len(prefix.blocks) * self._block_size
+        self._num_committed, self._node = len(prefix.blocks), prefix.node
+        if prefix.partial is None:
+            return None
+        self.pool.share(prefix.partial)  # or it might be given up for the copy
+        try:
+            self.append(prefix.num_partial)
+        except CacheFullError:
+            return None
+        finally:
+            self.pool.release([prefix.partial])
+        return prefix.partial, self.blocks[-1]
+
+    def rollback(self, length: int) -> None:
+        """Count only the first `length` tokens as held.
+
+        Raises `SessionError` where others may find tokens after those.
+        """
+        check_rollback(self.length, length)
+        if length < self._num_committed * self._block_size:
+            raise SessionError(
+                f"cannot roll back to {length}: other sequences may use the first "
+                f"{self._num_committed * self._block_size} tokens; free this one and begin again"
+            )
+        self.length = length
+
+    def commit(self, tokens: Sequence[int], length: int) -> None:
+        """Let others find the full blocks of the first `length` tokens, which will stay."""
+        size = self._block_size
+        while (self._num_committed + 1) * size <= min(length, self.length):
+            start = self._num_committed * size
+            block = self.blocks[self._num_committed]
+            self._node = self.pool.register(block, self._node, tokens[start : start + size])
+            self._num_committed += 1
+
+    def free(self, tokens: Sequence[int] = ()) -> None:
+        """Give all blocks back, and let others find those of these first tokens, the last one too.
+
+        Of the other blocks nobody finds those that nobody else uses.
+        """
+        self.commit(tokens, len(tokens))
+        rest = tokens[self._num_committed * self._block_size : self.length]
+        if rest:
+            self.pool.register(self.blocks[self._num_committed], self._node, rest)
+        blocks, self.blocks, self.length = self.blocks, [], 0
+        self._num_committed, self._node = 0, self._root
+        self.pool.release(blocks)
+        self.pool.forget(blocks[self._num_blocks(len(tokens)) :])
+
+    def _num_blocks(self, num_tokens: int) -> int:
+        return -(-num_tokens // self._block_size)
+
+
+def check_rollback(current: int, length: int) -> None:
+    """Refuse a rollback target outside 0..current."""
+    if not 0 <= length <= current:
+        raise SessionError(f"cannot roll back to {length}: the KV cache holds {current} tokens")
