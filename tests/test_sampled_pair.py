@@ -106,7 +106,8 @@ class RowsModel:
     """A model and its only sequence, whose logits come from `Rows`; `MissingRowError` without."""
 
     max_length = 2048
-    border = None
+    max_sequences = num_free = capacity = border = None
+    fixed_sizes = frozenset()
     is_invariant = is_proven = False
 
     def __init__(self, rows, prompt_length):
@@ -138,6 +139,9 @@ class RowsModel:
 
     def commit(self, slot, tokens, length):
         pass
+
+    def free(self, slot, tokens=()):
+        self._text = []
 
 
 @pytest.fixture(scope="module")
