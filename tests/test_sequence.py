@@ -79,7 +79,7 @@ def test_there_is_a_row_for_each_candidate_and_one_after_them():
     np.testing.assert_array_equal(last, rows[-1:])
 
 
-def test_accepted_candidates_are_not_fed_again_and_rejected_ones_are_rolled_back():
+def test_accepted_draft_tokens_are_not_fed_again_and_rejected_ones_are_rolled_back():
     cache, model = started()
     alone(cache.advance([*TEXT, 7], [8, 9, 10]))
     done = alone(cache.advance([*TEXT, 7, 8, 0]))  # 8 accepted, 9 replaced by 0
@@ -127,7 +127,7 @@ def test_a_cache_that_is_taken_up_again_lacks_the_newest_token_even_if_others_ha
     assert alone(cache.advance(text, num_rows=1)).num_tokens == 1
 
 
-def test_candidates_are_not_left_to_others():
+def test_draft_tokens_are_not_left_to_others():
     cache, model = started()
     alone(cache.advance([*TEXT, 7], [8, 9, 10]))
     cache.free()
@@ -236,7 +236,7 @@ def test_any_history_of_a_cache_gives_the_logits_of_a_fresh_one(edits, kind, bor
     model = kind(mixing(1), border=border)
     cache, text = CachedSequence(model), [1]
     for edit, value in edits:
-        candidates = value[: min(5, cache.room(len(text)) - 1)] if edit == "draft" else []
+        draft_tokens = value[: min(5, cache.room(len(text)) - 1)] if edit == "draft" else []
         if edit == "fail":
             model.fails_in = len(value) % 2
         elif edit == "free":
@@ -249,11 +249,11 @@ def test_any_history_of_a_cache_gives_the_logits_of_a_fresh_one(edits, kind, bor
             cache.free()
             cache, text = CachedSequence(model), value
         try:
-            logits = alone(cache.advance(text, candidates)).logits
+            logits = alone(cache.advance(text, draft_tokens)).logits
         except RuntimeError:
-            logits = alone(cache.advance(text, candidates)).logits
-        places = range(len(text), len(text) + len(candidates) + 1)
-        whole = [*text, *candidates]
+            logits = alone(cache.advance(text, draft_tokens)).logits
+        places = range(len(text), len(text) + len(draft_tokens) + 1)
+        whole = [*text, *draft_tokens]
         assert logits.argmax(axis=1).tolist() == [mixing(1)(whole[:place]) for place in places]
         assert cache.tokens == held_by(cache) == whole
     cache.free()
@@ -273,7 +273,7 @@ def before_the_border(num_tokens):
 @pytest.mark.parametrize(
     ("num_tokens", "room"), [(1, 10), (9, 2), (10, 1), (11, 20), (29, 2), (30, 1)]
 )
-def test_candidates_that_are_fed_do_not_cross_the_border(num_tokens, room):
+def test_draft_tokens_that_are_fed_do_not_cross_the_border(num_tokens, room):
     cache = CachedSequence(ScriptedModel(counting, max_length=30, border=BORDER))
     assert cache.room(num_tokens) == room
 

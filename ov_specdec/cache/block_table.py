@@ -103,7 +103,8 @@ class BlockTable:
         rest = tokens[self._num_committed * self._block_size : self.length]
         if rest:
             self.pool.register(self.blocks[self._num_committed], self._node, rest)
-        blocks, self.blocks, self.length = self.blocks, [], 0
+        blocks, self.blocks = self.blocks, []
+        self.length = 0
         self._num_committed, self._node = 0, self._root
         self.pool.release(blocks)
         self.pool.forget(blocks[self._num_blocks(len(tokens)) :])

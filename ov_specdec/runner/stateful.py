@@ -47,8 +47,8 @@ class StatefulModel:
 
     Sequences beyond the border have batches of their own: nothing brings them into one with others.
 
-    What a sequence leaves is found until the next pass of those that it shared passes with, or
-    until others begin a batch.
+    What was freed is found until the next pass of those that shared passes with it, or until others
+    begin a batch.
     """
 
     num_free = capacity = None

@@ -1,4 +1,4 @@
-"""Cached sequences in files: what a model has read need not be read again by another process."""
+"""Cached sequences in files: what one process has prefilled, another need not prefill again."""
 
 import hashlib
 from collections.abc import Mapping
