@@ -81,14 +81,14 @@ def _stop(server):
 def paused(pipeline, monkeypatch, after=0):
     """Passes of the main model wait until what this yields is set. after: so many do not."""
     runner, goes_on = pipeline.main.runner, threading.Event()
-    run, numbers = type(runner).run, itertools.count()
+    run, numbers = type(runner).forward, itertools.count()
 
     def waiting(self, spans):
         if self is runner and next(numbers) >= after:
             goes_on.wait(30)
         return run(self, spans)
 
-    monkeypatch.setattr(type(runner), "run", waiting)
+    monkeypatch.setattr(type(runner), "forward", waiting)
     try:
         yield goes_on
     finally:

@@ -155,7 +155,7 @@ def test_measuring_that_is_interrupted_ends_its_request_and_leaves_no_memory_in_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(main, "run", interrupted)
+        patched.setattr(main, "forward", interrupted)
         request, _ = submit(text, "ABC", max_new_tokens=5)
         with pytest.raises(KeyboardInterrupt):
             text.loop.step()

@@ -97,7 +97,7 @@ class ModelDrafter:
 
     def _give_up(self) -> None:
         for cache in self.caches:
-            cache.drop()
+            cache.discard()
         self.caches, self._has_failed = (), True
 
 

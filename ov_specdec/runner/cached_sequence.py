@@ -13,8 +13,8 @@ from ov_specdec.runner.base import ForwardOutput, Runner, Span
 from ov_specdec.stats import Stopwatch
 
 PREFILL_CHUNK = 512
-"""Tokens of a prefill in a forward pass of either model, at most: bounds what it needs beside the KV
-cache, and how long those wait who come or are cancelled meanwhile."""
+"""Tokens of a prefill in one forward pass, at most: bounds what it needs beside the KV cache, and
+how long those wait who come or are cancelled meanwhile."""
 
 T = TypeVar("T")
 Passes = Generator["CachedSequence", None, T]

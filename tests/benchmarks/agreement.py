@@ -28,7 +28,7 @@ def rows_of(runner: Runner, tokens: list[int], size: int) -> NDArray[np.float32]
     """The logits that score the last `size` tokens, [size, vocab]."""
     sequence = CachedSequence(runner, object())
     rows = alone(sequence.advance(tokens[:-1], num_rows=size)).logits.copy()
-    sequence.drop()
+    sequence.discard()
     return rows
 
 

@@ -46,7 +46,7 @@ def drafts_of(
         pairs = enumerate(zip(tokens, text[place:], strict=False))
         agree = next((n for n, (one, other) in pairs if one != other), size)
         places.append((agree, confidences))
-    cache.drop()
+    cache.discard()
     return places
 
 
