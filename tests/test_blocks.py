@@ -193,16 +193,16 @@ NEAR = st.lists(st.integers(0, 2), max_size=11)
 
 @given(st.lists(NEAR, max_size=20), st.integers(1, 30), NEAR)
 def test_what_is_found_is_what_a_search_through_all_that_was_left_finds(texts, max_blocks, wanted):
-    pool = BlockPool(1, max_blocks)
+    pool = BlockPool(max_blocks, max_blocks)
     for text in texts:
         table = BlockTable(pool, block_size=4)
-        table.adopt(text)
+        table.match_prefix(text)
         try:
             table.append(len(text) - table.length)
         except CacheFullError:
-            table.clear()
+            table.free()
         else:
-            table.leave(text)
+            table.free(text)
     found = pool.match(wanted, 4, ROOT)
     # Every node that is left, with the tokens from the root to its end.
     paths = {ROOT: ()}

@@ -225,9 +225,9 @@ def test_a_step_that_fails_ends_its_requests_and_others_go_on(server, pipeline, 
 
     def failing():
         monkeypatch.undo()
-        raise RuntimeError("the planner is broken")
+        raise RuntimeError("the scheduler is broken")
 
-    monkeypatch.setattr(scheduler, "_answer", failing)
+    monkeypatch.setattr(scheduler, "schedule", failing)
     answer = server.post("/v1/completions", **LONG)
     assert answer.status_code == 500
 
