@@ -3,7 +3,7 @@
 from ov_specdec.cache.sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.speculation.draft_length import ConstantLength, Plan
-from ov_specdec.speculation.drafters import Cascade, ModelDrafter, PromptLookup
+from ov_specdec.speculation.drafters import Cascade, Declined, ModelDrafter, PromptLookup
 from ov_specdec.speculation.engine import SequenceState, Speculation
 from tests.fakes import ScriptedModel, counting, held_by, mixing
 from tests.running import caches_of, plain, propose
@@ -38,7 +38,9 @@ def test_a_match_that_the_policy_turns_down_leaves_the_round_to_the_model():
         return Plan(2 if ask.source == "model" else 0, "constant")
 
     drafter, _ = make()
-    assert propose(drafter, [7, 8, 9, 7], only_model).source == "model"
+    proposed = propose(drafter, [7, 8, 9, 7], only_model)
+    assert proposed.source == "model"
+    assert proposed.declined == Declined("prompt-lookup", 1 / 2, 8)  # the policy learns of it
     assert drafter.sources == ("prompt-lookup", "model")
 
 
