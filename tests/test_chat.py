@@ -16,6 +16,7 @@ from ov_specdec.cli.chat.commands import COMMANDS, Chat, respond
 from ov_specdec.cli.chat.conversation import Conversation
 from ov_specdec.cli.chat.lines import CommandCompleter
 from ov_specdec.cli.chat.loop import converse
+from ov_specdec.cli.chat.prompt_cache import use_prompt_cache
 from ov_specdec.cli.chat.settings import Settings
 from ov_specdec.cli.options import GENERATION_NAMES
 from ov_specdec.errors import OptionError
@@ -296,3 +297,24 @@ def test_each_answer_is_another_choice_of_the_seed_until_that_is_set_anew(chat):
     respond(chat, "/set --seed 7")
     options = chat.next_options()
     assert (options["seed"], options["choice"]) == (7, 0)
+
+
+def test_a_prompt_cache_is_read_in_the_form_that_the_chat_will_have(tmp_path):
+    asked, saved = [], []
+
+    class Models:
+        draft = None
+
+        def generate(self, prompt, **given):
+            asked.append((prompt, given))
+            return GenerationResult("", [1], "length", GenerationStats(5))
+
+        def save_cache(self, file):
+            saved.append(file)
+
+    rendering, file = {"chat_template_kwargs": {"thinks": False}}, tmp_path / "cache"
+    given = {**rendering, "temperature": 0.5, "max_new_tokens": 99}
+    use_prompt_cache(Models(), file, Conversation((SYSTEM,)), given, print)
+    prompt = (SYSTEM, {"role": "user", "content": ""})
+    assert asked == [(prompt, {"max_new_tokens": 1, **rendering})]
+    assert saved == [file]
