@@ -231,6 +231,14 @@ def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
     assert sorted(result["custom_id"] for result in found) == list("012345")
 
 
+def test_an_id_that_comes_twice_is_told_although_an_earlier_run_has_answered_it(serving, tmp_path):
+    lines = [line("a", prompt="ab"), line("a", prompt="cd")]
+    answer(lines[:1], tmp_path / "results", serving)
+    found, tally = answer(lines, tmp_path / "results", serving)
+    assert (tally.answered, tally.failed, tally.skipped) == (0, 1, 1)
+    assert found[-1]["error"]["code"] == "duplicate_custom_id"
+
+
 @pytest.mark.parametrize(
     "content",
     [
