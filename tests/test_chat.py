@@ -2,6 +2,9 @@
 
 import io
 import json
+import signal
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -11,7 +14,7 @@ from rich.console import Console
 
 from ov_specdec.chunks import Chunk, GenerationResult
 from ov_specdec.cli.app import app
-from ov_specdec.cli.chat.answer import describe, in_colours
+from ov_specdec.cli.chat.answer import cancelled_by_interrupts, describe, in_colours
 from ov_specdec.cli.chat.commands import COMMANDS, Chat, respond
 from ov_specdec.cli.chat.conversation import Conversation
 from ov_specdec.cli.chat.lines import CommandCompleter
@@ -285,6 +288,18 @@ def test_the_statistics_say_what_ended_an_answer():
     )
     assert described("cancelled", 3).endswith("| cancelled")
     assert "| 100% of 4 candidates accepted |" in described("stop", 5, num_drafted=4)
+
+
+def test_ctrl_c_while_an_answer_is_begun_cancels_it():
+    cancelled = []
+
+    @contextmanager
+    def begin():
+        signal.raise_signal(signal.SIGINT)
+        yield SimpleNamespace(cancel=lambda: cancelled.append(True))
+
+    with cancelled_by_interrupts(begin):
+        assert cancelled == [True]
 
 
 def test_each_answer_is_another_choice_of_the_seed_until_that_is_set_anew(chat):

@@ -396,6 +396,20 @@ def test_a_pair_is_gone_before_the_next_one_is_loaded(models, monkeypatch):
     assert gone == [[True, True]]
 
 
+def test_a_draft_on_the_mains_device_has_none_of_its_own(models, monkeypatch):
+    given = []
+
+    def load(*arguments, **options):
+        given.append(options["draft_device"])
+        raise OptionError("that is all")
+
+    monkeypatch.setattr("ov_specdec.demo.models.SpeculativePipeline", load)
+    for choice in (("model", "CPU", "CPU"), ("model", "CPU", "GPU"), ("suffix", "CPU", "GPU")):
+        with pytest.raises(OptionError, match="that is all"):
+            models.get(Choice(*choice))
+    assert given == [None, "GPU", None]  # to name it would keep profiles away
+
+
 def test_models_are_prepared_before_the_first_run(models, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     models.get(Choice("model", "CPU", "CPU"))

@@ -162,6 +162,16 @@ def test_the_tokens_that_change_are_those_of_the_chosen_settings(
     assert tuning.profile.main_properties == properties
 
 
+def test_a_main_model_is_timed_in_the_form_that_it_will_run_in(tiny_pair, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # no verdict is known
+    timed = Tuner(*tiny_pair, "CPU", seconds=1.0, note=print)
+    with SpeculativePipeline(*tiny_pair) as pipeline:
+        models = {"main": pipeline.main, "draft": pipeline.draft}
+        for role, model in models.items():
+            assert timed._config(role, {}).batch_invariant == model.config.batch_invariant
+        assert pipeline.main.config.batch_invariant
+
+
 def test_measuring_gives_the_memory_back():
     model = ScriptedModel(counting, max_length=40)
     measured = measure_passes(model, 3)
