@@ -138,6 +138,16 @@ def test_what_passes_have_cost_is_kept_wherever_a_generation_ends():
 
 
 @pytest.mark.parametrize(
+    ("main_holds", "draft_holds", "held"),
+    [(None, None, None), (4, None, 4), (None, 2, 2), (4, 2, 2), (2, 4, 2)],
+)
+def test_the_model_that_holds_fewer_sequences_says_how_many(main_holds, draft_holds, held):
+    main, draft = ScriptedModel(counting), ScriptedModel(counting)
+    main.max_sequences, draft.max_sequences = main_holds, draft_holds
+    assert collect(stream(main, draft, max_new_tokens=4)).stats.max_sequences == held
+
+
+@pytest.mark.parametrize(
     "prompt",
     [None, b"bytes", 3, 2.5, ["a", "list", "of texts"], [1.0, 2.0], [True, False], {"a": 1}],
 )
