@@ -180,6 +180,39 @@ def test_what_fails_while_it_runs_is_that_requests_error(serving, tmp_path, monk
     assert (tally.answered, tally.failed) == (1, 1)
 
 
+def test_the_other_choices_of_a_request_that_fails_end_with_it(serving, tmp_path, monkeypatch):
+    runner, num_passes = serving.pipeline.main.runner, 0
+    run_pass = runner.run
+
+    def counted(spans):
+        nonlocal num_passes
+        num_passes += 1
+        return run_pass(spans)
+
+    monkeypatch.setattr(runner, "run", counted)
+    bad = {"prompt": [[5, 6], [10**6]], "max_tokens": 100, "ignore_eos": True}
+    plain = {"num_assistant_tokens": 0}  # or passes would be timed first
+    lines = [line("bad", **bad, **plain), line("good", prompt="ab", **plain)]
+    found, tally = answer(lines, tmp_path / "results", serving)
+    assert (tally.answered, tally.failed) == (1, 1)
+    assert [result["custom_id"] for result in found] == ["bad", "good"]
+    assert 0 < num_passes < 50
+
+
+def test_a_result_is_in_the_file_as_soon_as_it_is_counted(serving, tmp_path):
+    path, lines = tmp_path / "results", [line(str(n), prompt="ab", max_tokens=1) for n in range(4)]
+    num_written = []
+    with Results(path) as results:  # a run that is killed closes nothing
+        answer_lines(
+            lines,
+            results,
+            serving,
+            Tally(),
+            lambda _: num_written.append(path.read_bytes().count(b"\n")),
+        )
+    assert num_written == [1, 2, 3, 4]
+
+
 def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
     path = tmp_path / "results"
     lines = [line(str(number), prompt="ab") for number in range(6)]
@@ -196,6 +229,14 @@ def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
     assert path.read_bytes().startswith(whole)
     assert (tally.answered, tally.skipped) == (3, 3)
     assert sorted(result["custom_id"] for result in found) == list("012345")
+
+
+def test_an_id_that_comes_twice_is_told_although_an_earlier_run_has_answered_it(serving, tmp_path):
+    lines = [line("a", prompt="ab"), line("a", prompt="cd")]
+    answer(lines[:1], tmp_path / "results", serving)
+    found, tally = answer(lines, tmp_path / "results", serving)
+    assert (tally.answered, tally.failed, tally.skipped) == (0, 1, 1)
+    assert found[-1]["error"]["code"] == "duplicate_custom_id"
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ import os
 import sys
 
 import pytest
+from matplotlib.axes import Axes
 
 from ov_specdec import GenerationResult, GenerationStats, RoundStats
 from ov_specdec.bench.methods import find_method, select_methods
 from ov_specdec.bench.pipelines import make_ways, open_pipelines
+from ov_specdec.bench.plot import plot_ratios
 from ov_specdec.bench.prompts import CODE, QUOTING, read_prompts
 from ov_specdec.bench.requests_at_once import Answer, answer_at_once
 from ov_specdec.bench.summary import Spread, summarize
@@ -87,6 +89,18 @@ def test_a_row_has_the_figures_of_all_requests():
     assert (first.tokens_per_pass, second.tokens_per_pass) == (1.0, 2.0)
     assert (first.acceptance, second.acceptance) == (None, 4 / 6)
     assert (first.equal, second.equal) == (1.0, 0.5)
+
+
+def test_bars_of_the_plot_reach_from_quartile_to_quartile(tmp_path, monkeypatch):
+    bars = []
+    monkeypatch.setattr(Axes, "bar", lambda _, places, *given, **more: bars.append((given, more)))
+    monkeypatch.setattr(Axes, "legend", lambda *_, **__: None)
+    runs = [Run("plain", 1, 0, load, [answer(4.0)]) for load in range(3)]
+    runs += [Run("x", 1, 0, load, [answer(s)]) for load, s in enumerate([8.0, 2.0, 0.8])]
+    plot_ratios(tmp_path / "plot.png", summarize(runs))
+    [((medians, _), more)] = bars
+    assert medians == [1.0, 2.0]  # of 0.5, 2 and 5
+    assert more["yerr"] == [[0.0, 0.75], [0.0, 1.5]]
 
 
 def test_an_answer_of_one_token_has_none_to_follow():

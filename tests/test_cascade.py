@@ -1,6 +1,6 @@
 """Prompt lookup first, the draft model where nothing matches."""
 
-from ov_specdec.drafters import Cascade, ModelDrafter, PromptLookup
+from ov_specdec.drafters import Cascade, Declined, ModelDrafter, PromptLookup
 from ov_specdec.planning.draft_length import ConstantLength, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
@@ -37,7 +37,9 @@ def test_a_match_that_the_policy_turns_down_leaves_the_round_to_the_model():
         return Plan(2 if ask.source == "model" else 0, "constant")
 
     drafter, _ = make()
-    assert propose(drafter, [7, 8, 9, 7], only_model).source == "model"
+    proposed = propose(drafter, [7, 8, 9, 7], only_model)
+    assert proposed.source == "model"
+    assert proposed.declined == Declined("prompt-lookup", 1 / 2, 8)  # the policy learns of it
     assert drafter.sources == ("prompt-lookup", "model")
 
 

@@ -2,6 +2,9 @@
 
 import io
 import json
+import signal
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -11,11 +14,12 @@ from rich.console import Console
 
 from ov_specdec.chunks import Chunk, GenerationResult
 from ov_specdec.cli.app import app
-from ov_specdec.cli.chat.answer import describe, in_colours
+from ov_specdec.cli.chat.answer import cancelled_by_interrupts, describe, in_colours
 from ov_specdec.cli.chat.commands import COMMANDS, Chat, respond
 from ov_specdec.cli.chat.conversation import Conversation
 from ov_specdec.cli.chat.lines import CommandCompleter
 from ov_specdec.cli.chat.loop import converse
+from ov_specdec.cli.chat.prompt_cache import use_prompt_cache
 from ov_specdec.cli.chat.settings import Settings
 from ov_specdec.cli.options import GENERATION_NAMES
 from ov_specdec.errors import OptionError
@@ -287,6 +291,18 @@ def test_the_statistics_say_what_ended_an_answer():
     assert "| draft failures 1 |" in described("stop", 5, draft_failed=True)
 
 
+def test_ctrl_c_while_an_answer_is_begun_cancels_it():
+    cancelled = []
+
+    @contextmanager
+    def begin():
+        signal.raise_signal(signal.SIGINT)
+        yield SimpleNamespace(cancel=lambda: cancelled.append(True))
+
+    with cancelled_by_interrupts(begin):
+        assert cancelled == [True]
+
+
 def test_each_answer_is_another_choice_of_the_seed_until_that_is_set_anew(chat):
     assert chat.next_options() == {}
     respond(chat, "/set temperature 1")
@@ -297,3 +313,24 @@ def test_each_answer_is_another_choice_of_the_seed_until_that_is_set_anew(chat):
     respond(chat, "/set --seed 7")
     options = chat.next_options()
     assert (options["seed"], options["choice"]) == (7, 0)
+
+
+def test_a_prompt_cache_is_read_in_the_form_that_the_chat_will_have(tmp_path):
+    asked, saved = [], []
+
+    class Models:
+        draft = None
+
+        def generate(self, prompt, **given):
+            asked.append((prompt, given))
+            return GenerationResult("", [1], "length", GenerationStats(5))
+
+        def save_cache(self, file):
+            saved.append(file)
+
+    rendering, file = {"chat_template_kwargs": {"thinks": False}}, tmp_path / "cache"
+    given = {**rendering, "temperature": 0.5, "max_new_tokens": 99}
+    use_prompt_cache(Models(), file, Conversation((SYSTEM,)), given, print)
+    prompt = (SYSTEM, {"role": "user", "content": ""})
+    assert asked == [(prompt, {"max_new_tokens": 1, **rendering})]
+    assert saved == [file]

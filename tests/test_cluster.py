@@ -242,6 +242,17 @@ def test_an_id_that_no_model_has_is_left_to_the_replica():
         assert len(engine._prefixes(ask, None)) == num_blocks
 
 
+def test_a_request_is_routed_by_its_salt_or_else_by_its_tenant():
+    def prefixes(tenant, **given):
+        options = {"apply_chat_template": False, **given}
+        return engine._prefixes(Ask("completions", None, ([5] * 40,), options), tenant)
+
+    engine = RemoteEngine(Handle(), SimpleNamespace(tokenizer=None))
+    assert prefixes("one", cache_salt="x") == prefixes("other", cache_salt="x") == prefixes("x")
+    assert len({prefixes("one"), prefixes("other"), prefixes(None)}) == 3
+    assert prefixes("one", cache_prompt=False) == ()
+
+
 def test_why_replicas_do_not_start_is_what_their_error_says():
     failed = "Error:\n  File ..., line 40\nModelError: 'nowhere' is not a folder\n"
     deployments = {

@@ -354,3 +354,6 @@ def test_what_was_corrected_is_kept(tmp_path):
     assert read_curve(path) == CURVE
     costs.keep()
     assert read_curve(path) == costs.curve != CURVE
+    path.unlink()
+    costs.keep()
+    assert not path.exists()  # what has not changed since is not written again

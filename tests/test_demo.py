@@ -14,12 +14,12 @@ from ov_specdec.demo import charts
 from ov_specdec.demo.cancellation import Cancellation, Cancellations
 from ov_specdec.demo.comparison import Comparison, compare
 from ov_specdec.demo.conversation import Conversation
-from ov_specdec.demo.models import Choice, LoadedModels
+from ov_specdec.demo.models import Choice, LoadedModels, describe
 from ov_specdec.demo.queue import DONE, LOADING, STOPPED, WAITING, RunQueue
 from ov_specdec.demo.run import Piece, Run
 from ov_specdec.demo.service import DemoService, Form
 from ov_specdec.demo.settings import Settings
-from ov_specdec.demo.sweep import NUM_STEPS, REPEATS, TEMPERATURES, sweep
+from ov_specdec.demo.sweep import MAX_TOKENS, NUM_STEPS, REPEATS, TEMPERATURES, sweep
 from ov_specdec.demo.turns import Turns
 from ov_specdec.errors import OptionError, SessionError, SpecdecError
 from ov_specdec.loading.locate import embedded_folder
@@ -179,11 +179,13 @@ def test_a_cancellation_ends_both_runs(pipeline):
     assert last.speculative.token_ids == []
 
 
-def test_a_comparison_says_which_caches_and_profile_it_has(pipeline):
+def test_a_comparison_says_which_caches_and_profile_it_has(pipeline, tmp_path, monkeypatch):
     *_, last = compare(pipeline, form(max_new_tokens=2).settings, Cancellation())
     assert f"main {pipeline.main.kv}" in last.models
     assert f"draft {pipeline.draft.kv}" in last.models
     assert "Profile: none." in last.models
+    monkeypatch.setattr(pipeline, "profile", tmp_path / "tuned.json")
+    assert describe(pipeline).endswith("Profile: tuned.json.")  # and not where it lies
 
 
 def test_a_turn_is_asked_with_the_turns_before_it():
@@ -394,6 +396,20 @@ def test_a_pair_is_gone_before_the_next_one_is_loaded(models, monkeypatch):
     assert gone == [[True, True]]
 
 
+def test_a_draft_on_the_mains_device_has_none_of_its_own(models, monkeypatch):
+    given = []
+
+    def load(*arguments, **options):
+        given.append(options["draft_device"])
+        raise OptionError("that is all")
+
+    monkeypatch.setattr("ov_specdec.demo.models.SpeculativePipeline", load)
+    for choice in (("model", "CPU", "CPU"), ("model", "CPU", "GPU"), ("suffix", "CPU", "GPU")):
+        with pytest.raises(OptionError, match="that is all"):
+            models.get(Choice(*choice))
+    assert given == [None, "GPU", None]  # to name it would keep profiles away
+
+
 def test_models_are_prepared_before_the_first_run(models, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     models.get(Choice("model", "CPU", "CPU"))
@@ -519,6 +535,20 @@ def test_the_sweep_measures_every_temperature(pipeline):
     assert [point.temperature for point in states[-1]] == list(TEMPERATURES)
     assert all(point.plain > 0 and point.speculative > 0 for point in states[-1])
     assert all(0 <= point.acceptance <= 1 for point in states[-1])
+
+
+def test_the_sweep_runs_full_lengths_without_a_seed(pipeline, monkeypatch):
+    given, stream = [], SpeculativePipeline.stream
+
+    def watch(pipeline, prompt, **options):
+        given.append(options)
+        return stream(pipeline, prompt, **{**options, "max_new_tokens": 1})
+
+    monkeypatch.setattr(SpeculativePipeline, "stream", watch)
+    list(sweep(pipeline, form(max_new_tokens=500, seed="7").settings, Cancellation()))
+    assert len(given) == 2 * NUM_STEPS
+    assert all(options["ignore_eos"] and options.get("seed") is None for options in given)
+    assert {options["max_new_tokens"] for options in given} == {MAX_TOKENS}
 
 
 def test_the_sweep_takes_up_a_conversation(chat_service):

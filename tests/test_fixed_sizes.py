@@ -17,6 +17,7 @@ from ov_specdec.loading.fixed_sizes import (
     sizes_of_models,
 )
 from ov_specdec.loading.graph import fix_size
+from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 from ov_specdec.runner.base import Span
@@ -52,6 +53,17 @@ def test_a_copy_gives_every_sequence_the_rows_of_the_model_itself(tiny_pair):
         mine = copied.forward([span for span, _ in spans])
         for ours, theirs in zip(mine, plain.forward([span for _, span in spans]), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
+
+
+def test_what_passes_cost_is_kept_apart_for_other_sizes(tiny_pair, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("ov_specdec.loading.kept_costs.MEASURING_SECONDS", 0.05)
+    for sizes in ((), (2,), (2, 4), (2,)):
+        config = RuntimeConfig(kv="paged", precision="exact", num_threads=1, fixed_sizes=sizes)
+        model = load_model(open_source(tiny_pair[0]), config, vocab_size=290)
+        model.runner.limit(1024)
+        kept_costs([model], 0.0).prepare()
+    assert len(list((tmp_path / "ov-specdec" / "costs").iterdir())) == 3
 
 
 def test_copies_share_the_cache_after_it_has_grown_and_after_a_failed_pass(tiny_pair):

@@ -124,8 +124,9 @@ def test_a_prompt_is_scored_in_parts_and_each_token_once(monkeypatch, length):
 
 def test_tokens_behind_a_stop_string_are_not_scored():
     prompt = [1, 2, 3, 1]
-    state, rounds, _ = speculate(prompt, 12, logprobs=WantedLogprobs(0))
-    stop = chr(65 + state.tokens[len(prompt) + 5])
+    _, rounds, _ = speculate(prompt, 12, logprobs=WantedLogprobs(0))
+    cut = next(round_ for round_ in rounds if round_.num_from_draft > 1)
+    stop = chr(65 + cut.tokens[0])
 
     def decode(ids):
         return "".join(chr(65 + token) for token in ids)
@@ -137,6 +138,7 @@ def test_tokens_behind_a_stop_string_are_not_scored():
         chunks += output.add(own, round_)
         if chunks[-1].finish_reason:
             break
+    assert (chunks[-1].origin, chunks[-1].token_ids) == ("draft", cut.tokens[:1])
     for chunk in chunks:
         assert [token.token_id for token in chunk.logprobs] == chunk.token_ids
 

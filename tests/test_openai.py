@@ -427,6 +427,18 @@ def test_log_probabilities_of_a_completion_with_its_prompt():
     assert choice["logprobs"]["top_logprobs"][:2] == [None, {"<5>": -1.0, "<4>": -2.0}]
 
 
+def test_each_choice_echoes_its_own_prompt():
+    fields = {"prompt": ["a", [3, 4]], "n": 2, "seed": 1, "echo": True}
+    whole = make_body(answer(completion(**fields)), [result("!")] * 4)["choices"]
+    assert [choice["text"] for choice in whole] == ["a!", "a!", "<3><4>!", "<3><4>!"]
+    begun = make_stream(answer(completion(stream=True, **fields))).begin()
+    streamed = [data_of(event.decode().strip())["choices"][0] for event in begun]
+    assert [(choice["index"], choice["text"]) for choice in streamed] == [
+        *((0, "a"), (1, "a")),
+        *((2, "<3><4>"), (3, "<3><4>")),
+    ]
+
+
 def test_parts_of_characters_are_given_as_bytes():
     ask = completion(logprobs=0)
     pieces = {1: b"a", 2: "\u00e9".encode()[:1], 3: "\u00e9".encode()[1:], 4: b"b"}

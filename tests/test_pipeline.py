@@ -21,6 +21,7 @@ from ov_specdec import (
     SpeculativePipeline,
     TokenizerMismatchError,
 )
+from tests.test_cli_input import change
 from tests.tiny import save_tokenizer
 
 OPTIONS = {"max_new_tokens": 40, "ignore_eos": True}
@@ -317,6 +318,14 @@ def test_a_context_may_be_shorter_than_the_models(tiny_pair):
             pipeline.generate([5] * 40)
     with pytest.raises(OptionError, match=r"max_model_len=4000 is more than the context .* 256"):
         SpeculativePipeline(*tiny_pair, max_model_len=4000)
+
+
+def test_a_draft_with_a_shorter_context_keeps_its_own(tiny_pair, tmp_path):
+    short = shutil.copytree(tiny_pair[1], tmp_path / "draft")
+    change(short / "config.json", max_position_embeddings=32)
+    with SpeculativePipeline(tiny_pair[0], short, max_model_len=64) as pipeline:
+        assert pipeline.main.runner.max_length == 64
+        assert pipeline.draft.runner.max_length == 32
 
 
 def test_an_abandoned_generation_leaves_no_trace(pipeline):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from ov_specdec.loading.profile import (
     fingerprint,
     read_profile,
 )
+from ov_specdec.stats import BatchInvariance
 
 MAIN_PROPERTIES = {"KV_CACHE_PRECISION": "f32"}
 DRAFT_PROPERTIES = {"INFERENCE_NUM_THREADS": "1"}
@@ -139,6 +141,21 @@ def test_what_is_asked_for_wins_over_a_profile_that_was_not(tiny_pair, profile):
     assert SpeculativePipeline(*tiny_pair, properties={}).profile == path  # nothing is asked for
     with pytest.raises(OptionError, match="has no effect where precision"):
         SpeculativePipeline(*tiny_pair, precision="exact", profile=path)
+
+
+def test_a_profile_that_gives_way_to_an_invariant_precision_is_not_in_use(
+    tiny_pair, profile, monkeypatch
+):
+    profile.write(default_path(profile.pair))
+    off = BatchInvariance(False, "on purpose")
+
+    def configure(wanted, folder, config, others):
+        assert dict(config.properties) == MAIN_PROPERTIES
+        return replace(config, precision="exact", properties=None), off
+
+    monkeypatch.setattr("ov_specdec.pipeline.configure", configure)
+    pipeline = SpeculativePipeline(*tiny_pair)
+    assert (pipeline.profile, pipeline.main.config.precision) == (None, "exact")
 
 
 def test_a_profile_the_device_refuses_is_not_passed_over(tiny_pair, profile, tmp_path):

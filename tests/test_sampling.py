@@ -147,6 +147,18 @@ def test_processors_come_in_the_order_of_transformers():
     assert kinds == [LogitBias, RepetitionPenalty, BadWords, MinNewTokens]
 
 
+def test_a_processor_may_write_to_what_it_is_given():
+    def writes(tokens, logits):
+        tokens.clear()
+        logits[:] = -np.inf
+        logits[3] = 0.0
+        return logits
+
+    tokens, row = [5, 6], np.arange(8, dtype=np.float32)
+    assert samplers(logits_processor=[writes]).main.sample(tokens, row).token == 3
+    assert (tokens, row.tolist()) == ([5, 6], list(range(8)))
+
+
 def test_a_processor_that_returns_no_row_is_refused(pipeline):
     with pytest.raises(OptionError, match="must return a row of logits of shape"):
         pipeline.generate(PROMPT, logits_processor=[lambda tokens, logits: logits[:-1]])

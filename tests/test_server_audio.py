@@ -13,6 +13,7 @@ import soundfile
 from ov_specdec import AudioError, SpeculativePipeline
 from ov_specdec.engine import Cancelled
 from ov_specdec.openai.audio import AudioAsk
+from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Job, Transcriptions
@@ -199,6 +200,22 @@ def test_a_client_that_leaves_ends_its_transcription():
             server.http.post(PATH, files={"file": wav(1.0)}, timeout=0.3)
         assert recordings.begun.wait(PATIENCE)
         assert recordings.streams[0].ended.wait(PATIENCE)  # nothing else ends it
+
+
+def test_a_transcription_ends_when_the_time_to_shut_down_is_up():
+    recordings, settings = Recordings(), Settings(model_name=NAME, shutdown_timeout=0.0)
+
+    async def serve():
+        service, speech = Service(settings), Transcriptions(recordings, settings)
+        service.take(speech)
+        job = Job(AudioAsk("transcribe", None, {}), "first", None, Stream(1, None))
+        with speech.running(job):
+            await asyncio.to_thread(recordings.begun.wait, PATIENCE)
+            service.stop()
+            with pytest.raises(Cancelled):
+                await asyncio.wait_for(job.stream.next(), PATIENCE)
+
+    asyncio.run(serve())
 
 
 def test_recordings_are_decoded_in_turns_and_counted_meanwhile():

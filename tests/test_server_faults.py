@@ -15,6 +15,7 @@ import pytest
 from ov_specdec import SpeculativePipeline
 from ov_specdec.server.app import make_app
 from ov_specdec.server.metrics import Metrics
+from ov_specdec.server.stream import Stream
 from ov_specdec.stats import GenerationStats
 from tests.rounds import a_round
 from tests.server import has_client_left, paused, scope_of_completion, serving, wait_until
@@ -167,6 +168,16 @@ def test_a_stream_that_takes_too_long_ends_with_an_error(pipeline, monkeypatch):
             events = [line for line in lines if line]
     assert "choices" in first
     assert json.loads(events[-1][6:])["error"]["code"] == "timeout"
+
+
+def test_what_comes_when_the_event_loop_is_closed_harms_no_thread():
+    async def begin():
+        return Stream(1, None)
+
+    stream = asyncio.run(begin())
+    stream.receiver(0)(["too late"])  # as the thread that runs steps does
+    stream.end(None)
+    assert not stream._unread
 
 
 def test_a_processor_that_raises_fails_its_request_alone(server, monkeypatch, caplog):

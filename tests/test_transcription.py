@@ -38,6 +38,7 @@ class ScriptedDecoder:
     prompts: list[list[int]] = field(default_factory=list)
     temperatures: list[float] = field(default_factory=list)
     looks: list[list[int]] = field(default_factory=list)
+    salts: list[str | None] = field(default_factory=list)
     encoder_seconds: float = 0.0
     reason: str = "stop"
 
@@ -49,6 +50,7 @@ class ScriptedDecoder:
     def chunks(self, features, prompt, options) -> Iterator[Chunk]:
         assert features.shape == (80, EXTRACTOR.num_frames)
         self.encoder_seconds += 0.5
+        self.salts.append(options.cache_salt)
         if options.max_new_tokens == 1:
             self.looks.append(prompt)
             row = np.zeros(80, np.float32)
@@ -201,6 +203,13 @@ def test_an_unlikely_output_is_left_out_where_there_is_no_speech(logprob, no_spe
     # The row after the start of the transcript, whatever is told before it.
     assert decoder.looks == ([[56, 2, 51]] if logprob == -2.0 else [])
     assert found.stats.num_skipped == (not text)
+
+
+def test_all_that_is_read_of_a_recording_is_under_its_salt():
+    decoder = ScriptedDecoder([[T, 1, T + 20, END]])
+    run(decoder, noise(0.5), return_timestamps=True, cache_salt="mine")
+    assert len(decoder.looks) == 2  # for the language, and for speech
+    assert decoder.salts == ["mine"] * 3
 
 
 def test_silence_is_skipped_without_a_pass():

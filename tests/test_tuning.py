@@ -18,7 +18,7 @@ from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.tuning import Tuner, tuner
 from ov_specdec.tuning import weigh as weigh_module
 from ov_specdec.tuning.passes import PassCosts, measure_passes
-from ov_specdec.tuning.search import Refused, Trial, search
+from ov_specdec.tuning.search import Found, Refused, Trial, search
 from ov_specdec.tuning.tuner import Expectation, expect, thread_choices
 from ov_specdec.tuning.weigh import weigh
 from tests.command_line import run
@@ -139,6 +139,37 @@ def test_the_best_length_balances_candidates_and_their_cost():
 def test_passes_are_interpolated():
     measured = PassCosts({1: 1.0, 2: 2.0, 4: 3.0}, 0.0)
     assert measured.at(3) == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(("properties", "share"), [({}, 0.25), ({"A": "1"}, 0.5)])
+def test_the_tokens_that_change_are_those_of_the_chosen_settings(
+    tiny_pair, monkeypatch, properties, share
+):
+    best, compared = Trial(properties, costs(1.0)), []
+
+    def compare(self, settings, texts):
+        compared.append(settings)
+        return 0.5 if settings else 0.25
+
+    monkeypatch.setattr(tuner, "search", lambda *_: Found(Trial({}, costs(1.0)), best))
+    monkeypatch.setattr(tuner, "weigh", lambda *_: (best, "yes"))
+    monkeypatch.setattr(Tuner, "_write_exactly", lambda self: [])
+    monkeypatch.setattr(Tuner, "_measure_acceptance", lambda self: 0.5)
+    monkeypatch.setattr(Tuner, "_compare", compare)
+    tuning = Tuner(*tiny_pair, "CPU", seconds=1.0, note=print).run()
+    assert tuning.changed == {"default": 0.25, "tuned": share}
+    assert compared == [{}, *([properties] if properties else [])]  # each once: it takes long
+    assert tuning.profile.main_properties == properties
+
+
+def test_a_main_model_is_timed_in_the_form_that_it_will_run_in(tiny_pair, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # no verdict is known
+    timed = Tuner(*tiny_pair, "CPU", seconds=1.0, note=print)
+    with SpeculativePipeline(*tiny_pair) as pipeline:
+        models = {"main": pipeline.main, "draft": pipeline.draft}
+        for role, model in models.items():
+            assert timed._config(role, {}).batch_invariant == model.config.batch_invariant
+        assert pipeline.main.config.batch_invariant
 
 
 def test_measuring_gives_the_memory_back():
