@@ -182,14 +182,14 @@ def test_what_fails_while_it_runs_is_that_requests_error(serving, tmp_path, monk
 
 def test_the_other_choices_of_a_request_that_fails_end_with_it(serving, tmp_path, monkeypatch):
     runner, num_passes = serving.pipeline.main.runner, 0
-    run_pass = runner.run
+    run_pass = runner.forward
 
     def counted(spans):
         nonlocal num_passes
         num_passes += 1
         return run_pass(spans)
 
-    monkeypatch.setattr(runner, "run", counted)
+    monkeypatch.setattr(runner, "forward", counted)
     bad = {"prompt": [[5, 6], [10**6]], "max_tokens": 100, "ignore_eos": True}
     plain = {"num_assistant_tokens": 0}  # or passes would be timed first
     lines = [line("bad", **bad, **plain), line("good", prompt="ab", **plain)]
