@@ -254,3 +254,22 @@ def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, sta
             list(running.rounds(text))
             assert text.tokens == expected.tokens
             assert text.finish_reason == expected.finish_reason
+
+
+class Snapshots(ScriptedModel):
+    """A model that goes back to every fourth token only, as one with recurrent layers may."""
+
+    def rollback(self, slot, length):
+        super().rollback(slot, length // 4 * 4)
+
+
+def test_a_model_that_can_only_go_back_to_what_it_has_kept_is_fed_the_rest_again():
+    expected = plain(mixing(1))
+    main, draft = Snapshots(mixing(1)), Snapshots(wrong_at(mixing(1), {6, 9, 15, 22, 23}))
+    drafter = ModelDrafter(CachedSequence(draft), GREEDY)
+    text = running.sequence(main, PROMPT, 40, drafter, ConstantLength(3))
+    rounds = list(running.rounds(text))
+    assert text.tokens == expected.tokens
+    assert any(r.stats.num_accepted < r.stats.num_drafted for r in rounds)
+    assert main.rollbacks
+    assert all(length % 4 == 0 for length in main.rollbacks + draft.rollbacks)

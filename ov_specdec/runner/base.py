@@ -134,7 +134,12 @@ class Runner(Protocol):
         ...
 
     def rollback(self, slot: Slot, length: int) -> None:
-        """Forget all but the first `length` tokens. Raises `SessionError` if there are fewer."""
+        """Forget all but the first `length` tokens. Raises `SessionError` if there are fewer.
+
+        A model whose state is no list of tokens, such as one with recurrent layers, may go back
+        further, to the last state that it has kept; its `length` says how far, and the rest is fed
+        again.
+        """
         ...
 
     def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:

@@ -199,6 +199,7 @@ class CachedSequence:
     def _rollback(self, length: int) -> None:
         if self._slot.length > length:
             self.runner.rollback(self._slot, length)
+            length = self._slot.length
         del self._cached[length:]
         self._num_compared = min(self._num_compared, length)
 
