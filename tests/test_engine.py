@@ -271,5 +271,6 @@ def test_a_model_that_can_only_go_back_to_what_it_has_kept_is_fed_the_rest_again
     rounds = list(running.rounds(text))
     assert text.tokens == expected.tokens
     assert any(r.stats.num_accepted < r.stats.num_drafted for r in rounds)
+    assert len(main.passes) == len(rounds)  # what is missing is fed with the rest
     assert main.rollbacks
     assert all(length % 4 == 0 for length in main.rollbacks + draft.rollbacks)
