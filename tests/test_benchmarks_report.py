@@ -12,13 +12,13 @@ from tests.benchmarks.peers.runner import Outcome, Run
 from tests.benchmarks.peers.summary import Spread, paired_ratios, run_rows, share_equal, summarize
 
 ENVIRONMENT = {
-    "machine": {"cpu": "a CPU", "cores": 2, "system": "Linux"},
+    "machine": {"name": "a CPU", "cores": 2, "system": "Linux"},
     "versions": {"openvino": "2026.4.1", "torch": None},
     "command": "python -m tests.benchmarks peers",
-    "models": {"main": "M", "draft": "D"},
-    "device": "CPU",
-    "precision": "default",
-    "properties": {},
+    "models": {"main": {"name": "M", "digest": "1"}, "draft": {"name": "D", "digest": "2"}},
+    "options": {"device": "CPU", "precision": "default", "properties": {}},
+    "code": {"commit": "abc", "clean": True},
+    "date": "2026-01-01",
 }
 ROUND = RoundStats(2, 1, 2, 0.1, 0.2, 0.0, 0.3)
 
@@ -151,7 +151,7 @@ def test_the_report_is_written_in_every_format(tmp_path):
     files = {file.name: file for file in report.write(tmp_path / "new")}
     content = json.loads(files["report.json"].read_text())
     assert content["failures"] == {"both": "not here"}
-    assert content["environment"]["models"]["main"] == "M"
+    assert content["environment"]["models"]["main"] == {"name": "M", "digest": "1"}
     assert len(content["runs"]) == 8
     with files["summary.csv"].open() as stream:
         rows = list(csv.DictReader(stream))

@@ -94,11 +94,14 @@ class Record:
                 )
         return kept
 
+    def head(self) -> dict[str, Any]:
+        """All but the rows."""
+        return {name: value for name, value in asdict(self).items() if name != "rows"}
+
     def write(self, file: Path) -> None:
         """Write the record, a line for each row, in the place of what was there."""
-        head = {name: value for name, value in asdict(self).items() if name != "rows"}
         rows = ",\n".join(json.dumps(row) for row in self.rows)
-        text = f'{json.dumps(head, indent=1)[:-2]},\n "rows": [\n{rows}\n]}}\n'
+        text = f'{json.dumps(self.head(), indent=1)[:-2]},\n "rows": [\n{rows}\n]}}\n'
         with replacing(file) as partial:
             partial.write_text(text, encoding="utf-8")
 

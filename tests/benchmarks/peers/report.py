@@ -82,16 +82,18 @@ def failure_lines(failures: Mapping[str, str]) -> list[str]:
 
 def environment_lines(environment: Mapping[str, Any], schedule: Mapping[str, Any]) -> list[str]:
     """Markdown on what it was measured with. schedule: how, as names and values."""
-    machine, versions = environment["machine"], environment["versions"]
+    machine, versions, options = (environment[n] for n in ("machine", "versions", "options"))
+    models = {role: model["name"] for role, model in environment["models"].items()}
     known = {name: value for name, value in versions.items() if value is not None}
     return [
         "",
         f"- command: `{environment['command']}`",
-        f"- machine: {machine['cpu']}, {machine['cores']} cores, {machine['system']}",
+        f"- machine: {machine['name']}, {machine['cores']} cores, {machine['system']}",
         f"- versions: {_pairs(known, ' ')}",
-        f"- models: {_pairs(environment['models'], ' ')} on {environment['device']}",
-        f"- precision: {environment['precision']}, properties: "
-        f"{_pairs(environment['properties'], '=') or 'defaults'}",
+        f"- models: {_pairs(models, ' ')} on {options['device']}",
+        f"- precision: {options['precision']}, properties: "
+        f"{_pairs(options['properties'], '=') or 'defaults'}",
+        f"- commit: {environment['code']['commit']}, {environment['date']}",
         f"- {_pairs(schedule, ' ')}",
     ]
 
