@@ -6,7 +6,7 @@ import pytest
 from openvino import opset13 as ops
 
 from ov_specdec.cache.longrope import LONG
-from ov_specdec.loading.graph import ROWS, choose_factors, hides_by_mask, select_rows
+from ov_specdec.loading.graph import LOGITS_INDICES, choose_factors, hides_by_mask, select_rows
 from ov_specdec.loading.source import open_source
 
 
@@ -24,7 +24,7 @@ def test_the_last_layer_sees_only_the_rows_that_are_asked_for(model):
         "attention_mask": np.ones((1, num_tokens), np.int64),
         "position_ids": np.arange(num_tokens)[None],
         "beam_idx": np.zeros(1, np.int32),
-        ROWS: np.array([2, 5]),
+        LOGITS_INDICES: np.array([2, 5]),
     }
     request.infer(inputs)
     assert request.get_tensor("logits").shape[:2] == [1, 2]
@@ -47,7 +47,7 @@ def test_a_scaled_and_capped_last_layer_is_found(model):
 def test_another_last_layer_is_left_alone(model):
     end_with(model, lambda logits: ops.softmax(logits, -1))
     assert not select_rows(model, axis=1)
-    assert ROWS not in {port.any_name for port in model.inputs}
+    assert LOGITS_INDICES not in {port.any_name for port in model.inputs}
 
 
 def named(name):
