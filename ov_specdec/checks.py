@@ -3,6 +3,7 @@
 import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
 from numbers import Real
 from typing import Any
 
@@ -15,14 +16,20 @@ def shorten(value: object) -> str:
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
-def as_plain(value: Any) -> Any:
+def make_plain(options: Any) -> None:
+    """Give the fields of a dataclass, frozen or not, Python's own numbers and lists."""
+    for field in fields(options):
+        object.__setattr__(options, field.name, _as_plain(getattr(options, field.name)))
+
+
+def _as_plain(value: Any) -> Any:
     """A value with Python's own numbers and lists in the place of numpy's, at any depth."""
     if hasattr(value, "tolist"):  # of arrays and scalars; numpy itself takes long to import
         return value.tolist()
     if isinstance(value, dict):
-        return {as_plain(key): as_plain(each) for key, each in value.items()}
+        return {_as_plain(key): _as_plain(each) for key, each in value.items()}
     if type(value) in (list, tuple, set, frozenset):
-        return type(value)(as_plain(each) for each in value)
+        return type(value)(_as_plain(each) for each in value)
     return value
 
 

@@ -122,9 +122,8 @@ class TextGenerator:
         its sequence is added to `loop`.
         """
         generation = self._begin(prompt, options, None)
-        chunks: list[Chunk] = []
-
         output = generation.output
+        chunks: list[Chunk] = []
 
         def publish(sequence: EngineSequence, round_: Round) -> Sequence[Chunk]:
             new = output.add(sequence, round_)

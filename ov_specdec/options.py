@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, get_args
 
 from ov_specdec.checks import (
-    as_plain,
+    make_plain,
     require_bool,
     require_choice,
     require_int,
@@ -183,8 +183,7 @@ class GenerationOptions:
     continue_final_message: bool = False
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            object.__setattr__(self, field.name, as_plain(getattr(self, field.name)))
+        make_plain(self)
         self._check_ends()
         self._check_sampling()
         self._check_processors()

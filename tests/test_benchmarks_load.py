@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.benchmarks.peers.concurrency import (
-    Interval,
     LoadOutcome,
     LoadPlan,
     LoadRun,
@@ -17,6 +16,7 @@ from tests.benchmarks.peers.concurrency import (
 )
 from tests.benchmarks.peers.concurrency_report import ConcurrencyReport
 from tests.benchmarks.peers.load import Load, Progress, Served, arrival_seconds, serve_load
+from tests.benchmarks.tables import Interval
 from tests.test_benchmarks_report import ENVIRONMENT
 
 

@@ -6,10 +6,17 @@ import json
 import pytest
 
 from ov_specdec import RoundStats
+from ov_specdec.bench.summary import Spread
 from tests.benchmarks.peers.measurement import Measurement
 from tests.benchmarks.peers.report import Report
 from tests.benchmarks.peers.runner import Outcome, Run
-from tests.benchmarks.peers.summary import Spread, paired_ratios, run_rows, share_equal, summarize
+from tests.benchmarks.peers.summary import (
+    paired_ratios,
+    run_rows,
+    share_equal,
+    spread_of,
+    summarize,
+)
 
 ENVIRONMENT = {
     "machine": {"name": "a CPU", "cores": 2, "system": "Linux"},
@@ -67,7 +74,7 @@ def test_figures_of_a_measurement():
     ],
 )
 def test_median_and_quartiles(values, spread):
-    assert Spread.of(values) == spread
+    assert spread_of(values) == spread
 
 
 def test_ratios_are_those_of_pairs_not_of_medians():

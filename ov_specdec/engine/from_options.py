@@ -4,9 +4,9 @@ from collections.abc import Hashable
 from collections.abc import Sequence as Ids
 
 from ov_specdec.drafters.factory import Beginning, DrafterFactory
-from ov_specdec.engine.sequence import Sequence, WantedLogprobs
+from ov_specdec.engine.sequence import PLAIN, Sequence, WantedLogprobs
 from ov_specdec.options import GenerationOptions
-from ov_specdec.planning.draft_length import ConstantLength, Policy
+from ov_specdec.planning.draft_length import Policy
 from ov_specdec.planning.schedule import LearnedStats, follows_costs, follows_itself, make_policy
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
@@ -36,7 +36,7 @@ def make_sequence(
     drafter = drafters.make(
         Beginning(options, samplers.draft, namespace, tokens, references, source, looks_back)
     )
-    policy: Policy = ConstantLength(0)
+    policy: Policy = PLAIN
     if drafter is not None:
         policy = make_policy(options, drafter.sources, learned, main)
     is_raw = options.logprobs_mode == "raw_logprobs"

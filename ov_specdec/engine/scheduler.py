@@ -163,6 +163,8 @@ class Scheduler:
         if not decoding:
             return PREFILL_CHUNK
         num_prefilling = len(self.running) - len(decoding)
+        if not num_prefilling:
+            return 0
         most = min(self._limits.max_prefill_tokens_per_step * num_prefilling, PREFILL_CHUNK)
         verified = sum(sequence.num_to_verify for sequence in decoding)
         size = max(size for size in GRID if size <= verified + most)

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ov_specdec.drafters.base import Drafter, Steps
@@ -104,7 +105,7 @@ class Sequence:
             self.finish_reason = "length"
         return kept
 
-    @property
+    @cached_property
     def _followers(self) -> list[Follower]:
         """Processors that keep state of the text."""
         processors: tuple[object, ...] = self.sampler.processors

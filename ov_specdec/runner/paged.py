@@ -129,14 +129,15 @@ class PagedModel:
         """
         tables = [self._own(span.slot) for span in spans]
         past = [table.length for table in tables]
+        num_missing = 0
         try:
             for span, table in zip(spans, tables, strict=True):
                 check_room(table.length, len(span.tokens), self.max_length)
                 check_rows(span)
-            pairs = list(zip(tables, [len(span.tokens) for span in spans], strict=True))
-            self._make_room(sum(table.num_missing(size) for table, size in pairs))
-            for table, size in pairs:
-                table.append(size)
+                num_missing += table.num_missing(len(span.tokens))
+            self._make_room(num_missing)
+            for span, table in zip(spans, tables, strict=True):
+                table.append(len(span.tokens))
             logits = self._forward_parts(spans, past, tables)
         except BaseException:
             for table, length in zip(tables, past, strict=True):

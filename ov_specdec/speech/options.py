@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypedDict, get_args
 
 from ov_specdec.checks import (
-    as_plain,
+    make_plain,
     require_bool,
     require_choice,
     require_number,
@@ -101,8 +101,7 @@ class TranscriptionOptions:
     generation: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            object.__setattr__(self, each.name, as_plain(getattr(self, each.name)))
+        make_plain(self)
         require_choice("task", self.task, get_args(Task))
         for name in ("return_timestamps", "condition_on_prev_tokens"):
             require_bool(name, getattr(self, name))

@@ -246,9 +246,9 @@ class Tuner:
         length = min(len(prompt) + NUM_TOKENS, main.max_length)
         policy = ConstantLength(DRAFT_LENGTH)
         cache = CachedSequence(main)
-        text = EngineSequence(prompt.copy(), length, cache, GreedySampler(), drafter, policy)
-        text.keeps_cache = False
-        return text
+        return EngineSequence(
+            prompt.copy(), length, cache, GreedySampler(), drafter, policy, keeps_cache=False
+        )
 
     def _compare(self, properties: Properties, texts: Sequence[Sequence[int]]) -> float:
         """The share of exactly chosen tokens that these settings would have chosen otherwise."""

@@ -66,8 +66,7 @@ def constant(names: Sequence[str], family: str) -> list[str]:
 def to_base(rows: Sequence[Row], base: str, own: Sequence[Row]) -> str:
     """The speed of a method over that of another, in the same turns."""
     task, method = own[0]["task"], own[0]["method"]
-    found = ratios(select(rows, task=task), method, base, "speed")
-    return interval(found) if found else ""
+    return interval(ratios(select(rows, task=task), method, base, "speed"))
 
 
 def to_best(

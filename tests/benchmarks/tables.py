@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from statistics import mean, median, quantiles
 from typing import Any
@@ -84,12 +85,30 @@ def ratios(rows: Sequence[Row], one: str, other: str, name: str) -> list[float]:
     return [own / values[1][turn] for turn, own in values[0].items() if turn in values[1]]
 
 
+@dataclass(frozen=True)
+class Interval:
+    """A median, and the 95 % interval that the bootstrap's percentiles give it (Efron 1979)."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Interval | None":
+        """The interval of `values`, the same at each call; None where there are none."""
+        if not values:
+            return None
+        generator = random.Random(0)
+        medians = sorted(median(generator.choices(values, k=len(values))) for _ in range(RESAMPLES))
+        return cls(median(values), medians[RESAMPLES // 40], medians[-1 - RESAMPLES // 40])
+
+
 def interval(values: Sequence[float]) -> str:
-    """The median of paired ratios and its bootstrap interval of 95 % (Efron 1979)."""
-    generator = random.Random(0)
-    medians = sorted(median(generator.choices(values, k=len(values))) for _ in range(RESAMPLES))
-    low, high = medians[RESAMPLES // 40], medians[-1 - RESAMPLES // 40]
-    return f"{median(values):.3f} ({low:.3f} to {high:.3f}), {len(values)} pairs"
+    """The median of paired ratios and its interval; empty without any."""
+    found = Interval.of(values)
+    if found is None:
+        return ""
+    return f"{found.median:.3f} ({found.low:.3f} to {found.high:.3f}), {len(values)} pairs"
 
 
 quartiles = figure(in_quartiles)

@@ -5,7 +5,7 @@ attends to is read from the caches by block table, mask and beam index, as a rea
 is in a wrong place is found.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,14 +114,14 @@ class Compiled:
         caches = ("key_cache.0", "value_cache.0") if model.kv == "paged" else ()
         return [*map(Port, names), *(Port(name, shape, ov.Type.i64) for name in caches)]
 
-    def create_infer_request(self) -> "PagedRequest | StatefulRequest | DecoderRequest":
+    def create_infer_request(self) -> "PagedRequest | StateRequest":
         """A new request."""
         number, self.num_requests = self.num_requests, self.num_requests + 1
         if self.device.model.kv == "paged":
             return PagedRequest(self.device, self.size)
         if self.device.model.kv == "stateful":
-            return StatefulRequest(self.device, number)
-        return DecoderRequest(self.device, number)
+            return StateRequest(self.device, number, ("keys", "places"), decode_rows)
+        return StateRequest(self.device, number, ("keys", "source"), decode_with_source)
 
 
 @dataclass
@@ -240,7 +240,7 @@ class State:
     """A KV state of a request, [rows, 1, entries, 1]."""
 
     name: str
-    request: "StatefulRequest | DecoderRequest"
+    request: "StateRequest"
     content: Array
 
     @property
@@ -260,15 +260,20 @@ EMPTY = np.zeros((1, 1, 0, 1), np.int64)
 
 
 @dataclass
-class StatefulRequest:
-    """An infer request of a model that keeps its KV cache in states."""
+class StateRequest:
+    """An infer request of a model that keeps its KV cache in states.
+
+    forward: one pass; it changes the states, and returns the logits [rows, places, vocab].
+    """
 
     device: Device
     number: int
+    names: tuple[str, ...]
+    forward: Callable[["StateRequest", Mapping[str, Array]], Array]
     logits: Array = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
-        self.states = [State(name, self, EMPTY) for name in ("keys", "places")]
+        self.states = [State(name, self, EMPTY) for name in self.names]
 
     def query_state(self) -> list[State]:
         """The states."""
@@ -285,93 +290,71 @@ class StatefulRequest:
         self.device.journal.events.append(f"{self.device.role} #{self.number}: {what}")
 
     def get_tensor(self, name: str) -> Output:
-        """The logits [rows, places, vocab]."""
-        assert name == "logits"
-        return Output(self.logits)
-
-    def infer(self, given: Mapping[str, Array], **sharing: bool) -> None:
-        """One pass: each row goes on from that of the states which its beam index names."""
-        ids, mask, sources = given["input_ids"], given["attention_mask"], given["beam_idx"]
-        beyond = BEYOND if bool(given.get(LONG, False)) else 0
-        for state, new in zip(self.states, (ids, given["position_ids"] + beyond), strict=True):
-            old = state.content[sources] if state.content.size else EMPTY.repeat(len(ids), 0)
-            state.content = np.concatenate([old, new[:, None, :, None]], axis=2)
-        keys, places = (state.content[:, 0, :, 0] for state in self.states)
-        fits = mask.shape == keys.shape
-        self.device.journal.require(fits, f"mask {mask.shape}, states {keys.shape}")
-        width = ids.shape[1]
-        rows, scores = [], []
-        for key, place, visible in zip(keys, places, mask.astype(bool), strict=True):
-            held, size = key[visible].tolist(), int(visible[-width:].sum())
-            fits = (place[visible] == np.arange(len(held)) + beyond).all()
-            self.device.journal.require(bool(fits), f"a row sees the places {place[visible]}")
-            scores.append(
-                [self._score(key, visible, len(key) - width + p) for p in given[LOGITS_INDICES]]
-            )
-            asked = asked_rows(given[LOGITS_INDICES].tolist(), width)
-            rows.append(Row(held[: len(held) - size], held[len(held) - size :], asked))
-        note = f"{keys.shape[1]} entries"
-        if sources.tolist() != list(range(len(rows))):
-            note += f" from {sources.tolist()}"
-        self.device.begin(Pass(self.device.role, f" #{self.number}", rows, note))
-        self.logits = self.device.end(np.array(scores))
-
-    def _score(self, keys: Array, visible: Array, place: int) -> Array:
-        if not visible[place]:
-            return self.device.garbage
-        return self.device.row(keys[: place + 1][visible[: place + 1]].tolist())
-
-
-@dataclass
-class DecoderRequest:
-    """An infer request of a decoder that attends to an encoder's output.
-
-    What it is given as source counts in the first pass after a reset only.
-    """
-
-    device: Device
-    number: int
-    logits: Array = field(default_factory=lambda: np.zeros(0))
-
-    def __post_init__(self) -> None:
-        self.states = [State("keys", self, EMPTY), State("source", self, EMPTY)]
-
-    def query_state(self) -> list[State]:
-        """The states."""
-        return self.states
-
-    def reset_state(self) -> None:
-        """Forget all, the source too."""
-        for state in self.states:
-            state.content = EMPTY
-        self.note("reset")
-
-    def note(self, what: str) -> None:
-        """Note what is done to the states."""
-        self.device.journal.events.append(f"{self.device.role} #{self.number}: {what}")
-
-    def get_tensor(self, name: str) -> Output:
-        """The logits [1, places, vocab]."""
+        """The logits."""
         assert name == "logits"
         return Output(self.logits)
 
     def infer(self, given: Mapping[str, Array], **sharing: bool) -> None:
         """One pass."""
-        keys, source = self.states
-        if not source.content.size:
-            source.content = given["encoder_hidden_states"].astype(np.int64)[:, None]
-        past = keys.content[0, 0, :, 0].tolist()
-        new = given["input_ids"][0].tolist()
-        places = list(range(len(past), len(past) + len(new)))
-        fits = given["cache_position"].tolist() == places
-        self.device.journal.require(fits, f"{given['cache_position']} are fed at {places}")
-        keys.content = np.array([*past, *new], np.int64).reshape(1, 1, -1, 1)
-        text, read = [*past, *new], source.content.ravel().tolist()
-        wanted = given[LOGITS_INDICES].tolist()
-        scores = [self.device.row(text[: len(past) + place + 1], read) for place in wanted]
-        row = Row(past, new, asked_rows(wanted, len(new)))
-        self.device.begin(Pass(self.device.role, f" #{self.number}", [row]))
-        self.logits = self.device.end(np.array([scores]))
+        self.logits = self.forward(self, given)
+
+
+def decode_rows(request: StateRequest, given: Mapping[str, Array]) -> Array:
+    """Each row goes on from that of the states, keys and places, which its beam index names."""
+    device = request.device
+    ids, mask, sources = given["input_ids"], given["attention_mask"], given["beam_idx"]
+    beyond = BEYOND if bool(given.get(LONG, False)) else 0
+    for state, new in zip(request.states, (ids, given["position_ids"] + beyond), strict=True):
+        old = state.content[sources] if state.content.size else EMPTY.repeat(len(ids), 0)
+        state.content = np.concatenate([old, new[:, None, :, None]], axis=2)
+    keys, places = (state.content[:, 0, :, 0] for state in request.states)
+    fits = mask.shape == keys.shape
+    device.journal.require(fits, f"mask {mask.shape}, states {keys.shape}")
+    width = ids.shape[1]
+    rows, scores = [], []
+    for key, place, visible in zip(keys, places, mask.astype(bool), strict=True):
+        held, size = key[visible].tolist(), int(visible[-width:].sum())
+        fits = (place[visible] == np.arange(len(held)) + beyond).all()
+        device.journal.require(bool(fits), f"a row sees the places {place[visible]}")
+        scores.append(
+            [_score(device, key, visible, len(key) - width + p) for p in given[LOGITS_INDICES]]
+        )
+        asked = asked_rows(given[LOGITS_INDICES].tolist(), width)
+        rows.append(Row(held[: len(held) - size], held[len(held) - size :], asked))
+    note = f"{keys.shape[1]} entries"
+    if sources.tolist() != list(range(len(rows))):
+        note += f" from {sources.tolist()}"
+    device.begin(Pass(device.role, f" #{request.number}", rows, note))
+    return device.end(np.array(scores))
+
+
+def _score(device: Device, keys: Array, visible: Array, place: int) -> Array:
+    if not visible[place]:
+        return device.garbage
+    return device.row(keys[: place + 1][visible[: place + 1]].tolist())
+
+
+def decode_with_source(request: StateRequest, given: Mapping[str, Array]) -> Array:
+    """One text goes on that attends to an encoder's output, the source.
+
+    What is given as source counts in the first pass after a reset only.
+    """
+    device = request.device
+    keys, source = request.states
+    if not source.content.size:
+        source.content = given["encoder_hidden_states"].astype(np.int64)[:, None]
+    past = keys.content[0, 0, :, 0].tolist()
+    new = given["input_ids"][0].tolist()
+    places = list(range(len(past), len(past) + len(new)))
+    fits = given["cache_position"].tolist() == places
+    device.journal.require(fits, f"{given['cache_position']} are fed at {places}")
+    keys.content = np.array([*past, *new], np.int64).reshape(1, 1, -1, 1)
+    text, read = [*past, *new], source.content.ravel().tolist()
+    wanted = given[LOGITS_INDICES].tolist()
+    scores = [device.row(text[: len(past) + place + 1], read) for place in wanted]
+    row = Row(past, new, asked_rows(wanted, len(new)))
+    device.begin(Pass(device.role, f" #{request.number}", [row]))
+    return device.end(np.array([scores]))
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """Methods under loads of several requests: what is run, and the figures that follow from it."""
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median, quantiles
@@ -9,7 +8,8 @@ from typing import Any
 from tests.benchmarks.peers.load import TOGETHER, Load, Served, arrival_seconds
 from tests.benchmarks.peers.methods import BASELINE
 from tests.benchmarks.peers.runner import Task, Worker, take_turns
-from tests.benchmarks.peers.summary import MIB, Spread
+from tests.benchmarks.peers.summary import MIB, spread_columns
+from tests.benchmarks.tables import Interval
 
 LOADS_PER_REQUEST = 4
 """Requests of a load whose arrivals are spread, for each that may be under way: so most of the load
@@ -17,8 +17,6 @@ runs at the concurrency that it is called by, and its beginning and end count fo
 
 WARM_UP = -1
 """The round whose measurements are not kept."""
-
-RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -161,24 +159,6 @@ def _task(title: str, load: Load) -> Task:
     return Task(title, {"load": asdict(load)})
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A median, and the 95 % interval that the bootstrap's percentiles give it (Efron 1979)."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Interval | None":
-        """The interval of `values`, the same at each call; None where there are none."""
-        if not values:
-            return None
-        generator = random.Random(0)
-        medians = sorted(median(generator.choices(values, k=len(values))) for _ in range(RESAMPLES))
-        return cls(median(values), medians[RESAMPLES // 40], medians[-1 - RESAMPLES // 40])
-
-
 def load_ratios(outcome: LoadOutcome, concurrency: int, method: str, baseline: str) -> list[float]:
     """Tokens/s of a method by those of the baseline, on the same load in the same round."""
     speeds = [
@@ -213,7 +193,6 @@ def _row(outcome: LoadOutcome, concurrency: int, method: str, baseline: str) -> 
     runs = outcome.select(method, concurrency)
     requests = [each for run in runs for each in run.served]
     ratio = Interval.of(load_ratios(outcome, concurrency, method, baseline))
-    speed = Spread.of([run.tokens_per_second for run in runs])
     memory = outcome.peak_memory.get((method, concurrency))
     drafted = sum(each.drafted or 0 for each in requests)
     return {
@@ -221,9 +200,7 @@ def _row(outcome: LoadOutcome, concurrency: int, method: str, baseline: str) -> 
         "method": method,
         "framework": outcome.frameworks.get(method),
         "loads": len(runs),
-        "tokens/s": speed.median if speed else None,
-        "tokens/s (q1)": speed.low if speed else None,
-        "tokens/s (q3)": speed.high if speed else None,
+        **spread_columns("tokens/s", [run.tokens_per_second for run in runs]),
         f"ratio to {baseline}": ratio.median if ratio else None,
         f"ratio to {baseline} (low)": ratio.low if ratio else None,
         f"ratio to {baseline} (high)": ratio.high if ratio else None,

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
+from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import Tokenizer
+from ov_specdec.text.transcript import Transcript
 
 MIX_TOKENS = (30, 900)
 """Lengths of mixed prompts: from a question to a file."""
@@ -50,11 +52,7 @@ def mixed_prompts(tokenizer: Tokenizer, prompts: Sequence[str]) -> list[list[int
 
 
 def _encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    if tokenizer.chat_template is None:
-        return tokenizer.encode(prompt)
-    message = {"role": "user", "content": prompt}
-    text = tokenizer.render_chat([message], GenerationOptions())
-    return tokenizer.encode_rendered(text).ids
+    return encode_prompt(prompt, GenerationOptions(), tokenizer, Transcript())
 
 
 def require_room(prompts: Sequence[Sequence[int]], max_new_tokens: int, room: int) -> None:

@@ -1,11 +1,11 @@
 """From single runs to one row per method: medians, spread, ratios, equality."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import md5
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
+from ov_specdec.bench.summary import Spread
 from tests.benchmarks.peers.measurement import Measurement
 from tests.benchmarks.peers.methods import BASELINE
 from tests.benchmarks.peers.runner import Outcome, Run
@@ -14,25 +14,6 @@ MIB = 2**20
 
 Figure = Callable[[Measurement], float | None]
 """A figure of one measurement; None where the method does not tell."""
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Median, lower and upper quartile of some values."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Spread | None":
-        """The spread of `values`; None where there are none."""
-        if not values:
-            return None
-        if len(values) == 1:
-            return cls(values[0], values[0], values[0])
-        low, middle, high = quantiles(values, n=4, method="inclusive")
-        return cls(middle, low, high)
 
 
 def paired_ratios(runs: Iterable[Run], method: str, baseline: str) -> list[float]:
@@ -80,10 +61,10 @@ def _row(outcome: Outcome, name: str, baseline: str) -> dict[str, Any]:
         "input_size": _median(measured, lambda m: m.prompt_tokens),
         "output_size": _median(measured, lambda m: m.generated_tokens),
         "generation_time(s)": _median(measured, lambda m: m.seconds),
-        **_spread("tokens/s", [m.tokens_per_second for m in measured]),
-        **_spread(f"ratio to {baseline}", paired_ratios(outcome.runs, name, baseline)),
-        **_spread("1st_latency(ms)", [1000 * m.first_token_seconds for m in measured]),
-        **_spread("2nd_avg_latency(ms)", _values(measured, _token_milliseconds)),
+        **spread_columns("tokens/s", [m.tokens_per_second for m in measured]),
+        **spread_columns(f"ratio to {baseline}", paired_ratios(outcome.runs, name, baseline)),
+        **spread_columns("1st_latency(ms)", [1000 * m.first_token_seconds for m in measured]),
+        **spread_columns("2nd_avg_latency(ms)", _values(measured, _token_milliseconds)),
         "acceptance": _median(measured, lambda m: m.acceptance_rate),
         "tokens/main pass": _median(measured, lambda m: m.tokens_per_main_pass),
         "main(s)": _median(measured, lambda m: m.main_seconds),
@@ -93,9 +74,14 @@ def _row(outcome: Outcome, name: str, baseline: str) -> dict[str, Any]:
     }
 
 
-def _spread(column: str, values: Sequence[float]) -> dict[str, float | None]:
+def spread_of(values: Sequence[float]) -> Spread | None:
+    """The spread of some values; None where there are none."""
+    return Spread.of(values) if values else None
+
+
+def spread_columns(column: str, values: Sequence[float]) -> dict[str, float | None]:
     """The median in a column, and the quartiles in two of their own."""
-    spread = Spread.of(values)
+    spread = spread_of(values)
     return {
         column: spread.median if spread else None,
         f"{column} (q1)": spread.low if spread else None,

@@ -7,6 +7,14 @@ PROMPT = "onceuponatimethereonce"
 REPEATS = "zzwQjbjJNKzzwQjbjJ"
 CODE = "RdjOlAudjbyhtUzwQU"
 
+OTHER_TOKENS = (
+    add("a", "once upona ti m e", max_new_tokens=20, num_assistant_tokens=3),
+    add("b", "WWaabbccV ddee", max_new_tokens=8, num_assistant_tokens=3),
+    add("c", "a b c d e ", max_new_tokens=3, num_assistant_tokens=1),
+    FINISH,
+)
+"""Prompts for a draft model that has other tokens."""
+
 RUNS = (
     Run(
         "matches in the text itself",
@@ -85,24 +93,14 @@ RUNS = (
     ),
     Run(
         "a draft model with other tokens, by those that both have",
-        (
-            add("a", "once upona ti m e", max_new_tokens=20, num_assistant_tokens=3),
-            add("b", "WWaabbccV ddee", max_new_tokens=8, num_assistant_tokens=3),
-            add("c", "a b c d e ", max_new_tokens=3, num_assistant_tokens=1),
-            FINISH,
-        ),
+        OTHER_TOKENS,
         draft=Model(drift=1),
         drafter="model",
         pairing="intersection",
     ),
     Run(
         "a draft model with other tokens, by its text",
-        (
-            add("a", "once upona ti m e", max_new_tokens=20, num_assistant_tokens=3),
-            add("b", "WWaabbccV ddee", max_new_tokens=8, num_assistant_tokens=3),
-            add("c", "a b c d e ", max_new_tokens=3, num_assistant_tokens=1),
-            FINISH,
-        ),
+        OTHER_TOKENS,
         draft=Model(drift=1),
         drafter="model",
         pairing="retokenize",
