@@ -17,14 +17,14 @@ from ov_specdec.drafters.pairing import Pairing
 from ov_specdec.engine import Limits
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.devices import find_device, openvino_core, require_paged
-from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
+from ov_specdec.loading.static_shapes import StaticShapes
 from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, UsedPairing
 
 
-def check_devices(configs: Sequence[RuntimeConfig], fixed_sizes: FixedSizes = "none") -> None:
+def check_devices(configs: Sequence[RuntimeConfig], static_shapes: StaticShapes = "none") -> None:
     """Refuse, before models are read, what their devices do not run with.
 
     configs: the main model's first. Raises `DeviceError` and `OptionError`.
@@ -39,10 +39,10 @@ def check_devices(configs: Sequence[RuntimeConfig], fixed_sizes: FixedSizes = "n
         if config.kv == "paged":
             require_paged(device)
     device = devices[0]
-    if not device.is_cpu and not isinstance(fixed_sizes, str):
+    if not device.is_cpu and not isinstance(static_shapes, str):
         raise OptionError(
-            f"fixed_sizes={list(fixed_sizes)} cannot be used on {device.name}, which does not run "
-            "a paged KV cache with static shapes: leave it out"
+            f"static_shapes={list(static_shapes)} cannot be used on {device.name}, which does "
+            "not run a paged KV cache with static shapes: leave it out"
         )
     if main.num_threads is not None and not any(own.is_cpu for own in devices):
         raise OptionError(

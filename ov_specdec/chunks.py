@@ -12,8 +12,9 @@ from ov_specdec.stats import FinishReason, GenerationStats
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
 Origin = Literal["draft", "correction", "bonus", "plain"]
-"""Where tokens come from: accepted candidates; the main model's own token in place of a rejected
-candidate; its own after all candidates were accepted; its own in a round without candidates."""
+"""Where tokens come from: accepted draft tokens; the main model's own token in place of a rejected
+draft token; its own after all draft tokens were accepted; its own in a round without draft
+tokens."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Chunk:
     """A piece of output: tokens of one round that have one origin.
 
     text: what may be shown now; a piece of text may come later than its tokens. rejected_ids: the
-    candidates that were rejected, on the correction that took the place of the first of them.
+    draft tokens that were rejected, on the correction that took the place of the first of them.
     logprobs: of each token, where an option asks for them. prompt_logprobs: of each token of the
     prompt, on the first chunk.
     finish_reason and stats: set on the last chunk only; "stop" is an end-of-sequence token or a
@@ -39,7 +40,7 @@ class Chunk:
 
     @property
     def from_draft(self) -> bool:
-        """Whether the tokens are accepted candidates, or else the main model's own."""
+        """Whether the tokens are accepted draft tokens, or else the main model's own."""
         return self.origin == "draft"
 
 
@@ -108,12 +109,12 @@ def _pieces(round_: Round) -> list[Chunk]:
     cut = round_.num_from_draft
     accepted, own = round_.tokens[:cut], round_.tokens[cut:]
     scores = round_.logprobs
-    rejected = round_.candidates[cut:]
+    rejected = round_.draft_tokens[cut:]
     pieces = [Chunk("", accepted, "draft", logprobs=scores[:cut])] if accepted else []
     if own and rejected:
         pieces.append(Chunk("", own, "correction", rejected, logprobs=scores[cut:]))
     elif own:
-        origin: Origin = "bonus" if round_.candidates else "plain"
+        origin: Origin = "bonus" if round_.draft_tokens else "plain"
         pieces.append(Chunk("", own, origin, logprobs=scores[cut:]))
     if round_.prompt_logprobs:
         pieces[0] = replace(pieces[0], prompt_logprobs=round_.prompt_logprobs)

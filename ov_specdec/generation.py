@@ -23,10 +23,10 @@ from ov_specdec.runner.source import Source
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.stats import LengthLimit
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
+from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import Prompt, encode_prompt
 from ov_specdec.text.text_to_text import TextToText
 from ov_specdec.text.tokenizer import Tokenizer
-from ov_specdec.text.transcript import Transcript
 
 
 class GenerationStream:
@@ -90,7 +90,7 @@ class TextGenerator:
     eos_token_ids: frozenset[int]
     drafters: DrafterFactory
     learned: LearnedStats = field(default_factory=LearnedStats)
-    transcript: Transcript = field(default_factory=Transcript)
+    transcript: GeneratedTokens = field(default_factory=GeneratedTokens)
     last_kept: "Kept" = field(default_factory=lambda: Kept([]))
     """Of the generation that ended last, among those with `cache_prompt`."""
     text_to_text: TextToText | None = None

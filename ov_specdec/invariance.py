@@ -228,7 +228,7 @@ class _Checker:
         for size in (LARGE_PASS, ODD_PASS):
             if size < self._most:
                 yield None, partial(self._prompt, size, self._most)
-        for size in sorted(self._runner.fixed_sizes):
+        for size in sorted(self._runner.static_shapes):
             if SMALL_PASS < size <= self._most:
                 yield None, partial(self._prompt, size, self._most)
 
@@ -247,7 +247,7 @@ class _Checker:
         self._runner.rollback(self._at_place, self._place)
 
     def _sizes(self) -> None:
-        for size in dict.fromkeys((*SIZES, *sorted(self._runner.fixed_sizes))):
+        for size in dict.fromkeys((*SIZES, *sorted(self._runner.static_shapes))):
             if self._place + size <= self._most:
                 self._compare(self._at_place, size, f"a pass over {size} tokens")
                 self._rollback()

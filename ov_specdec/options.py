@@ -96,18 +96,19 @@ class GenerationOptions:
 
     Speculation:
 
-    num_assistant_tokens: candidates per round; 0 is plain decoding; "auto" leaves it to a schedule.
+    num_assistant_tokens: draft tokens per round; 0 is plain decoding; "auto" leaves it to a
+        schedule.
     num_assistant_tokens_schedule: "adaptive" takes the length that yields most tokens per second,
         and none where speculation does not pay, by what passes were measured to cost (when
         sampling with a seed from logits that are not the same in any pass: on an imagined machine);
-        "heuristic" adds two after a round in which all candidates were accepted, else takes one
+        "heuristic" adds two after a round in which all draft tokens were accepted, else takes one
         off; "constant" keeps the number. None takes "constant" for a number, "adaptive" for "auto".
-    assistant_confidence_threshold: 0 to 1; a draft ends after a candidate that the draft model
+    assistant_confidence_threshold: 0 to 1; a draft ends after a draft token that the draft model
         gives less probability, with a seed after the noise. "adaptive" also ends it where the next
-        candidate would not pay.
-    assistant_do_sample: whether a draft model draws its candidates where the main model draws its
+        draft token would not pay.
+    assistant_do_sample: whether a draft model draws its draft tokens where the main model draws its
         tokens, or takes the most likely ones. The output has the same distribution either way.
-    prompt_lookup_num_tokens: most candidates per match of prompt lookup; None: no limit of its
+    prompt_lookup_num_tokens: most draft tokens per match of prompt lookup; None: no limit of its
         own.
     max_matching_ngram_size: longest n-gram that prompt lookup looks for; None takes 3.
     reference_texts: texts that the output may quote, such as the file that it changes: the suffix

@@ -24,7 +24,6 @@ from ov_specdec.errors import CLOSED, DeviceError, OptionError, SessionError
 from ov_specdec.generation import GenerationStream, Kept, TextGenerator
 from ov_specdec.loading.compile import LoadedModel, load_models
 from ov_specdec.loading.devices import Precision
-from ov_specdec.loading.fixed_sizes import FixedSizes, check_sizes, sizes_of_models
 from ov_specdec.loading.generation_config import (
     GenerationConfigUse,
     SamplingDefaults,
@@ -41,8 +40,9 @@ from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.memory_limit import limit_memory
 from ov_specdec.loading.profile import find_profile
-from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig, takes_fixed_sizes
+from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig, takes_static_shapes
 from ov_specdec.loading.source import ModelSource, open_source
+from ov_specdec.loading.static_shapes import StaticShapes, check_sizes, sizes_of_models
 from ov_specdec.options import GenerationKwargs, GenerationOptions
 from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress
 from ov_specdec.planning.schedule import LearnedStats
@@ -60,7 +60,7 @@ else:
 
 
 class SpeculativePipeline:
-    """Generates the main model's own text, faster, with candidates from a drafter.
+    """Generates the main model's own text, faster, with draft tokens from a drafter.
 
     main, draft: folders that `ov-specdec export` wrote, or names of OpenVINO models on the Hub;
     both None take the embedded pair. drafter: "model"; "suffix" (what followed the longest match in
@@ -79,13 +79,14 @@ class SpeculativePipeline:
     measured to be the best properties: "auto" takes it up where there is one and nothing of that
     kind is given, "none" does not, and a file is that profile; `profile` then is its path.
     max_hidden_tokens: stale entries that a stateful KV cache keeps hidden before it is trimmed; 0
-    trims at every rollback. fixed_sizes: see `FixedSizes`. generation_config: whether options that
-    a generation is not given are those that the main model's generation_config.json recommends for
-    sampling ("model"), or decoding is greedy unless they say otherwise ("none"). batch_invariant:
-    whether the main model's logits are bitwise the same in whatever passes they are computed, so
-    that a text is the same with any drafter or none, alone or beside others, on fresh or kept
-    caches: "auto" wherever it can be (`batch_invariant` says so, and why), True or an error, in the
-    fastest precision that this machine has for it, False for passes without that care.
+    trims at every rollback. static_shapes: see `StaticShapes`. generation_config: whether options
+    that a generation is not given are those that the main model's generation_config.json recommends
+    for sampling ("model"), or decoding is greedy unless they say otherwise ("none").
+    batch_invariant: whether the main model's logits are bitwise the same in whatever passes they
+    are computed, so that a text is the same with any drafter or none, alone or beside others, on
+    fresh or kept caches: "auto" wherever it can be (`batch_invariant` says so, and why), True or an
+    error, in the fastest precision that this machine has for it, False for passes without that
+    care.
 
     Generations that run at once, from several threads or by `generate_batch`, share passes.
     max_batch_size: most of them at a time; others wait. kv_cache_size: memory for the KV caches of
@@ -127,14 +128,14 @@ class SpeculativePipeline:
         kv_cache_size: float | None = None,
         max_model_len: int | None = None,
         max_prefill_tokens_per_step: int | None = None,
-        fixed_sizes: FixedSizes = "none",
+        static_shapes: StaticShapes = "none",
         batch_invariant: WantedInvariance = "auto",
     ) -> None:
         watch = Stopwatch()
         check_wanted(batch_invariant)
         require_choice("generation_config", generation_config, get_args(GenerationConfigUse))
         kind = check_drafter(drafter, main, draft, draft_device, draft_properties, pairing, profile)
-        fixed_sizes = check_sizes(fixed_sizes)
+        static_shapes = check_sizes(static_shapes)
         limits = check_limits(max_batch_size, kv_cache_size, max_prefill_tokens_per_step)
         config = RuntimeConfig(
             *(device, kv, precision, properties, max_hidden_tokens, num_threads, cache_dir),
@@ -143,7 +144,7 @@ class SpeculativePipeline:
             shares_passes=limits.max_batch_size > 1,
         )
         configs = [config, config.for_draft(draft_device, draft_properties)]
-        check_devices(configs if kind.has_draft_model else configs[:1], fixed_sizes)
+        check_devices(configs if kind.has_draft_model else configs[:1], static_shapes)
         tunes = may_tune(profile, *configs)
 
         sources = _open_sources(main, draft, kind)
@@ -162,7 +163,7 @@ class SpeculativePipeline:
         if generation_config == "model":
             path = sources[0].folder.path
             self._defaults = read_sampling_defaults(path, vocab_size=vocab_size)
-        configs = _with_copies(configs, sources, fixed_sizes, max_batch_size)
+        configs = _with_static_shapes(configs, sources, static_shapes, max_batch_size)
         others = SLOWER if precision == "default" and not properties else ()
         configs[0], off = configure(batch_invariant, sources[0].folder, configs[0], others)
         if configs[0].precision != precision:  # in place of what the profile says
@@ -402,10 +403,10 @@ def _tuned(
     ]
 
 
-def _with_copies(
+def _with_static_shapes(
     configs: Sequence[RuntimeConfig],
     sources: Sequence[ModelSource],
-    fixed_sizes: FixedSizes,
+    static_shapes: StaticShapes,
     max_batch_size: int,
 ) -> list[RuntimeConfig]:
     """The configurations of all models, with the sizes that each is to be compiled for once more.
@@ -413,9 +414,9 @@ def _with_copies(
     Sizes that were given, and not chosen, are needed: a model that cannot have them is refused.
     """
     num_bytes = [source.folder.num_bytes for source in sources]
-    copies = sizes_of_models(fixed_sizes, num_bytes, max_batch_size)
+    shapes = sizes_of_models(static_shapes, num_bytes, max_batch_size)
     main, *drafts = (
-        replace(config, fixed_sizes=sizes if takes_fixed_sizes(config) else ())
-        for config, sizes in zip(configs, copies, strict=False)
+        replace(config, static_shapes=sizes if takes_static_shapes(config) else ())
+        for config, sizes in zip(configs, shapes, strict=False)
     )
-    return [replace(main, needs_copies=not isinstance(fixed_sizes, str)), *drafts]
+    return [replace(main, needs_static_shapes=not isinstance(static_shapes, str)), *drafts]

@@ -36,7 +36,7 @@ else:
 
 
 class SpeechPipeline:
-    """Transcribes as the main model does, faster, with candidates from a drafter.
+    """Transcribes as the main model does, faster, with draft tokens from a drafter.
 
     main: folder of an exported Whisper, or its name on the Hub. draft: a smaller or distilled one;
     it shares the main model's encoder where it has the same, or none. drafter: see

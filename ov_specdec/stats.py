@@ -15,17 +15,17 @@ LengthLimit = Literal["kv_cache_size", "max_model_len", "max_new_tokens"]
 
 @dataclass(frozen=True)
 class RoundStats:
-    """One round: candidates drafted, one pass of the main model, rollback.
+    """One round: tokens drafted, one pass of the main model, rollback.
 
     num_generated: tokens that the round added to the text: num_accepted + 1, unless the text ended
     in the middle of them.
     seconds: the whole round, with what the three parts leave out.
     pass_tokens: tokens that the main model was fed. num_sequences: those that shared its pass; the
-    seconds are those of all of them. source: where the candidates came from.
+    seconds are those of all of them. source: where the draft tokens came from.
     cached_tokens: tokens in its KV cache before. planned, reason: the draft length that the policy
-    chose, and why, in one word. expected_accepted: how many of the candidates the policy expected
+    chose, and why, in one word. expected_accepted: how many of the draft tokens the policy expected
     to be accepted. draft_pass_tokens: tokens that the draft model was fed. declined: a match that
-    the policy turned down, by source and confidence, and whether its first candidate came all the
+    the policy turned down, by source and confidence, and whether its first draft token came all the
     same. draft_failed: the draft model gave no distribution, and ended for this sequence.
     confidences, match_confidence: see `Proposal`.
     """
@@ -52,7 +52,7 @@ class RoundStats:
 
     @property
     def num_kept(self) -> int:
-        """Accepted candidates that are part of the text, which may have ended among them."""
+        """Accepted draft tokens that are part of the text, which may have ended among them."""
         return min(self.num_accepted, self.num_generated)
 
 
@@ -151,7 +151,7 @@ class GenerationStats:
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted candidates per drafted one; 0 where nothing was drafted."""
+        """Accepted draft tokens per drafted one; 0 where nothing was drafted."""
         return self.accepted / self.drafted if self.drafted else 0.0
 
     @property
@@ -204,7 +204,7 @@ class GenerationStats:
     def draft_lengths(self) -> list[dict[str, Any]]:
         """The lengths that the policy chose, and why, with the rounds that each was kept.
 
-        Beside them what it led to: candidates drafted, expected to be accepted, and accepted.
+        Beside them what it led to: tokens drafted, expected to be accepted, and accepted.
         """
         runs = itertools.groupby(self.rounds, lambda r: (r.planned, r.source, r.reason))
         return [

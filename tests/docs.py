@@ -76,8 +76,8 @@ ov-specdec generate "Why is the sky blue?" --main models/Qwen2.5-7B-Instruct-int
     --system "Answer in one sentence." --generation-config model
 ```
 
-Without a draft model, candidates can come from the text itself, which pays where the output quotes
-the prompt or repeats itself, and from a file that the output is going to resemble:
+Without a draft model, draft tokens can come from the text itself, which pays where the output
+quotes the prompt or repeats itself, and from a file that the output is going to resemble:
 
 ```sh
 ov-specdec generate --prompt-file report.txt --drafter suffix \\
@@ -171,7 +171,7 @@ The commands of a chat:
 true`. An option that may be given several times is given once more: `/set stop \\n\\n`.
 
 An answer goes to stdout as it comes; commands reply on stderr, where a line of statistics follows
-each answer: tokens per second, prefill included; accepted candidates; and how many tokens of the
+each answer: tokens per second, prefill included; accepted draft tokens; and how many tokens of the
 prompt were in the KV cache already, so that they were not read again. An error leaves the
 conversation as it was: also where the model's context is full, which `/undo` and `/clear` remedy.
 

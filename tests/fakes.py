@@ -23,7 +23,7 @@ class ScriptedModel:
 
     max_sequences = None
     bytes_per_token = 8
-    fixed_sizes = frozenset()
+    static_shapes = frozenset()
     is_invariant = is_proven = False
 
     def __init__(

@@ -42,6 +42,6 @@ def make_flaky(runner):
             runner._request = FlakyRequest(runner._request, runner._compiled)
         return runner._compiled
     flaky = Flaky(None)
-    for model in (runner._model, *runner._copies.values()):
+    for model in (runner._model, *runner._static.values()):
         model._request = FlakyRequest(model._request, flaky)
     return flaky

@@ -21,7 +21,7 @@ def a_round(drafted=0, accepted=0, seconds=1.0, drafting=0.0, size=None, **more)
 def step_of(stats):
     """The step that a round was, of a sequence that had the models to itself.
 
-    The draft model's first pass has fed what it lacked beside the candidates. All of its passes
+    The draft model's first pass has fed what it lacked beside the draft tokens. All of its passes
     take the same time for a token.
     """
     drafted, fed, cached = stats.num_drafted, stats.draft_pass_tokens, stats.cached_tokens

@@ -1,4 +1,4 @@
-"""How often candidates are accepted: by source, by confidence, and by kind of match."""
+"""How often draft tokens are accepted: by source, by confidence, and by kind of match."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_before_anything_is_known_a_source_has_the_prior():
     assert rate(taught(), match=0.5) == pytest.approx(0.5)
 
 
-def test_candidates_after_the_first_that_was_rejected_teach_nothing():
+def test_draft_tokens_after_the_first_that_was_rejected_teach_nothing():
     # Three are judged, and two of them accepted.
     assert rate(taught(*[a_round(8, 2)] * 100)) == pytest.approx(2 / 3, abs=0.05)
 

@@ -172,7 +172,7 @@ def test_the_length_of_the_prompt_is_no_cost_of_drafting():
 
 
 def test_passes_are_padded_to_fixed_sizes_beside_the_usual_ones():
-    main = PassCurve({16: {1: 1.0, 16: 1.15}}, change=0.5, fixed=frozenset({7}))
+    main = PassCurve({16: {1: 1.0, 16: 1.15}}, change=0.5, static=frozenset({7}))
     policy = AdaptiveLength(("model",), FixedCurve(CostCurve(main, NOMINAL.draft)), Common())
     policy.plan("model")
     assert policy.pass_size(5) == 7

@@ -189,14 +189,14 @@ def test_a_method_that_does_not_exist_is_refused(name):
 
 def test_each_drafter_has_a_pipeline_and_plain_decoding_the_first(tiny_pair, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is known yet
-    arguments = {"main": tiny_pair[0], "draft": tiny_pair[1], "fixed_sizes": [4]}
+    arguments = {"main": tiny_pair[0], "draft": tiny_pair[1], "static_shapes": [4]}
     notes = []
     names = ["plain", "suffix", "constant-3", "adaptive"]
     pipelines = open_pipelines(select_methods(names), arguments, notes.append)
     assert list(pipelines) == ["model", "suffix"]
     assert pipelines["suffix"].draft is None
     assert [note.partition(": waited ")[0] for note in notes] == ["drafter model", "drafter suffix"]
-    assert all("(fixed sizes: 4)" in note for note in notes)
+    assert all("(static shapes: 4)" in note for note in notes)
     for pipeline in pipelines.values():
         assert pipeline._costs._live is not None  # measured by now
         assert pipeline.batch_invariant.is_checked
@@ -227,7 +227,7 @@ def profile(tiny_pair, tmp_path):
 def bench(pair, folder, *options):
     """Run the command on two prompts, one of several blocks; everything goes to b.json."""
     (folder / "prompts.txt").write_text(f"def f(x): {60 * 'x, '}\nclass A:\n")
-    models = ("--main", pair[0], "--draft", pair[1], "--fixed-sizes", "none")
+    models = ("--main", pair[0], "--draft", pair[1], "--static-shapes", "none")
     little = ("--precision", "exact", "--rounds", 1, "--max-new-tokens", 6)
     files = ("--prompt-file", folder / "prompts.txt", "--output", folder / "b.json")
     return run("bench", *models, *little, *files, *options)

@@ -40,7 +40,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 LOADS = (
     *("--quick", "--concurrency", 2, "--arrivals", "poisson:100", "--precision", "exact"),
-    *("--rounds", 1, "--max-new-tokens", 8, "--fixed-sizes", "none"),
+    *("--rounds", 1, "--max-new-tokens", 8, "--static-shapes", "none"),
 )
 """Options of a short measurement of many requests."""
 
@@ -74,7 +74,7 @@ def read_loads(folder, done):
 def quick(tmp_path_factory):
     """The folder that `peers --quick` wrote, and what it printed."""
     folder = tmp_path_factory.mktemp("quick")
-    exact = ("--precision", "exact", "--fixed-sizes", "none")
+    exact = ("--precision", "exact", "--static-shapes", "none")
     done = laboratory("peers", "--quick", *exact, "--output", folder)
     assert done.returncode == 0, done.stderr
     return folder, done
@@ -92,7 +92,7 @@ def test_quick_measures_peers_as_it_measures_this_projects_methods(quick):
         assert row["equal to plain"] == 1.0  # in exact precision
     by_method = {row["method"]: row for row in report["summary"]}
     # The same models with the same length: what is read from the peer's record is the same too. But
-    # where only the main's own token has room, the peer drafts a candidate all the same.
+    # where only the main's own token has room, the peer drafts a draft token all the same.
     ours, theirs = (by_method[name]["tokens/main pass"] for name in ("constant-4", "genai-draft-4"))
     assert theirs == pytest.approx(ours, rel=0.02)
     own, peer = (
@@ -172,7 +172,7 @@ def test_loads_are_measured(tmp_path):
         for method in ("constant-2", "genai-draft-2")
     )
     assert len(own) == 8  # four for each that may be under way
-    # The same candidates, but for one that the peer drafts where there is room for none.
+    # The same draft tokens, but for one that the peer drafts where there is room for none.
     for our, their in zip(own, peer, strict=True):
         assert their["accepted"] == our["accepted"]
         assert their["drafted"] - our["drafted"] in (0, 1)
@@ -183,7 +183,7 @@ def setup(tmp_path_factory):
     """The embedded pair in exact precision, with a folder for converted tokenizers."""
     main, draft = (str(embedded_folder(role)) for role in ("main", "draft"))
     scratch = str(tmp_path_factory.mktemp("scratch"))
-    return Setup(main, draft, precision="exact", fixed_sizes="none", scratch=scratch)
+    return Setup(main, draft, precision="exact", static_shapes="none", scratch=scratch)
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +224,7 @@ def test_an_engine_gives_each_request_what_it_gets_alone(method, setup, plain):
     assert [sum(n for _, n in each.steps) for each in served] == [12, 12]
 
 
-def test_torch_reports_passes_and_candidates():
+def test_torch_reports_passes_and_draft_tokens():
     setup = Setup(str(MODEL), str(MODEL))
     plain = find_method("torch-plain").build(setup).run([5, 6, 7], 12)
     assisted = find_method("torch-assisted").build(setup).run([5, 6, 7], 12)
@@ -257,7 +257,7 @@ def test_passes_are_timed_behind_as_much_of_a_prompt_as_there_is_room_for():
     assert model.passes[:2] == [8, 4]
 
 
-def test_acceptance_by_position_counts_only_candidates_that_were_reached():
+def test_acceptance_by_position_counts_only_draft_tokens_that_were_reached():
     rounds = [
         RoundStats(0, 0, 1, 0.0, 0.1, 0.0, 0.1),
         RoundStats(3, 0, 1, 0.0, 0.1, 0.0, 0.1),

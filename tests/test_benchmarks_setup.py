@@ -36,7 +36,7 @@ def setup_of(tiny_pair, **chosen):
     options |= {"draft": str(tiny_pair[1]), "device": "CPU", "pairing": None}
     options |= {
         "precision": "default",
-        "fixed_sizes": "auto",
+        "static_shapes": "auto",
         "properties": (),
         "profile": "auto",
         **chosen,

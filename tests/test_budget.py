@@ -48,12 +48,12 @@ def test_no_pair_of_lengths_yields_more(pair):
     assert rates[tuple(lengths(bids))] == pytest.approx(rates[best], rel=0.003)
 
 
-def test_texts_that_are_easy_to_guess_get_more_candidates():
+def test_texts_that_are_easy_to_guess_get_more_draft_tokens():
     easy, hard, useless = lengths([bid(0.95), bid(0.8), bid(0.0)])
     assert easy > hard > useless == 0
 
 
-def test_more_sequences_get_fewer_candidates_each():
+def test_more_sequences_get_fewer_draft_tokens_each():
     numbers = [lengths([bid(0.8)] * n)[0] for n in (1, 4, 16)]
     assert numbers[0] > numbers[1] >= numbers[2]
 
@@ -167,5 +167,5 @@ def test_it_comes_near_the_best_constant_length_or_beats_it(curve, mixture, conc
 
 
 def test_passes_are_padded_to_fixed_sizes_beside_the_usual_ones():
-    main = PassCurve({16: {1: 1.0, 101: 2.0}}, change=0.5, fixed=frozenset({21}))
+    main = PassCurve({16: {1: 1.0, 101: 2.0}}, change=0.5, static=frozenset({21}))
     assert Budget(FixedCurve(CostCurve(main))).pass_size(18, answering(9)) == 21

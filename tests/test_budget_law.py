@@ -27,7 +27,7 @@ from tests.test_output_distribution import (
 from tests.toy import table_model
 
 CURVE = CostCurve(PassCurve({16: {1: 1.0, 16: 4.0}}), PassCurve({16: {1: 0.02, 16: 0.1}}))
-"""A token more costs a fifth of a plain pass: candidates that are not likely do not pay."""
+"""A token more costs a fifth of a plain pass: draft tokens that are not likely do not pay."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Steady:
 
 
 class ForgetfulDrafter(ModelDrafter):
-    """A broken one: leaves out the last candidate that was drawn, for its own probability."""
+    """A broken one: leaves out the last draft token that was drawn, for its own probability."""
 
     def propose(self, tokens):
         proposal = yield from super().propose(tokens)

@@ -96,17 +96,17 @@ def test_a_candidate_is_measured_against_plain_decoding(tiny_pair):
     assert 1.0 <= found.tokens_per_pass <= NUM_TOKENS
 
 
-def test_a_candidate_is_measured_with_copies_of_fixed_sizes(tiny_pair, monkeypatch):
+def test_a_candidate_is_measured_with_static_shapes(tiny_pair, monkeypatch):
     loaded = []
 
     class Watched(SpeculativePipeline):
         def prepare(self, *given, **named):
-            loaded.append((self.main.runner.fixed_sizes, self.pairing))
+            loaded.append((self.main.runner.static_shapes, self.pairing))
             return super().prepare(*given, **named)
 
     monkeypatch.setattr(candidates, "SpeculativePipeline", Watched)
     other = Candidate("model", embedded_folder("draft"), "retokenize")
-    measure_gain(tiny_pair[0], other, "CPU", ["x = "], seconds=0.0, fixed_sizes=[2])
+    measure_gain(tiny_pair[0], other, "CPU", ["x = "], seconds=0.0, static_shapes=[2])
     [(sizes, pairing)] = loaded
     assert sizes - {1} == {2}  # that of two may serve single tokens too
     assert pairing == "retokenize"

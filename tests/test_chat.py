@@ -266,7 +266,7 @@ def coloured(**settings):
     return output.file.getvalue()
 
 
-def test_accepted_candidates_have_a_colour_and_the_text_stays_as_it_is():
+def test_accepted_draft_tokens_have_a_colour_and_the_text_stays_as_it_is():
     own = "a\t[b]\n" + 90 * "c"
     assert coloured() == f"{own}\x1b[38;2;0;158;115md\te\x1b[0m"
     assert coloured(no_color=True) == f"{own}d\te"
@@ -287,7 +287,7 @@ def test_the_statistics_say_what_ended_an_answer():
         "| the model's context is full: /undo or /clear makes room"
     )
     assert described("cancelled", 3).endswith("| cancelled")
-    assert "| 100% of 4 candidates accepted |" in described("stop", 5, num_drafted=4)
+    assert "| 100% of 4 draft tokens accepted |" in described("stop", 5, num_drafted=4)
     assert "| draft failures 1 |" in described("stop", 5, draft_failed=True)
 
 

@@ -7,9 +7,9 @@ from transformers import AutoTokenizer
 
 from ov_specdec.errors import ModelError, OptionError
 from ov_specdec.options import GenerationOptions
+from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import load_tokenizer
-from ov_specdec.text.transcript import Transcript
 from tests.chats import ANSWER, CONVERSATIONS, KINDS, PLAIN, SYSTEM, TEMPLATES, USER, make_tokenizer
 from tests.tiny import save_tokenizer
 
@@ -33,7 +33,7 @@ def tokenizer(tmp_path):
 
 
 def ids(tokenizer, prompt, **options):
-    return encode_prompt(prompt, GenerationOptions(**options), tokenizer, Transcript())
+    return encode_prompt(prompt, GenerationOptions(**options), tokenizer, GeneratedTokens())
 
 
 def text(tokenizer, messages, **options):

@@ -34,7 +34,7 @@ class Talk:
     def __init__(self, models, home, *options):
         command = ["-m", "ov_specdec", "chat", "--main", models / "main", "--draft"]
         command += [models / "draft", "--max-new-tokens", 8, "--ignore-eos", *options]
-        command += ["--fixed-sizes", 4]
+        command += ["--static-shapes", 4]
         self.history = home / "ov-specdec" / "history"
         environment = {**os.environ, "TERM": "xterm-256color", "XDG_CACHE_HOME": str(home)}
         environment["PROMPT_TOOLKIT_NO_CPR"] = "1"  # nobody answers where the cursor is
@@ -115,7 +115,7 @@ def test_answers_become_part_of_the_conversation(talk, tmp_path):
     for line in ("def area(width, height):", "class Stack:"):
         *answer, statistics = talk.tell(line)
         assert re.fullmatch(
-            r"8 tokens, \d+\.\d tokens/s( \| \d+% of \d+ candidates accepted)?"
+            r"8 tokens, \d+\.\d tokens/s( \| \d+% of \d+ draft tokens accepted)?"
             r" \| \d+ of \d+ prompt tokens reused \| ended by --max-new-tokens 8",
             statistics,
         )

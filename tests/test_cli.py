@@ -25,7 +25,7 @@ def test_generate_prints_the_text_and_one_line_of_statistics():
     assert done.returncode == 0
     assert len(done.stdout) > 10
     assert len(done.stderr.splitlines()) == 1
-    assert re.search(r"\d+ tokens in .* tokens/s.* candidates accepted .* paged", done.stderr)
+    assert re.search(r"\d+ tokens in .* tokens/s.* draft tokens accepted .* paged", done.stderr)
 
 
 def test_generate_json_is_one_object_and_nothing_else(pair):

@@ -34,7 +34,7 @@ def test_text_goes_to_stdout_and_figures_to_stderr(whisper, models, file):
         text = pipeline.transcribe(file, num_assistant_tokens=0, **options).text
     assert done.stdout.rstrip("\n") == text.rstrip("\n")
     assert done.stderr.count("\n") == 1
-    assert re.search(r"4\.1 s in .*real-time factor .* candidates accepted", done.stderr)
+    assert re.search(r"4\.1 s in .*real-time factor .* draft tokens accepted", done.stderr)
 
 
 def test_files_are_written_one_for_each_recording(models, file, tmp_path):

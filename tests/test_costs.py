@@ -42,7 +42,7 @@ def test_beyond_what_was_measured_passes_do_not_get_cheaper():
     assert CURVE.main.at(1, 496) == CURVE.main.at(1, 256)
 
 
-def test_drafting_costs_once_a_round_per_candidate_and_after_a_full_draft():
+def test_drafting_costs_once_a_round_per_draft_token_and_after_a_full_draft():
     assert CURVE.drafting(16) == pytest.approx((0.02, 0.1, 0.15))
     assert CostCurve(CURVE.main).drafting(16) == (0.0, 0.0, 0.0)
 
@@ -223,9 +223,9 @@ def test_a_folder_that_cannot_be_written_to_is_a_warning(tmp_path):
 
 def test_until_passes_are_timed_the_curve_is_an_imagined_one_that_is_not_kept(tmp_path):
     main, draft, path = model(), model(), tmp_path / "curve.json"
-    main.fixed_sizes = frozenset({4, 8})
+    main.static_shapes = frozenset({4, 8})
     costs = KeptCosts(main, draft, path, 0.1)
-    assert costs.curve.main == replace(NOMINAL.main, fixed=main.fixed_sizes)
+    assert costs.curve.main == replace(NOMINAL.main, static=main.static_shapes)
     assert costs.curve.draft == NOMINAL.draft
     assert KeptCosts(main, None, path, 0.1).curve.draft is None
     for stats in (rounds(1, 1.0) + rounds(4, 5.0)) * 40:
@@ -275,7 +275,7 @@ def test_a_size_that_takes_longer_beside_others_is_corrected():
 
 
 def test_a_pass_of_a_fixed_size_between_two_others_changes_no_size():
-    curve = replace(CURVE, main=replace(CURVE.main, fixed=frozenset({1})))
+    curve = replace(CURVE, main=replace(CURVE.main, static=frozenset({1})))
     live = LiveCurve(curve)
     for stats in (rounds(1, 1.0, 1) + rounds(4, 5.0, 1)) * 240:
         live.learn(step_of(stats))

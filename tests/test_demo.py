@@ -582,8 +582,8 @@ def test_without_gradio_the_extra_is_named():
 def test_charts_add_up(pipeline):
     *_, last = compare(pipeline, form().settings, Cancellation())
     stats = last.speculative.stats
-    table = charts.candidates_by_round(last.speculative)
-    sums = table.groupby("candidate")["candidates"].sum()
+    table = charts.draft_tokens_by_round(last.speculative)
+    sums = table.groupby("draft token")["draft tokens"].sum()
     assert sums["accepted"] == stats.accepted
     assert sums["rejected"] == stats.drafted - stats.accepted
     seconds = charts.time_by_part(last).groupby("method")["seconds"].sum()
@@ -594,10 +594,10 @@ def test_charts_add_up(pipeline):
 def test_a_chart_counts_only_what_the_text_kept():
     rounds = [RoundStats(0, 0, 1, *[0.0] * 4), RoundStats(4, 4, 2, *[0.0] * 4)]
     ended = Chunk("x", [1], "draft", [], "stop", GenerationStats(3, rounds))
-    table = charts.candidates_by_round(followed([ended]))
-    assert list(table["candidates"]) == [2, 0]
+    table = charts.draft_tokens_by_round(followed([ended]))
+    assert list(table["draft tokens"]) == [2, 0]
 
 
 def test_charts_of_nothing_are_empty():
-    assert charts.candidates_by_round(Run()).empty
+    assert charts.draft_tokens_by_round(Run()).empty
     assert charts.time_by_part(Comparison()).empty

@@ -22,14 +22,14 @@ def browser():
 
 @pytest.fixture(scope="module")
 def address(browser):
-    with demo_process("--profile", "none", "--fixed-sizes", "4") as (_, found):
+    with demo_process("--profile", "none", "--static-shapes", "4") as (_, found):
         yield found
 
 
 @pytest.fixture(scope="module")
 def chat_address(browser, chat_pair):
     main, draft = map(str, chat_pair)
-    models = ("--main", main, "--draft", draft, "--precision", "exact", "--fixed-sizes", "none")
+    models = ("--main", main, "--draft", draft, "--precision", "exact", "--static-shapes", "none")
     with demo_process(*models) as (_, found):
         yield found
 
@@ -194,7 +194,7 @@ def test_origins_look_different_without_colours(finished):
     assert borders == ["2pxsolid", "2pxdashed", "2pxdotted", "0pxsolid"]
 
 
-def test_rejected_candidates_are_struck_through_where_switched_on(finished):
+def test_rejected_draft_tokens_are_struck_through_where_switched_on(finished):
     rejected = finished.locator("#rounds del").first
     expect(rejected).not_to_be_visible()
     finished.get_by_label("Round by round").check()
@@ -417,7 +417,7 @@ def test_a_port_in_use_is_named(address):
 @pytest.mark.deep
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_ends_the_demo_in_the_middle_of_a_run(browser):
-    with demo_process("--fixed-sizes", "none") as (server, address):
+    with demo_process("--static-shapes", "none") as (server, address):
         page = browser.new_page()
         page.goto(address)
         start_long_run(page)

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ov_specdec.sampling.distribution import Distribution, certain, residual
+from ov_specdec.sampling.distribution import Distribution, one_hot, residual
 from ov_specdec.sampling.random_source import NumpyRandomSource
 
 VOCAB = 6
@@ -52,7 +52,7 @@ def test_a_dense_distribution_has_indices_for_ids() -> None:
 
 
 def test_certain_is_all_on_one_token() -> None:
-    assert dense(certain(3)).tolist() == [0, 0, 0, 1, 0, 0]
+    assert dense(one_hot(3)).tolist() == [0, 0, 0, 1, 0, 0]
 
 
 @example(
@@ -79,9 +79,9 @@ def test_residual_is_the_normalized_positive_part(
     assert left.probs.sum() == pytest.approx(1.0, abs=1e-12)
 
 
-def test_residual_of_a_certain_candidate_is_the_rest_of_the_main() -> None:
+def test_residual_of_a_certain_draft_token_is_the_rest_of_the_main() -> None:
     main = Distribution(None, np.array([0.5, 0.3, 0.2]))
-    assert residual(main, certain(0)).probs == pytest.approx([0.0, 0.6, 0.4])
+    assert residual(main, one_hot(0)).probs == pytest.approx([0.0, 0.6, 0.4])
 
 
 def test_residual_is_valid_where_next_to_nothing_is_left() -> None:

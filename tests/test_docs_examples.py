@@ -10,7 +10,7 @@ import pytest
 
 from ov_specdec.engine import Engine
 from ov_specdec.engine.round import decode
-from ov_specdec.loading import fixed_sizes
+from ov_specdec.loading import static_shapes
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -49,9 +49,9 @@ def at_the_root(monkeypatch):
 
 @pytest.fixture
 def few_sizes(monkeypatch):
-    """Of `fixed_sizes="auto"`, which takes most of the guide's time."""
+    """Of `static_shapes="auto"`, which takes most of the guide's time."""
     for name in ("MAIN_SIZES", "BATCH_SIZES", "DRAFT_SIZES"):
-        monkeypatch.setattr(fixed_sizes, name, (1,))
+        monkeypatch.setattr(static_shapes, name, (1,))
 
 
 def test_the_guide_runs_from_top_to_bottom(capsys, few_sizes):
@@ -61,7 +61,7 @@ def test_the_guide_runs_from_top_to_bottom(capsys, few_sizes):
     assert "\ncancelled\n" in printed
     assert "this pipeline is closed" in printed
     assert namespace["plain"].stats.tokens_per_main_pass == 1.0
-    assert namespace["fixed"].stats.drafted > 0
+    assert namespace["static"].stats.drafted > 0
 
 
 def test_the_readme_runs(capsys):

@@ -41,14 +41,14 @@ def test_heuristic_follows_the_last_round(start, drafted, accepted, expected):
     assert policy.plan("model").length == expected
 
 
-def test_a_plan_ends_after_a_candidate_that_its_source_doubts():
+def test_a_plan_ends_after_a_draft_token_that_its_source_doubts():
     plan = Plan(8, "constant", min_confidence=0.5)
     assert plan.wants_confidence
     assert not plan.ends_after([0.9, 0.5])
     assert plan.ends_after([0.9, 0.49])
 
 
-def test_a_plan_ends_where_all_candidates_together_are_unlikely_to_stand():
+def test_a_plan_ends_where_all_draft_tokens_together_are_unlikely_to_stand():
     plan = Plan(8, "pays", floors=(0.25,) * 8, acceptance=lambda confidence: confidence / 2)
     assert not plan.ends_after([1.0, 0.9][:1])
     assert plan.ends_after([1.0, 0.9])  # 0.5 * 0.45

@@ -149,7 +149,7 @@ def test_what_cannot_be_run_is_refused(bart, encoder_decoder):
 
 
 def speculate(main, source, draft=None, length=3):
-    """The tokens of a source, and how many candidates were drafted and accepted."""
+    """The tokens of a source, and how many draft tokens were drafted and accepted."""
     drafter = None
     if draft is not None:
         drafter = ModelDrafter(CachedSequence(draft, source), GreedySampler())

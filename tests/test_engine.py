@@ -82,21 +82,21 @@ def test_a_rejection_at_any_place_is_corrected(place):
     for length in range(1, 6):
         text, rounds, _, _ = speculative(mixing(1), wrong_at(mixing(1), {place}), length)
         assert text.tokens == expected.tokens
-        num_rejections += sum(r.stats.num_accepted < len(r.candidates) for r in rounds)
+        num_rejections += sum(r.stats.num_accepted < len(r.draft_tokens) for r in rounds)
     # At some lengths the place is that of a bonus token, which is not drafted.
     assert 2 <= num_rejections <= 5
 
 
-def test_a_rejected_candidate_is_replaced_and_what_follows_it_dropped():
+def test_a_rejected_draft_token_is_replaced_and_what_follows_it_dropped():
     text, rounds, _, _ = speculative(mixing(1), wrong_at(mixing(1), {6}), 4)
     first = rounds[1]  # drafts places 4 to 7; the one in place 6 is wrong
     assert first.num_from_draft == 2
     assert first.tokens == text.tokens[4:7]
-    assert first.tokens[2] != first.candidates[2]
-    assert len(first.candidates) == 4
+    assert first.tokens[2] != first.draft_tokens[2]
+    assert len(first.draft_tokens) == 4
 
 
-def test_after_all_candidates_were_accepted_the_bonus_token_is_kept():
+def test_after_all_draft_tokens_were_accepted_the_bonus_token_is_kept():
     _, rounds, main, _ = speculative(mixing(1), mixing(1), 3, max_length=len(PROMPT) + 9)
     assert [len(round_.tokens) for round_ in rounds] == [1, 4, 4]
     assert main.passes == [3, 4, 4]
@@ -104,17 +104,17 @@ def test_after_all_candidates_were_accepted_the_bonus_token_is_kept():
 
 def test_the_first_token_waits_for_no_draft():
     _, rounds, _, _ = speculative(mixing(1), mixing(1), 5)
-    assert rounds[0].candidates == []
+    assert rounds[0].draft_tokens == []
     assert len(rounds[0].tokens) == 1
 
 
 def test_catching_up_after_all_were_accepted_costs_the_draft_no_pass():
     _, _, _, draft = speculative(mixing(1), mixing(1), 3, max_length=len(PROMPT) + 9)
-    # The prompt and the first token, two steps; then the last candidate with the bonus token.
+    # The prompt and the first token, two steps; then the last draft token with the bonus token.
     assert draft.passes == [4, 1, 1, 2, 1, 1]
 
 
-def test_rejected_candidates_are_rolled_back_once_and_before_the_next_pass():
+def test_rejected_draft_tokens_are_rolled_back_once_and_before_the_next_pass():
     _, rounds, main, _ = speculative(mixing(1), mixing(2), 4)
     rejecting = [r for r in rounds[:-1] if r.stats.num_accepted < r.stats.num_drafted]
     assert len(main.rollbacks) == len(rejecting) > 5
@@ -129,7 +129,7 @@ def test_a_round_without_a_rejection_rolls_nothing_back():
 @pytest.mark.parametrize("eos_place", range(3, 14))
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
 def test_end_of_sequence_ends_the_text_wherever_it_falls(eos_place, length):
-    # Counting from 10 puts token 10 + k into place k; so each candidate, correction and bonus
+    # Counting from 10 puts token 10 + k into place k; so each draft token, correction and bonus
     # token is the end of sequence in one of the cases.
     prompt, eos = [10, 11, 12], {10 + eos_place}
     expected = plain(counting, prompt, eos=eos)
@@ -149,7 +149,7 @@ def test_the_token_budget_is_kept_exactly(budget, length):
     assert len(text.tokens) == 3 + budget
     assert text.finish_reason == "length"
     assert sum(round_.stats.num_generated for round_ in rounds) == budget
-    assert sum(main.passes) <= 2 + budget, "candidates beyond the budget were verified"
+    assert sum(main.passes) <= 2 + budget, "draft tokens beyond the budget were verified"
 
 
 def test_an_end_of_sequence_as_last_token_of_the_budget_is_a_stop():
@@ -171,8 +171,8 @@ def test_a_draft_with_a_short_context_goes_on_from_the_latest_half_of_it():
     text = running.sequence(main, [1, 2, 3], 30, drafter, policy)
     held = []
     for round_ in running.rounds(text):
-        # What is left to the last round has room for no candidate.
-        assert round_.candidates or round_.stats.reason == "prefill" or len(text.tokens) == 30
+        # What is left to the last round has room for no draft token.
+        assert round_.draft_tokens or round_.stats.reason == "prefill" or len(text.tokens) == 30
         held.append(held_by(drafter.caches[0]))
     assert text.tokens == list(range(1, 31))
     assert max(map(len, held)) <= 8
@@ -187,7 +187,7 @@ def test_of_a_prompt_longer_than_its_context_a_draft_reads_half_of_that():
     main, policy = ScriptedModel(counting), ConstantLength(2)
     text = running.sequence(main, range(1, 21), 24, drafter, policy)
     rounds = list(running.rounds(text))
-    assert rounds[1].candidates == [22, 23]
+    assert rounds[1].draft_tokens == [22, 23]
     assert draft.passes == [4, 1]
 
 
@@ -214,7 +214,7 @@ def test_a_pass_is_not_filled_up_beyond_the_context():
     assert max(main.passes) == 8
 
 
-def test_a_draft_ends_after_a_candidate_that_its_model_gives_little_probability():
+def test_a_draft_ends_after_a_draft_token_that_its_model_gives_little_probability():
     drafter, _ = drafting(counting)  # one-hot logits: e / (e + 49) = 5 % each
 
     def proposed(min_confidence):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ov_specdec.sampling.distribution import Distribution, certain
+from ov_specdec.sampling.distribution import Distribution, one_hot
 from ov_specdec.sampling.random_source import RandomSource
 from tests.enumeration import enumerate_outcomes
 
@@ -11,7 +11,7 @@ COIN = Distribution(None, np.array([0.25, 0.0, 0.75]))
 
 
 def test_a_procedure_without_chance_has_one_outcome() -> None:
-    assert enumerate_outcomes(lambda random: random.draw(certain(7))) == {7: 1.0}
+    assert enumerate_outcomes(lambda random: random.draw(one_hot(7))) == {7: 1.0}
 
 
 def test_a_draw_has_the_law_of_its_distribution() -> None:

@@ -154,11 +154,11 @@ def test_rows_of_timed_passes_end_it_as_soon_as_they_differ():
 
 def test_static_shapes_are_checked_whatever_their_size():
     model = Uneven(lambda sizes: sizes == [129])
-    model._model.fixed_sizes = frozenset({4, 129})
+    model._model.static_shapes = frozenset({4, 129})
     assert check(model, ComparedRows()).max_pass_tokens == SMALL_PASS
     assert [129] in model.passes
     small = Uneven(lambda sizes: sizes == [4])
-    small._model.fixed_sizes = frozenset({4, 129})
+    small._model.static_shapes = frozenset({4, 129})
     assert not check(small, ComparedRows()).passed
 
 
@@ -234,7 +234,7 @@ def model(request, tiny_pair):
         tiny_pair[0],
         drafter="none",
         batch_invariant=True,
-        fixed_sizes=[2, 5],
+        static_shapes=[2, 5],
         max_batch_size=request.param,
         kv_cache_size=0.001,
     ) as pipeline:
@@ -413,7 +413,7 @@ def test_an_emulated_processor_has_a_verdict_of_its_own(tiny_pair, monkeypatch):
 def test_it_is_part_of_what_caches_and_curves_depend_on(tiny_pair):
     folder, config = ModelFolder.read(tiny_pair[0]), RuntimeConfig()
     on = replace(config, batch_invariant=True)
-    files = {loading.verdict_file(folder, c) for c in (config, on, replace(on, fixed_sizes=(4,)))}
+    files = {loading.verdict_file(folder, c) for c in (config, on, replace(on, static_shapes=(4,)))}
     assert len(files) == 3
     alone = replace(on, shares_passes=False)
     prints = {loading.fingerprint(folder, c, "paged") for c in (config, on, alone)}

@@ -26,7 +26,7 @@ from ov_specdec.loading.devices import (
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import sequence_axes
 from ov_specdec.loading.locate import HUB_FILES, locate
-from ov_specdec.loading.runtime_config import RuntimeConfig, takes_fixed_sizes
+from ov_specdec.loading.runtime_config import RuntimeConfig, takes_static_shapes
 from ov_specdec.loading.source import open_source, read_ir
 from tests.tiny import save_stateless_ir
 
@@ -281,7 +281,7 @@ def test_compiled_models_of_other_properties_lie_in_other_folders(tmp_path):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"fixed_sizes": [4]}, r"fixed_sizes=\[4\] cannot be used on GPU"),
+        ({"static_shapes": [4]}, r"static_shapes=\[4\] cannot be used on GPU"),
         ({"encoder_device": "TPU"}, "device 'TPU' is not available"),
         ({"properties": {"INFERENCE_PRECISION_HINT": "bf16"}}, "PRECISION_HINT=bf16 does not run"),
         ({"device": "CPU", "draft_device": "NPU", "kv": "paged"}, "has not been run on NPU"),
@@ -312,8 +312,8 @@ def test_threads_may_be_given_for_a_draft_on_cpu(with_gpus):
 
 
 def test_static_shapes_are_for_the_models_on_cpu(with_gpus):
-    assert not takes_fixed_sizes(RuntimeConfig("GPU"))
-    assert takes_fixed_sizes(RuntimeConfig("CPU"))
+    assert not takes_static_shapes(RuntimeConfig("GPU"))
+    assert takes_static_shapes(RuntimeConfig("CPU"))
 
 
 @pytest.mark.parametrize("kind", ["u8", "i8"])

@@ -150,9 +150,9 @@ def test_whoever_is_suspended_goes_on_on_his_side(models, expected, monkeypatch)
 
 
 def test_passes_of_fixed_sizes_take_the_factors_of_their_side(models, expected):
-    settings = {"kv": "paged", "precision": "exact", "fixed_sizes": [1, 4]}
+    settings = {"kv": "paged", "precision": "exact", "static_shapes": [1, 4]}
     with SpeculativePipeline(models.main, models.draft, **settings) as pipeline:
-        assert pipeline.main.runner.fixed_sizes == {1, 2, 4}
+        assert pipeline.main.runner.static_shapes == {1, 2, 4}
         for length in (0, 3):
             result = pipeline.generate(AROUND[1], num_assistant_tokens=length, **OPTIONS)
             assert result.token_ids == expected(*AROUND[1])
@@ -176,7 +176,7 @@ def test_a_draft_model_crosses_a_border_that_the_main_model_does_not_have(tiny_p
         plain = pipeline.generate(AROUND[1], num_assistant_tokens=0, **OPTIONS)
         result = pipeline.generate(AROUND[1], num_assistant_tokens=3, **OPTIONS)
         assert result.token_ids == plain.token_ids
-        # At the border it is asked for one candidate, beyond it for three again.
+        # At the border it is asked for one draft token, beyond it for three again.
         assert [r.num_drafted for r in result.stats.rounds[-10:-4]] == [3] * 6
 
 

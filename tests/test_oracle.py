@@ -60,7 +60,7 @@ def test_engine_follows_the_papers_algorithm(gamma, noise):
         rounds = list(rounds_of(text))
         assert text.tokens == expected
         assert [round_.stats.num_accepted for round_ in rounds[1:]] == accepted
-        rates.append(sum(accepted) / sum(len(round_.candidates) for round_ in rounds))
-    # The comparison means something only if candidates were accepted, and some were rejected.
+        rates.append(sum(accepted) / sum(len(round_.draft_tokens) for round_ in rounds))
+    # The comparison means something only if draft tokens were accepted, and some were rejected.
     assert noise == 10.0 or max(rates) > 0.3
     assert noise == 0.0 or min(rates) < 1.0

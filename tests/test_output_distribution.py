@@ -156,19 +156,22 @@ def model_output_probs(main, warper, processors, eos=()):
     return result
 
 
-def with_early_exit(main, draft, candidates, random):
+def with_early_exit(main, draft, draft_tokens, random):
     """Block verification that takes the first prefix that fails for the end: not exact."""
     ratio = 1.0
-    for index, candidate in enumerate(candidates):
-        before, ratio = ratio, ratio * main(index).prob(candidate) / draft[index].prob(candidate)
-        ratio, is_last = min(ratio, 1.0), index == len(candidates) - 1
+    for index, draft_token in enumerate(draft_tokens):
+        before, ratio = (
+            ratio,
+            ratio * main(index).prob(draft_token) / draft[index].prob(draft_token),
+        )
+        ratio, is_last = min(ratio, 1.0), index == len(draft_tokens) - 1
         passes = ratio
         if not is_last:
             passes = prefix_probability(main(index + 1), draft[index + 1], ratio)
         if not random.accept(passes):
             rest = residual(main(index), draft[index], before)
             return VerificationResult(index, random.draw(rest))
-    return VerificationResult(len(candidates), random.draw(main(len(candidates))))
+    return VerificationResult(len(draft_tokens), random.draw(main(len(draft_tokens))))
 
 
 def greatest_difference(a, b):
@@ -256,7 +259,7 @@ def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(min_c
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("kind", ["intersection", "retokenize"])
-def test_candidates_of_a_pairing_are_accepted_and_rejected(kind, pair):
+def test_draft_tokens_of_a_pairing_are_accepted_and_rejected(kind, pair):
     main, draft = map(table_model, PAIRS[pair])
     accepted = set()
 
@@ -265,7 +268,7 @@ def test_candidates_of_a_pairing_are_accepted_and_rejected(kind, pair):
         drafter, policy = make_drafter(kind, scripted(draft), sampler), ConstantLength(2)
         text = sequence(scripted(main), PROMPT, 100, drafter, policy, sampler=sampler)
         for round_ in rounds(text):
-            accepted.update((round_.num_from_draft > 0,) if round_.candidates else ())
+            accepted.update((round_.num_from_draft > 0,) if round_.draft_tokens else ())
             if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
                 return
 

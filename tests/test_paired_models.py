@@ -94,7 +94,7 @@ def test_a_draft_that_knows_the_text_is_accepted_and_changes_nothing(
     assert max(draft.passes[1:]) < 24
 
 
-def test_candidates_of_a_text_are_the_main_models_own_ids_of_it(tokenizers):
+def test_draft_tokens_of_a_text_are_the_main_models_own_ids_of_it(tokenizers):
     pair = tokenizers["sentencepiece"]
     draft = ScriptedModel(reading(pair.draft, TEXT), vocab_size=pair.draft_size)
     drafter = paired_drafter(draft, pair, "retokenize")
@@ -150,7 +150,7 @@ def test_the_rows_of_an_intersection_have_the_drafts_logits_in_the_main_models_p
             assert row[token] == expected
 
 
-def test_after_a_candidate_that_the_draft_lacks_it_is_not_asked(tokenizers):
+def test_after_a_draft_token_that_the_draft_lacks_it_is_not_asked(tokenizers):
     pair = tokenizers["prose"]
     draft = ScriptedModel(lambda _: 77, vocab_size=pair.draft_size)
     cache = IntersectionCache(CachedSequence(draft), pair)
@@ -188,7 +188,7 @@ def test_a_draft_goes_on_beyond_its_own_context(tokenizers, name):
     text = sequence(model, ids[:3], len(ids), drafter, ConstantLength(4))
     done = list(rounds(text))
     assert text.tokens == ids
-    assert any(round_.candidates for round_ in done[len(done) // 2 :])
+    assert any(round_.draft_tokens for round_ in done[len(done) // 2 :])
 
 
 @pytest.mark.parametrize("name", PAIRINGS)
@@ -373,7 +373,7 @@ def rounds_together(pair, name, texts, num_blocks=None):
         ends = {"eos": {pair.main.eos_token_id}}
         sequences.append(sequence(main, prompt, 200, drafter, ConstantLength(4), **ends))
         loop.add(sequences[-1])
-    return [[(r.candidates, r.tokens) for r in loop.read(text)] for text in sequences], draft
+    return [[(r.draft_tokens, r.tokens) for r in loop.read(text)] for text in sequences], draft
 
 
 @pytest.mark.parametrize("kind", ["prose", "sentencepiece"])

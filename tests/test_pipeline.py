@@ -79,7 +79,7 @@ def test_ids_are_as_good_as_text(pipeline):
 def test_every_drafter_gives_the_same_output(pipeline, tiny_pair, drafter):
     other = SpeculativePipeline(tiny_pair[0], drafter=drafter, precision="exact")
     expected = pipeline.generate("def area(", **OPTIONS)
-    # With a number, since a tiny model's passes may be too cheap for any candidate to pay.
+    # With a number, since a tiny model's passes may be too cheap for any draft token to pay.
     length = {} if drafter == "none" else {"num_assistant_tokens": 4}
     result = other.generate("def area(", **OPTIONS, **length)
     assert (result.token_ids, result.text) == (expected.token_ids, expected.text)

@@ -45,7 +45,7 @@ def test_has_no_idea_without_a_match():
 
 
 def test_respects_its_own_limits():
-    assert propose(PromptLookup(max_candidates=1), [1, 2, 3, 1], 5).draft.tokens == [2]
+    assert propose(PromptLookup(max_draft_tokens=1), [1, 2, 3, 1], 5).draft.tokens == [2]
     # Bigrams would find [9]; unigrams find the most recent 2.
     assert propose(PromptLookup(1), [1, 2, 9, 5, 2, 8, 1, 2], 1).draft.tokens == [8]
 

@@ -107,7 +107,7 @@ class RowsModel:
 
     max_length = 2048
     max_sequences = num_free = capacity = border = None
-    fixed_sizes = frozenset()
+    static_shapes = frozenset()
     is_invariant = is_proven = False
 
     def __init__(self, rows, prompt_length):

@@ -114,10 +114,10 @@ def test_sampling_without_a_choice_is_greedy(pipeline, options):
 
 
 @pytest.mark.parametrize("assistant_do_sample", [True, False])
-def test_candidates_of_a_sampled_run_are_accepted_and_rejected(
+def test_draft_tokens_of_a_sampled_run_are_accepted_and_rejected(
     tiny_pair, wide_draft, assistant_do_sample
 ):
-    # A draft that draws as nearly the same model would have all of its candidates accepted, and
+    # A draft that draws as nearly the same model would have all of its draft tokens accepted, and
     # one that takes the most likely tokens of quite another model none.
     draft = wide_draft if assistant_do_sample else tiny_pair[1]
     pipeline = SpeculativePipeline(tiny_pair[0], draft)

@@ -222,7 +222,7 @@ def test_a_draft_pass_holds_all_sequences_that_still_draft():
     service.draft.sizes.clear()
     service.main.sizes.clear()
     service.engine.step()
-    # The first passes read what the draft model has not seen, the later ones one candidate each.
+    # The first passes read what the draft model has not seen, the later ones one draft token each.
     assert service.draft.sizes == [[3, 3, 3], [1, 1], [1]]
     assert service.main.sizes == [[2, 4, 3]]
 
@@ -473,7 +473,7 @@ def test_an_interrupt_ends_the_request_that_it_comes_in():
 
 def test_passes_of_the_draft_model_are_filled_up_to_fixed_sizes():
     service = Service()
-    service.draft.fixed_sizes = frozenset({4, 8})
+    service.draft.static_shapes = frozenset({4, 8})
     requests = [service.request([i], 20) for i in range(3)]
     assert service.run(requests) == [alone([i], 20) for i in range(3)]
     # After the prompts, three sequences feed up to two tokens each.
@@ -482,7 +482,7 @@ def test_passes_of_the_draft_model_are_filled_up_to_fixed_sizes():
 
 
 def test_passes_that_read_beside_answers_are_filled_up_to_fixed_sizes():
-    curve = PassCurve({16: {1: 1.0, 101: 2.0}}, change=1.0, fixed=frozenset({32}))
+    curve = PassCurve({16: {1: 1.0, 101: 2.0}}, change=1.0, static=frozenset({32}))
     service = Service(costs=LiveCurve(CostCurve(curve, PassCurve({16: {1: 0.01}}))))
     first, second = service.request([1], 40, None), service.request([2], 40, None)
     service.submit(first, second)

@@ -90,7 +90,7 @@ class Wrong:
 
 
 def speculative(main, draft, kind, length, rounds_of=rounds, **options):
-    """The text, and how many candidates were accepted and proposed."""
+    """The text, and how many draft tokens were accepted and proposed."""
     samplers = samplers_for(**options)
     drafter = (
         Wrong(length) if kind == "wrong" else make_drafter(kind, scripted(draft), samplers.draft)
@@ -227,7 +227,7 @@ def test_ties_at_the_border_of_top_p_are_decided_by_the_row():
     assert chosen == {0, 1, 2, 3}
 
 
-def test_a_candidate_is_accepted_where_it_is_the_seeds_own_token():
+def test_a_draft_token_is_accepted_where_it_is_the_seeds_own_token():
     sampler = SeededSampler((), LogitsWarper(), Noise(4))
     rows = np.random.default_rng(0).normal(0, 1, (3, VOCAB)).astype(np.float32)
     first = sampler.sample([7], rows[0]).token

@@ -70,7 +70,7 @@ def test_tokens_that_an_interrupt_left_uncounted_are_rolled_back():
     assert held_by(cache) == [*TEXT, 8]
 
 
-def test_there_is_a_row_for_each_candidate_and_one_after_them():
+def test_there_is_a_row_for_each_draft_token_and_one_after_them():
     cache, _ = started()
     rows = alone(cache.advance([*TEXT, 7], [8, 9])).logits
     expected = [mixing(1)([*TEXT, 7]), mixing(1)([*TEXT, 7, 8]), mixing(1)([*TEXT, 7, 8, 9])]

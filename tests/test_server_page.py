@@ -64,7 +64,7 @@ def send(page, text, tokens=60):
 
 def test_a_chat_streams_tokens_in_the_colours_of_their_origin(page, server):
     send(page, "return width")
-    expect(page.locator("#status")).to_have_text(re.compile(r"tokens in .* candidates accepted"))
+    expect(page.locator("#status")).to_have_text(re.compile(r"tokens in .* draft tokens accepted"))
     answer = page.locator(".assistant").inner_text()
     origins = {span.get_attribute("class") for span in page.locator(".assistant span").all()}
     assert {"draft", "plain"} <= origins

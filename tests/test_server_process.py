@@ -53,7 +53,7 @@ def test_sigterm_lets_what_runs_finish_and_ends_with_0(tmp_path, chat_pair):
 
 
 def test_ctrl_c_under_load_ends_it_in_time():
-    limits = ("--shutdown-timeout", "0.5", "--max-queue", "2", "--fixed-sizes", "none")
+    limits = ("--shutdown-timeout", "0.5", "--max-queue", "2", "--static-shapes", "none")
     with serve(*limits) as (process, client):
         answers = []
 

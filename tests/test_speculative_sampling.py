@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 from ov_specdec.sampling import verification
-from ov_specdec.sampling.distribution import Distribution, certain
+from ov_specdec.sampling.distribution import Distribution, one_hot
 from ov_specdec.sampling.random_source import RandomSource
 from ov_specdec.sampling.verification import (
     VerificationResult,
@@ -70,22 +70,22 @@ HAND_MADE: dict[str, tuple[int, Model, Model]] = {
 def speculate_once(
     rule: str, main: Model, draft: Model, kind: DraftKind, length: int
 ) -> Callable[[RandomSource], Tokens]:
-    """One round: a draft of `length` candidates, and the tokens that come out."""
+    """One round: a draft of `length` draft tokens, and the tokens that come out."""
 
     def run(random: RandomSource) -> Tokens:
-        candidates: list[int] = []
+        draft_tokens: list[int] = []
         draft_probs = []
         for index in range(length):
-            probs = draft(tuple(candidates))
+            probs = draft(tuple(draft_tokens))
             if kind == "certain" or (kind == "mixed" and index % 2 == 0):
-                probs = certain(probs.token(int(probs.probs.argmax())))
+                probs = one_hot(probs.token(int(probs.probs.argmax())))
             draft_probs.append(probs)
-            candidates.append(random.draw(probs))
+            draft_tokens.append(random.draw(probs))
         verify: Rule = getattr(verification, rule)
         result = verify(
-            lambda index: main(tuple(candidates[:index])), draft_probs, candidates, random
+            lambda index: main(tuple(draft_tokens[:index])), draft_probs, draft_tokens, random
         )
-        return (*candidates[: result.num_accepted], result.next_token)
+        return (*draft_tokens[: result.num_accepted], result.next_token)
 
     return run
 
@@ -144,19 +144,19 @@ def test_the_law_of_a_round_over_8_tokens(
 
 
 def mean_accepted(rule: Rule, main: Model, draft: Model, kind: DraftKind, length: int) -> float:
-    """How many candidates of a draft are accepted on average."""
+    """How many draft tokens of a draft are accepted on average."""
 
     def run(random: RandomSource) -> int:
-        candidates: list[int] = []
+        draft_tokens: list[int] = []
         draft_probs = []
         for _ in range(length):
-            probs = draft(tuple(candidates))
+            probs = draft(tuple(draft_tokens))
             if kind == "certain":
-                probs = certain(probs.token(int(probs.probs.argmax())))
+                probs = one_hot(probs.token(int(probs.probs.argmax())))
             draft_probs.append(probs)
-            candidates.append(random.draw(probs))
+            draft_tokens.append(random.draw(probs))
         result = rule(
-            lambda index: main(tuple(candidates[:index])), draft_probs, candidates, random
+            lambda index: main(tuple(draft_tokens[:index])), draft_probs, draft_tokens, random
         )
         return result.num_accepted
 
@@ -171,7 +171,7 @@ def test_the_papers_example_of_what_a_block_gains() -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("case", HAND_MADE)
-def test_a_block_never_accepts_fewer_and_as_many_where_candidates_are_certain(
+def test_a_block_never_accepts_fewer_and_as_many_where_draft_tokens_are_certain(
     case: str, length: int
 ) -> None:
     _, main, draft = HAND_MADE[case]
@@ -188,7 +188,7 @@ def test_a_block_never_accepts_fewer_and_as_many_where_candidates_are_certain(
 
 
 class RiggedSource:
-    """Accepts the first `num_accepted` candidates and draws the first token there is."""
+    """Accepts the first `num_accepted` draft tokens and draws the first token there is."""
 
     def __init__(self, num_accepted: int) -> None:
         self._left = num_accepted
@@ -207,7 +207,7 @@ def test_rows_beyond_a_rejection_are_not_asked_for(num_accepted: int) -> None:
 
     def main(index: int) -> Distribution:
         asked.append(index)
-        return certain(10 + index)
+        return one_hot(10 + index)
 
     draft = [as_distribution([1] * 14)] * 3
     result = verify_tokens(main, draft, [0, 1, 2], RiggedSource(num_accepted))
@@ -216,22 +216,22 @@ def test_rows_beyond_a_rejection_are_not_asked_for(num_accepted: int) -> None:
 
 
 @pytest.mark.parametrize("impossible", [0, 1, 2, 3])
-def test_a_block_asks_for_no_rows_beyond_an_impossible_candidate(impossible: int) -> None:
+def test_a_block_asks_for_no_rows_beyond_an_impossible_draft_token(impossible: int) -> None:
     asked = []
 
     def main(index: int) -> Distribution:
         asked.append(index)
-        return certain(9 if index == impossible else index)
+        return one_hot(9 if index == impossible else index)
 
     def run(random: RandomSource) -> VerificationResult:
-        return verify_block(main, [certain(token) for token in range(3)], [0, 1, 2], random)
+        return verify_block(main, [one_hot(token) for token in range(3)], [0, 1, 2], random)
 
     assert enumerate_outcomes(run) == {VerificationResult(impossible, 9): 1.0}
     assert asked == list(range(impossible + 1))
 
 
 @pytest.mark.parametrize("rule", [verify_tokens, verify_block])
-def test_without_candidates_the_token_is_the_main_models(rule: Rule) -> None:
+def test_without_draft_tokens_the_token_is_the_main_models(rule: Rule) -> None:
     main = as_distribution([1, 0, 3])
     drawn = enumerate_outcomes(lambda random: rule(lambda _: main, [], [], random))
     assert drawn == {VerificationResult(0, 0): 0.25, VerificationResult(0, 2): 0.75}
@@ -250,16 +250,18 @@ def inverted(main_prob: float, draft_prob: float) -> float:
 
 
 def one_late(rule: Rule) -> Rule:
-    """Keeps the candidate that was rejected, and puts its replacement after it."""
+    """Keeps the draft token that was rejected, and puts its replacement after it."""
 
     def late(
         main: Callable[[int], Distribution],
         draft: Sequence[Distribution],
-        candidates: Sequence[int],
+        draft_tokens: Sequence[int],
         random: RandomSource,
     ) -> VerificationResult:
-        result = rule(main, draft, candidates, random)
-        return VerificationResult(min(result.num_accepted + 1, len(candidates)), result.next_token)
+        result = rule(main, draft, draft_tokens, random)
+        return VerificationResult(
+            min(result.num_accepted + 1, len(draft_tokens)), result.next_token
+        )
 
     return late
 
@@ -294,7 +296,7 @@ class TestBrokenRules:
 @pytest.mark.parametrize("length", [2, 3])
 @pytest.mark.parametrize("case", ["alike", "by history, 4", "by history, 5"])
 class TestBrokenBlocks:
-    """What may be got wrong in a block only: in drafts of one candidate none of it shows."""
+    """What may be got wrong in a block only: in drafts of one draft token none of it shows."""
 
     def test_residual_without_the_ratio(
         self, case: str, length: int, monkeypatch: pytest.MonkeyPatch

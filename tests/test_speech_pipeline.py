@@ -47,7 +47,7 @@ def test_speculative_is_plain_is_transformers(whisper, pipeline, case):
         assert tokens == expected
 
 
-def test_some_candidates_are_rejected(pipeline):
+def test_some_draft_tokens_are_rejected(pipeline):
     stats = [decoded(pipeline, case, num_assistant_tokens=8)[1].stats for case in CASES]
     total = sum(each.generation.drafted for each in stats)
     assert 0 < sum(each.generation.accepted for each in stats) < total

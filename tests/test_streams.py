@@ -487,10 +487,10 @@ def test_an_answer_that_cannot_be_remembered_ends_with_the_error_and_the_others_
 
     begin("ABC", max_new_tokens=8, logits_processor=[fails])
     begin("QRS")
-    pair.text.transcript.remember = raises
+    pair.text.generated_tokens.remember = raises
     while "ABC" not in ends:
         pair.text.loop.step()
-    del pair.text.transcript.remember
+    del pair.text.generated_tokens.remember
     while "QRS" not in ends:
         pair.text.loop.step()
     assert ends == {"ABC": error or failure, "QRS": None}

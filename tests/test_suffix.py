@@ -1,4 +1,4 @@
-"""The suffix drafter: where its candidates come from, and how it asks for their number."""
+"""The suffix drafter: where its draft tokens come from, and how it asks for their number."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,14 +42,14 @@ def test_follows_the_sequence_however_it_grows(tokens, steps):
         assert propose(drafter, tokens[:length]) == fresh
 
 
-def test_finds_candidates_in_reference_texts():
+def test_finds_draft_tokens_in_reference_texts():
     drafter = SuffixDrafter(references=[[1, 2, 3, 4], [5, 6]])
     assert propose(drafter, [9, 2]).draft.tokens == [3, 4]
     assert propose(drafter, [9, 2, 5]).draft.tokens == [6]
     assert propose(drafter, [9, 2, 5, 4]).draft.tokens == []  # the first text ends there
 
 
-def test_finds_candidates_in_earlier_outputs():
+def test_finds_draft_tokens_in_earlier_outputs():
     drafter = SuffixDrafter(earlier=earlier([1, 2, 3, 4]))
     proposal = propose(drafter, [1, 2])
     assert (proposal.draft.tokens, proposal.source) == ([3, 4], "earlier")

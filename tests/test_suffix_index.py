@@ -49,7 +49,7 @@ def search(tokens, sequence):
 
 
 def most_frequent(tokens, positions, limit):
-    """The continuation, candidate after candidate from the beginning."""
+    """The continuation, draft token after draft token from the beginning."""
     path = []
     while len(path) < limit:
         followers = []
@@ -100,12 +100,12 @@ def test_prefers_what_followed_most_often_and_then_what_did_last():
     assert indexed([1, 2, 1, 3, 1]).find([1]).continuation(1) == [3]
 
 
-def test_a_match_at_the_end_of_a_text_has_no_candidates():
+def test_a_match_at_the_end_of_a_text_has_no_draft_tokens():
     assert indexed([], [5, 1]).find([1]) is None
     assert indexed([], [5, 1, 6]).find([1]).continuation(9) == [6]
 
 
-def test_a_text_that_repeats_itself_goes_on_into_its_candidates():
+def test_a_text_that_repeats_itself_goes_on_into_its_draft_tokens():
     assert indexed([7, 1, 2, 1, 2]).find([7, 1, 2, 1, 2]).continuation(5) == [1, 2, 1, 2, 1]
 
 

@@ -23,11 +23,11 @@ def pipeline(tiny_pair):
 
 
 def sources(result):
-    """Where accepted candidates came from."""
+    """Where accepted draft tokens came from."""
     return {r.source for r in result.stats.rounds if r.num_accepted}
 
 
-def test_an_earlier_output_gives_the_candidates_of_the_next_one(pipeline, plain):
+def test_an_earlier_output_gives_the_draft_tokens_of_the_next_one(pipeline, plain):
     first, second = (pipeline.generate(PROMPT, **OPTIONS) for _ in range(2))
     assert first.token_ids == second.token_ids == plain().token_ids
     assert "earlier" not in sources(first)
@@ -80,7 +80,7 @@ def test_requests_that_run_together_get_what_they_get_alone(pipeline, plain):
     assert all("earlier" in sources(result) for result in again)
 
 
-def test_reference_texts_give_candidates_and_do_not_change_the_output(pipeline, plain):
+def test_reference_texts_give_draft_tokens_and_do_not_change_the_output(pipeline, plain):
     expected = plain()
     without = pipeline.generate(PROMPT, cache_prompt=False, **OPTIONS)
     options = {**OPTIONS, "cache_prompt": False}

@@ -47,7 +47,7 @@ def outputs(pipeline, source, lengths=(0, 1, 4), **options):
 
 
 def compare_with_transformers(made, draft, lengths, **settings):
-    """Outputs are those of transformers; the candidates that were accepted and proposed."""
+    """Outputs are those of transformers; the draft tokens that were accepted and proposed."""
     accepted = drafted = 0
     with SpeculativePipeline(made.main, draft, precision="exact", **settings) as pipeline:
         assert pipeline.main.kv == "stateful"

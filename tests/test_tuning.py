@@ -126,8 +126,8 @@ def test_a_device_that_refuses_its_defaults_is_an_error():
         find({})
 
 
-def test_the_best_length_balances_candidates_and_their_cost():
-    # Every candidate is accepted: the longest draft that was measured is best.
+def test_the_best_length_balances_draft_tokens_and_their_cost():
+    # Every draft token is accepted: the longest draft that was measured is best.
     assert expect(costs(1.0), 0.0, 1.0).draft_length == 15
     assert expect(costs(1.0), 0.1, 0.0) == Expectation(1.0, 0, 1.0)
     # Lengths 1, 2 and 3 by hand: 1.6 / 1.2, 1.96 / 1.4 and 2.176 / 1.6 against 1 of plain decoding.
@@ -183,11 +183,11 @@ def test_measuring_gives_the_memory_back():
 
 
 def test_a_pairs_report_is_json():
-    curve = CostCurve(PassCurve({16: {1: 0.5}}, fixed=frozenset({8, 1})), NOMINAL.draft, 3)
+    curve = CostCurve(PassCurve({16: {1: 0.5}}, static=frozenset({8, 1})), NOMINAL.draft, 3)
     report = pair_report(Profile("pair", {"A": "1"}, {}, {"ratio": 1.5}), curve)
     read = json.loads(json.dumps(report))
     assert read["main_properties"] == {"A": "1"}
-    assert read["costs"]["main"]["fixed"] == [1, 8]
+    assert read["costs"]["main"]["static"] == [1, 8]
     assert read["costs"]["main"]["seconds"] == {"16": {"1": 0.5}}
 
 

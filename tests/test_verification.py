@@ -1,4 +1,4 @@
-"""Verification of greedy candidates: a case of speculative sampling that involves no chance."""
+"""Verification of greedy draft tokens: a case of speculative sampling that involves no chance."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def one_hot(choices, vocab_size=9):
 
 
 @pytest.mark.parametrize(
-    ("choices", "candidates", "expected"),
+    ("choices", "draft tokens", "expected"),
     [
         ([4], [], VerificationResult(0, 4)),
         ([4, 5, 6], [4, 5], VerificationResult(2, 6)),
@@ -21,10 +21,10 @@ def one_hot(choices, vocab_size=9):
         ([4, 5, 6], [3, 5], VerificationResult(0, 4)),
     ],
 )
-def test_candidates_are_accepted_up_to_the_first_that_greedy_decoding_would_not_choose(
-    choices, candidates, expected
+def test_draft_tokens_are_accepted_up_to_the_first_that_greedy_decoding_would_not_choose(
+    choices, draft_tokens, expected
 ):
-    assert verify(GreedySampler(), [1], one_hot(choices), Draft(candidates)) == expected
+    assert verify(GreedySampler(), [1], one_hot(choices), Draft(draft_tokens)) == expected
 
 
 def test_ties_go_to_the_lowest_id():
@@ -33,10 +33,10 @@ def test_ties_go_to_the_lowest_id():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("candidates", [[], [4]])
-def test_a_row_that_gives_no_distribution_is_refused(bad, candidates):
-    logits = one_hot([4] * (len(candidates) + 1))
+@pytest.mark.parametrize("draft tokens", [[], [4]])
+def test_a_row_that_gives_no_distribution_is_refused(bad, draft_tokens):
+    logits = one_hot([4] * (len(draft_tokens) + 1))
     logits[-1, :] = -np.inf
     logits[-1, 3] = bad
     with pytest.raises(LogitsError):
-        verify(GreedySampler(), [1], logits, Draft(candidates))
+        verify(GreedySampler(), [1], logits, Draft(draft_tokens))

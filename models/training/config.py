@@ -10,7 +10,7 @@ from transformers import LlamaConfig
 VOCABULARY = 4096
 END = "<|endoftext|>"
 CONTEXT = 2048
-DRAFT_CONTEXT = 256  # it was trained with 2,048; its candidates are as good, and it reads less
+DRAFT_CONTEXT = 256  # it was trained with 2,048; its draft tokens are as good, and it reads less
 HEAD_SIZE = 64
 
 PROMPTS = ("def fibonacci(n):", "def quicksort(xs):", "class Stack:", "import argparse")

@@ -42,9 +42,9 @@ TIMES = 4  # that a line may come in a continuation that counts as no loop
 class Report:
     """What one evaluation found. Losses in nats a token.
 
-    acceptance: accepted candidates over proposed ones, by temperature and draft length; per_token:
-    over those that were judged, up to the first rejected one; long_prompts: both, by temperature,
-    at length 4 after LONG_PROMPT tokens.
+    acceptance: accepted draft tokens over proposed ones, by temperature and draft length;
+    per_token: over those that were judged, up to the first rejected one; long_prompts: both, by
+    temperature, at length 4 after LONG_PROMPT tokens.
     """
 
     main: str
@@ -110,7 +110,7 @@ def cross_entropy(logits: np.ndarray, targets: list[int]) -> np.ndarray:
 def acceptance(
     pipeline: SpeculativePipeline, prompts: list[str], length: int, temperature: float
 ) -> tuple[float, float]:
-    """Accepted candidates over proposed ones and over judged ones; temperature 0 is greedy.
+    """Accepted draft tokens over proposed ones and over judged ones; temperature 0 is greedy.
 
     Drafts of ``length``. What comes after the first mismatch was proposed, but is not judged.
     """

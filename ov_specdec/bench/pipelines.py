@@ -23,7 +23,7 @@ def open_pipelines(
 ) -> Pipelines:
     """A pipeline for each drafter, those with a draft model first.
 
-    Models and their copies of fixed sizes are compiled, the cost of passes is measured where no
+    Models and their static shapes are compiled, the cost of passes is measured where no
     file has it, and whether they are invariant. note: told how long each of that took.
     """
     drafters = dict.fromkeys(method.drafter for method in methods if method is not PLAIN)
@@ -37,9 +37,9 @@ def open_pipelines(
             pipeline.prepare()
         costs = watch.lap()
         pipeline.check_batch_invariant()
-        sizes = sorted(pipeline.main.runner.fixed_sizes)
+        sizes = sorted(pipeline.main.runner.static_shapes)
         note(
-            f"drafter {drafter}: waited {loading:.1f} s for models (fixed sizes: "
+            f"drafter {drafter}: waited {loading:.1f} s for models (static shapes: "
             f"{', '.join(map(str, sizes)) or 'none'}), {costs:.1f} s for the cost curve, "
             f"{watch.lap():.1f} s for the check of batch invariance"
         )

@@ -31,7 +31,7 @@ class Row:
     """What a method came to at one concurrency.
 
     tokens_per_second: of a load. ratio: of these to plain decoding's, on the same load in the same
-    round. first_token_seconds, token_seconds: of a request. acceptance: accepted candidates of
+    round. first_token_seconds, token_seconds: of a request. acceptance: accepted draft tokens of
     those drafted, None where none were. equal: share of requests with plain decoding's output.
     """
 

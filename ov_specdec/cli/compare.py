@@ -106,7 +106,7 @@ def describe(report: Mapping[str, Any]) -> list[str]:
             f"{method:<12} {run_['generated_tokens']} tokens in {run_['seconds']:.3f} s "
             f"({run_['seconds_min']:.3f} to {run_['seconds_max']:.3f}), "
             f"{stats['tokens_per_main_pass']:.2f} tokens per main pass, "
-            f"{stats['acceptance_rate']:.0%} of {stats['drafted']} candidates accepted"
+            f"{stats['acceptance_rate']:.0%} of {stats['drafted']} draft tokens accepted"
             f"{f', draft failures {failures}' if failures else ''}"
         )
     if report["equal"]:

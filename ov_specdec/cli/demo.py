@@ -13,10 +13,10 @@ from ov_specdec.cli.options import (
     MODEL_OPTIONS,
     PAIRING_OPTION,
     PROFILE_OPTION,
-    fixed_sizes_option,
     parse_invariance,
     parse_properties,
     parse_sizes,
+    static_shapes_option,
     with_options,
 )
 from ov_specdec.cli.speech import is_speech, make_speech_pipeline, speech_arguments
@@ -33,7 +33,7 @@ from ov_specdec.text.pairing import PairingName
 @with_errors
 @with_options((*MODEL_OPTIONS, PAIRING_OPTION, DEVICE_OPTION, PROFILE_OPTION, *COMPILE_OPTIONS))
 @with_options((BATCH_INVARIANT_OPTION,))
-@fixed_sizes_option("auto")
+@static_shapes_option("auto")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
 @click.option(
     "--port",
@@ -53,7 +53,7 @@ def demo(host: str, port: int | None, share: bool, device: str, **options: Any) 
             f"the demo needs gradio ({error}): pip install 'ov-specdec[demo]'"
         ) from error
     options["properties"] = parse_properties(options["properties"]) or None
-    options["fixed_sizes"] = parse_sizes(options["fixed_sizes"])
+    options["static_shapes"] = parse_sizes(options["static_shapes"])
     options["batch_invariant"] = parse_invariance(options["batch_invariant"])
     if is_speech(options["main"]):
         arguments = speech_arguments({"device": device, **options})

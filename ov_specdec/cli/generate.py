@@ -118,7 +118,7 @@ def summary(result: GenerationResult, models: SpeculativePipeline) -> str:
         f"{stats.generated_tokens} tokens in {stats.seconds:.2f} s "
         f"({stats.tokens_per_second:.1f} tokens/s, first after {stats.time_to_first_token:.2f} s)"
         f"{reused if stats.cached_tokens else ''}",
-        f"{stats.accepted} of {stats.drafted} candidates accepted "
+        f"{stats.accepted} of {stats.drafted} draft tokens accepted "
         f"({stats.acceptance_rate:.0%}), {stats.tokens_per_main_pass:.1f} tokens per main pass",
         f"drafting {stats.draft_seconds:.2f} s, verifying {stats.verify_seconds:.2f} s, "
         f"rollback {stats.rollback_seconds:.2f} s",

@@ -110,7 +110,7 @@ SPECULATION_OPTIONS = (
     _number(
         "assistant_confidence_threshold",
         float,
-        "End a draft after a candidate that the draft model gives less probability.",
+        "End a draft after a draft token that the draft model gives less probability.",
     ),
     click.option(
         "--assistant-do-sample/--no-assistant-do-sample",
@@ -118,7 +118,7 @@ SPECULATION_OPTIONS = (
         show_default=True,
         help="When sampling: whether the draft model draws too, or takes its most likely tokens.",
     ),
-    _number("prompt_lookup_num_tokens", int, "Most candidates per match of prompt-lookup."),
+    _number("prompt_lookup_num_tokens", int, "Most draft tokens per match of prompt-lookup."),
     _number("max_matching_ngram_size", int, "Longest n-gram that prompt-lookup looks for. [3]"),
     click.option(
         "--reference-texts",
@@ -129,7 +129,7 @@ SPECULATION_OPTIONS = (
         "times.",
     ),
 )
-"""Those that concern candidates."""
+"""Those that concern draft tokens."""
 
 GENERATION_OPTIONS = (
     _number("min_new_tokens", int, "Tokens before which the text cannot end by itself."),

@@ -21,10 +21,10 @@ from ov_specdec.drafters.factory import DrafterFactory, DrafterName, kind_of
 from ov_specdec.engine import Limits
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.devices import Precision
-from ov_specdec.loading.fixed_sizes import FixedSizes, check_sizes
 from ov_specdec.loading.generation_config import GenerationConfigUse
 from ov_specdec.loading.invariance import WantedInvariance
 from ov_specdec.loading.runtime_config import KvBackend
+from ov_specdec.loading.static_shapes import StaticShapes, check_sizes
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.schedule import follows_costs
@@ -149,7 +149,7 @@ PIPELINE_OPTIONS = (
         type=click.Choice(get_args(DrafterName)),
         default="model",
         show_default=True,
-        help="Where candidates come from: a draft model; the longest match in the text, in "
+        help="Where draft tokens come from: a draft model; the longest match in the text, in "
         "reference texts and earlier outputs (suffix); both; the latest match of three tokens.",
     ),
     *RUNTIME_OPTIONS,
@@ -164,10 +164,10 @@ PIPELINE_OPTIONS = (
 )
 
 
-def fixed_sizes_option(default: FixedSizes) -> Callable[..., Any]:
-    """For which numbers of tokens models are compiled once more: `--fixed-sizes`."""
+def static_shapes_option(default: StaticShapes) -> Callable[..., Any]:
+    """For which numbers of tokens models are compiled once more: `--static-shapes`."""
     return click.option(
-        "--fixed-sizes",
+        "--static-shapes",
         metavar="auto|none|N,N,...",
         default=default,
         show_default=True,
@@ -178,7 +178,7 @@ def fixed_sizes_option(default: FixedSizes) -> Callable[..., Any]:
 
 
 BATCH_OPTIONS = (
-    fixed_sizes_option("auto"),
+    static_shapes_option("auto"),
     click.option(
         "--max-batch-size",
         type=int,
@@ -243,14 +243,14 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
         )
 
     generation_options = (length_option(), *GENERATION_OPTIONS, TEMPLATE_OPTION)
-    loading_options = (*PIPELINE_OPTIONS, fixed_sizes_option("none"))
+    loading_options = (*PIPELINE_OPTIONS, static_shapes_option("none"))
     return with_options((*PROMPT_OPTIONS, *loading_options, *generation_options))(gathered)
 
 
 def pop_pipeline(options: dict[str, Any]) -> dict[str, Any]:
     """Take the arguments of `SpeculativePipeline` out of a command's options."""
     pipeline = {name: options.pop(name) for name in PIPELINE_NAMES if name in options}
-    pipeline["fixed_sizes"] = parse_sizes(pipeline["fixed_sizes"])
+    pipeline["static_shapes"] = parse_sizes(pipeline["static_shapes"])
     pipeline["batch_invariant"] = parse_invariance(pipeline["batch_invariant"])
     for name in ("properties", "draft_properties"):
         # None, for a profile is taken up only where no properties are given.
@@ -339,8 +339,8 @@ def parse_invariance(given: str) -> WantedInvariance:
     return "auto" if given == "auto" else given == "true"
 
 
-def parse_sizes(given: str) -> FixedSizes:
-    """The numbers of `--fixed-sizes`, or its word; `OptionError` for what is neither."""
+def parse_sizes(given: str) -> StaticShapes:
+    """The numbers of `--static-shapes`, or its word; `OptionError` for what is neither."""
     numbers = given.split(",")
     return check_sizes(list(map(int, numbers)) if all(map(str.isdecimal, numbers)) else given)
 

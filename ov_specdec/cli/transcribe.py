@@ -112,7 +112,7 @@ TRANSCRIPTION_OPTIONS = (
 @click.option(
     "--drafter",
     type=click.Choice(get_args(DrafterName)),
-    help="Where candidates come from. [model with --draft, else suffix]",
+    help="Where draft tokens come from. [model with --draft, else suffix]",
 )
 @with_options((DEVICE_OPTION, *LOADING_OPTIONS, *COMPILE_OPTIONS, DRAFT_PROPERTY_OPTION))
 def transcribe(files: tuple[Path, ...], form: Format, output: Path | None, **options: Any) -> None:
@@ -199,8 +199,8 @@ def summary(result: TranscriptionResult) -> str:
         f"{stats.audio_seconds:.1f} s in {stats.seconds:.2f} s "
         f"(real-time factor {stats.real_time_factor:.3f}, encoder {stats.encoder_share:.0%})",
         f"language {result.language or 'not detected'}",
-        f"{decoding.generated_tokens} tokens, {decoding.accepted} of {decoding.drafted} candidates "
-        f"accepted ({decoding.acceptance_rate:.0%}), "
+        f"{decoding.generated_tokens} tokens, {decoding.accepted} of {decoding.drafted} draft "
+        f"tokens accepted ({decoding.acceptance_rate:.0%}), "
         f"{decoding.tokens_per_main_pass:.1f} tokens per main pass",
     ]
     if decoding.draft_failures:

@@ -10,13 +10,13 @@ import click
 from ov_specdec.arguments import find_pairing
 from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.checks import require_number
-from ov_specdec.cli.options import PAIRING_OPTION, fixed_sizes_option, parse_sizes
+from ov_specdec.cli.options import PAIRING_OPTION, parse_sizes, static_shapes_option
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.files import as_argument
-from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import Profile, default_path, require_writable
+from ov_specdec.loading.static_shapes import StaticShapes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.costs import SIZES as COST_SIZES
 from ov_specdec.planning.costs import CostCurve, curve_as_dict
@@ -31,7 +31,7 @@ CURVE_SECONDS = 10.0
 
 HEADER = ("model", "settings", *(f"{size}" for size in SIZES), "prefill")
 PASSES_NOTE = "milliseconds of a pass over so many tokens"
-CURVE_NOTE = "the same with the chosen settings, in turns; kept for runs with these --fixed-sizes"
+CURVE_NOTE = "the same with the chosen settings, in turns; kept for runs with these --static-shapes"
 
 GAINS_NOTE = "greedy, with the default draft length, against plain decoding in turns"
 
@@ -53,7 +53,7 @@ GAINS_NOTE = "greedy, with the default draft length, against plain decoding in t
     "given several times.",
 )
 @PAIRING_OPTION
-@fixed_sizes_option("auto")
+@static_shapes_option("auto")
 @click.option(
     "--prompt-file",
     type=click.Path(path_type=Path),
@@ -69,7 +69,7 @@ def tune(
     seconds: float,
     other_drafts: Sequence[str],
     pairing: PairingName | None,
-    fixed_sizes: str,
+    static_shapes: str,
     prompt_file: Path | None,
     output: str | None,
     as_json: bool,
@@ -79,11 +79,11 @@ def tune(
     Later runs with the same models on this machine take the profile up by themselves, unless
     --output has put it elsewhere. The last table compares drafters with plain decoding: the draft
     model, suffix matches, both, and other drafts. With MAIN alone there is no pair to write a
-    profile for, and only that table. Settings are searched without copies of fixed sizes; what the
+    profile for, and only that table. Settings are searched without static shapes; what the
     chosen ones cost and bring is measured with them.
     """
     require_number("seconds", seconds, above=0.0)
-    sizes = parse_sizes(fixed_sizes)
+    sizes = parse_sizes(static_shapes)
     prompts = PROMPTS if prompt_file is None else read_prompts(prompt_file)
     is_pair = main is None or draft is not None
     if not is_pair and output is not None:
@@ -117,7 +117,7 @@ class Conditions:
     device: str
     seconds: float
     pairing: PairingName | None
-    fixed_sizes: FixedSizes
+    static_shapes: StaticShapes
 
 
 def _tune_pair(given: Conditions, draft: Path, output: str | None, as_json: bool) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _measure_costs(given: Conditions, draft: Path, profile: Path) -> CostCurve:
             pairing=given.pairing,
             device=given.device,
             profile=profile,
-            fixed_sizes=given.fixed_sizes,
+            static_shapes=given.static_shapes,
         ) as pipeline,
     ):
         return pipeline.prepare(seconds=CURVE_SECONDS)
@@ -201,7 +201,7 @@ def _measure_candidates(
                 measure_gain(
                     *(given.main, candidate, given.device, prompts),
                     seconds=given.seconds / len(candidates),
-                    fixed_sizes=given.fixed_sizes,
+                    static_shapes=given.static_shapes,
                 )
             )
     return gains

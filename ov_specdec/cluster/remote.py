@@ -18,9 +18,9 @@ from ov_specdec.openai import ApiError, Ask
 from ov_specdec.options import GenerationOptions
 from ov_specdec.server.stream import Stream
 from ov_specdec.stats import BatchInvariance
+from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import Tokenizer
-from ov_specdec.text.transcript import Transcript
 
 ATTEMPTS = 3
 """Replicas that a request is tried on while they are lost before it has a token."""
@@ -123,7 +123,7 @@ class RemoteEngine:
         options = GenerationOptions.from_kwargs(ask.options)
         if not options.cache_prompt:
             return ()
-        tokens = encode_prompt(ask.prompts[0], options, self.tokenizer, Transcript())
+        tokens = encode_prompt(ask.prompts[0], options, self.tokenizer, GeneratedTokens())
         try:
             return hash_prefixes(tokens, ask.options.get("cache_salt", tenant))
         except OverflowError:  # no model has such an id: the replica answers that

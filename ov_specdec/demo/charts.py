@@ -12,13 +12,13 @@ ACCEPTED, REJECTED = "accepted", "rejected"
 PARTS = ("drafting", "verifying", "rest")
 
 
-def candidates_by_round(run: Run) -> pd.DataFrame:
-    """How many candidates of each round were accepted and rejected; none before the end."""
+def draft_tokens_by_round(run: Run) -> pd.DataFrame:
+    """How many draft tokens of each round were accepted and rejected; none before the end."""
     rows = []
     for number, round_ in enumerate(run.stats.rounds[1:] if run.stats else [], start=1):
         rows.append((number, ACCEPTED, round_.num_kept))
         rows.append((number, REJECTED, round_.num_drafted - round_.num_accepted))
-    return pd.DataFrame(rows, columns=["round", "candidate", "candidates"])
+    return pd.DataFrame(rows, columns=["round", "draft token", "draft tokens"])
 
 
 def time_by_part(comparison: Comparison) -> pd.DataFrame:

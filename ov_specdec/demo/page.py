@@ -210,7 +210,7 @@ def _temperature(service: DemoService, form: list[gr.components.Component]) -> N
         acceptance = gr.LinePlot(
             x="temperature",
             y="acceptance",
-            title="Accepted candidates",
+            title="Accepted draft tokens",
             y_lim=[0, 1],
             height=320,
             min_width=NARROW,

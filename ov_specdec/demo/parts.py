@@ -17,7 +17,7 @@ from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
 READY = "Ready."
 
 COLORS = {
-    "candidate": {"accepted": BLUE, "rejected": ORANGE},
+    "draft token": {"accepted": BLUE, "rejected": ORANGE},
     "part": {"drafting": BLUE, "verifying": GREEN, "rest": GREY},
     "method": {"plain": GREY, "speculative": BLUE},
 }
@@ -65,7 +65,7 @@ def contents(comparison: Comparison, plain: str, speculative: str) -> tuple[Any,
         speculative,
         view.details(comparison),
         view.rounds(comparison.speculative),
-        charts.candidates_by_round(comparison.speculative) if ended else None,
+        charts.draft_tokens_by_round(comparison.speculative) if ended else None,
         charts.time_by_part(comparison) if ended else None,
     )
 
@@ -81,13 +81,13 @@ def results(shown: tuple[Any, ...]) -> list[gr.components.Component]:
                 made.append(_html(pane, name))
     _html(view.legend(), "legend")
     made.append(_html(details, "details"))
-    by_round = gr.Checkbox(label="Round by round, with rejected candidates struck through")
+    by_round = gr.Checkbox(label="Round by round, with rejected draft tokens struck through")
     made.append(_html(rounds, "rounds", visible=False))
     by_round.change(lambda on: gr.update(visible=on), by_round, made[-1], **AT_ONCE)
     with gr.Row():
-        candidates = _bars("round", "candidates", "candidate", "Candidates per round")
+        draft_tokens = _bars("round", "draft tokens", "draft token", "Candidates per round")
         times = _bars("method", "seconds", "part", "Where the time goes")
-    return [*made, candidates, times]
+    return [*made, draft_tokens, times]
 
 
 def buttons(labels: Mapping[str, str]) -> tuple[list[gr.Button], gr.HTML]:

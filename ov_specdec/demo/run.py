@@ -16,7 +16,7 @@ Outcome = Literal["not started", "running"] | FinishReason
 
 @dataclass(frozen=True)
 class Piece:
-    """Output of one origin. rejected: the text of the candidates that were rejected there."""
+    """Output of one origin. rejected: the text of the draft tokens that were rejected there."""
 
     text: str
     origin: Origin
@@ -32,7 +32,7 @@ class Piece:
 class Run:
     """A generation so far. Times in seconds; stats come with the last tokens.
 
-    outcome: the finish reason, once there is one. accepted, rejected: candidates so far.
+    outcome: the finish reason, once there is one. accepted, rejected: draft tokens so far.
     """
 
     pieces: list[Piece] = field(default_factory=list)

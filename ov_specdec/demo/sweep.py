@@ -22,7 +22,7 @@ NUM_STEPS = len(TEMPERATURES) * REPEATS
 
 @dataclass(frozen=True)
 class Point:
-    """Medians at one temperature; speeds in tokens per second, acceptance by drafted candidate."""
+    """Medians at one temperature; speeds in tokens per second, acceptance by drafted token."""
 
     temperature: float
     plain: float

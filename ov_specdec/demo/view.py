@@ -15,9 +15,9 @@ NOTHING = "\N{EN DASH}"
 
 MEANINGS = {
     "draft": "drafted, and accepted",
-    "correction": "the main model's own, in place of a rejected candidate",
-    "bonus": "the main model's own, after all candidates were accepted",
-    "plain": "the main model's own, without candidates",
+    "correction": "the main model's own, in place of a rejected draft token",
+    "bonus": "the main model's own, after all draft tokens were accepted",
+    "plain": "the main model's own, without draft tokens",
 }
 OUTCOMES = {
     "not started": "",
@@ -56,7 +56,7 @@ def conversation_pane(turns: Sequence[tuple[str, Run]], title: str) -> str:
 
 
 def rounds(run: Run) -> str:
-    """A run of speculation round by round, with the rejected candidates.
+    """A run of speculation round by round, with the rejected draft tokens.
 
     After figure 1 of Leviathan et al. (arXiv 2211.17192).
     """
@@ -137,7 +137,7 @@ def _figures(run: Run) -> str:
 
 
 def _piece_in_round(piece: Piece) -> str:
-    """In one line, after the candidates that were rejected there."""
+    """In one line, after the draft tokens that were rejected there."""
     rejected = f"<del>{_one_line(piece.rejected)}</del>" if piece.rejected else ""
     return rejected + _mark(piece.origin, _one_line(piece.text))
 

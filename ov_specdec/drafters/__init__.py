@@ -1,4 +1,4 @@
-"""Where candidates come from. One loop serves every drafter; a new drafter is a new file here."""
+"""Where draft tokens come from. One loop serves every drafter; a new drafter is a new file here."""
 
 from ov_specdec.drafters.base import Declined, Drafter, Proposal, Steps
 from ov_specdec.drafters.cascade import Cascade

@@ -19,11 +19,11 @@ sequences can wait for one pass, and be planned together.
 
 @dataclass(frozen=True)
 class Declined:
-    """A candidate that was not proposed; whether it would have been accepted shows all the same."""
+    """A draft token that was not proposed; that it would have been accepted may show."""
 
     source: str
     match_confidence: float
-    candidate: int
+    draft_token: int
 
     def judged(self, token: int) -> tuple[str, float, bool]:
         """Source, confidence, and whether it is the token that came.
@@ -31,19 +31,19 @@ class Declined:
         It is with the probability that the main model gives it, with which it would have been
         accepted.
         """
-        return self.source, self.match_confidence, token == self.candidate
+        return self.source, self.match_confidence, token == self.draft_token
 
 
 @dataclass(frozen=True)
 class Proposal:
     """A draft, and how it came about, for the statistics and the draft-length policy.
 
-    source: the name of where the candidates come from. plan: how many there were to be, and why.
-    confidences: the probability that the source gives each candidate, where the plan asked for it.
-    match_confidence: how sure the source was of all its candidates before it drafted any, where it
-    can tell, as prompt lookup can by the length of its match. pass_tokens: tokens that a draft
-    model was fed. declined: a match that the plan gave no place to. has_failed: a draft model gave
-    logits that are no distribution, and is not asked any more.
+    source: the name of where the draft tokens come from. plan: how many there were to be, and why.
+    confidences: the probability that the source gives each draft token, where the plan asked for
+    it. match_confidence: how sure the source was of all its draft tokens before it drafted any,
+    where it can tell, as prompt lookup can by the length of its match. pass_tokens: tokens that a
+    draft model was fed. declined: a match that the plan gave no place to. has_failed: a draft model
+    gave logits that are no distribution, and is not asked any more.
     """
 
     draft: Draft
@@ -58,8 +58,8 @@ class Proposal:
     def until(self, ends: Set[int]) -> "Proposal":
         """The same up to its first token that ends a text, with that one.
 
-        Where a draft ends then depends on no token that is left out, so that drawn candidates keep
-        their law.
+        Where a draft ends then depends on no token that is left out, so that drawn draft tokens
+        keep their law.
         """
         tokens, probs = self.draft.tokens, self.draft.probs
         for length, token in enumerate(tokens[:-1], start=1):
@@ -70,11 +70,11 @@ class Proposal:
 
 
 class Drafter(Protocol):
-    """Proposes candidates for the tokens that come next in one sequence."""
+    """Proposes draft tokens for the tokens that come next in one sequence."""
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Where it takes candidates from; the last is asked where the others have no idea."""
+        """Where it takes draft tokens from; the last is asked where the others have no idea."""
         ...
 
     @property

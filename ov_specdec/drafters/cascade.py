@@ -10,7 +10,7 @@ from ov_specdec.runner.cached_sequence import CachedSequence
 class Cascade:
     """Suffix matches first, say, and a draft model where nothing matches. Implements `Drafter`.
 
-    A plan that gives the first one no candidates leaves the round to the second: so the policy
+    A plan that gives the first one no draft tokens leaves the round to the second: so the policy
     decides between them.
     """
 
@@ -29,7 +29,7 @@ class Cascade:
         return (*self._first.caches, *self._second.caches)
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """The first one's candidates if there are any, else those of the second."""
+        """The first one's draft tokens if there are any, else those of the second."""
         proposal = yield from self._first.propose(tokens)
         if proposal.draft.tokens:
             return proposal

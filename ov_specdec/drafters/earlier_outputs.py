@@ -1,4 +1,4 @@
-"""The most recent outputs, to find candidates in."""
+"""The most recent outputs, to find draft tokens in."""
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence

@@ -19,7 +19,7 @@ class IntersectionCache:
     """Scores the main model's ids with a draft of another vocabulary. Implements `DraftCache`.
 
     Its rows are the draft's logits in the places of the main model's tokens, so that a sampler
-    restricts the draft to the tokens that both have, and normalizes. Every candidate then comes
+    restricts the draft to the tokens that both have, and normalizes. Every draft token then comes
     from a known distribution over the main model's vocabulary, and verification is exact, greedily
     and in sampling. Source: Timor et al., algorithm 4 (token-level intersection, arXiv 2502.05202).
 
@@ -35,21 +35,21 @@ class IntersectionCache:
         self._row = np.full((1, tokenizers.main_size), OUTSIDE)
 
     def room(self, tokens: Sequence[int]) -> int:
-        """How many candidates may follow."""
+        """How many draft tokens may follow."""
         return self._cache.room(tokens)
 
     def advance(
         self,
         tokens: Sequence[int],
-        candidates: Sequence[int] = (),
+        draft_tokens: Sequence[int] = (),
         num_rows: int | None = None,  # noqa: ARG002
     ) -> Passes[ForwardOutput]:
         """The row after the last token, [1, vocab] of the main model's vocabulary.
 
-        After a candidate that the draft does not have, it has no idea, and is not asked.
+        After a draft token that the draft does not have, it has no idea, and is not asked.
         """
         try:
-            draft_ids = [self._draft_of[token] for token in candidates]
+            draft_ids = [self._draft_of[token] for token in draft_tokens]
         except KeyError:
             return ForwardOutput(np.full_like(self._row, OUTSIDE), 0, 0, 0, 0.0)
         done = yield from self._cache.advance(tokens, draft_ids)

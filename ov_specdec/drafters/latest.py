@@ -11,7 +11,7 @@ class LatestTokens:
 
     Implements `DraftCache`. When the context is full, it begins anew with the latest half of it:
     while a text grows each token is read twice at most, and of a long prompt half a context is
-    read. What the draft does not see may make its candidates worse, and nothing else: they are
+    read. What the draft does not see may make its draft tokens worse, and nothing else: they are
     verified like any others. Source: drafting from a window of the KV cache, Sun et al. (TriForce,
     arXiv 2404.11912).
     """
@@ -21,15 +21,15 @@ class LatestTokens:
         self._start = 0
 
     def room(self, tokens: Sequence[int]) -> int:
-        """How many candidates may follow `tokens`; at least one."""
+        """How many draft tokens may follow `tokens`; at least one."""
         if self._cache.room(len(tokens) - self._start) < 1:
             self._start = len(tokens) - max(self._cache.runner.max_length // 2, 1)
             self._cache.free()  # it goes on to another sequence
         return self._cache.room(len(tokens) - self._start)
 
     def advance(
-        self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
+        self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:
         """See `CachedSequence`. tokens: those that `room` was last asked about, or their first."""
         latest = tokens[self._start :] if self._start else tokens
-        return (yield from self._cache.advance(latest, candidates, num_rows))
+        return (yield from self._cache.advance(latest, draft_tokens, num_rows))

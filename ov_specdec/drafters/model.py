@@ -24,23 +24,23 @@ class DraftCache(Protocol):
     """
 
     def room(self, tokens: Sequence[int]) -> int:
-        """How many candidates may follow `tokens`; none where it is not above 0."""
+        """How many draft tokens may follow `tokens`; none where it is not above 0."""
         ...
 
     def advance(
-        self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
+        self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:
-        """Have tokens and candidates cached; the logits after the last of them."""
+        """Have tokens and draft tokens cached; the logits after the last of them."""
         ...
 
 
 class ModelDrafter:
-    """Drafts with a draft model, one pass per candidate. Implements `Drafter`.
+    """Drafts with a draft model, one pass per draft token. Implements `Drafter`.
 
     Once the model gives logits that are no distribution, NaN for example, it drafts nothing more:
     what its KV cache holds is not to be trusted, and is dropped.
 
-    cache: the draft model's. sampler: how a candidate is chosen from its logits. translated: what
+    cache: the draft model's. sampler: how a draft token is chosen from its logits. translated: what
     the cache is told through, where it holds the ids of another tokenizer.
     Source: Leviathan et al. (arXiv 2211.17192), Chen et al. (arXiv 2302.01318).
     """
@@ -56,17 +56,17 @@ class ModelDrafter:
         self._has_failed = False
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """As many candidates as planned, or as the draft model's own context has room for."""
+        """As many draft tokens as planned, or as the draft model's own context has room for."""
         if self._has_failed:
             return Proposal(Draft([]), MODEL, Plan(0, "failed"))
         plan = yield from ask(MODEL)
-        history, candidates = list(tokens), list[int]()
+        history, draft_tokens = list(tokens), list[int]()
         probs, confidences, pass_tokens = [], [], 0
         # Each pass feeds one more token, after which the cache must still have room.
         length = min(plan.length, self._cache.room(tokens))
-        while len(candidates) < length:
+        while len(draft_tokens) < length:
             # After a round in which all were accepted, the first pass also feeds the last of them.
-            fed = yield from self._cache.advance(tokens, candidates, num_rows=1)
+            fed = yield from self._cache.advance(tokens, draft_tokens, num_rows=1)
             row, pass_tokens = fed.logits[0], pass_tokens + fed.num_tokens
             try:
                 chosen = self._sampler.sample(history, row)
@@ -78,14 +78,14 @@ class ModelDrafter:
                 self._give_up()
                 break
             history.append(chosen.token)
-            candidates.append(chosen.token)
+            draft_tokens.append(chosen.token)
             if chosen.drawn_from is not None:
                 probs.append(chosen.drawn_from)
             if plan.wants_confidence and plan.ends_after(confidences):
                 break
             if chosen.token in self._sampler.ends:
                 break
-        draft = Draft(candidates, probs or None)
+        draft = Draft(draft_tokens, probs or None)
         return Proposal(
             draft,
             MODEL,
@@ -102,7 +102,7 @@ class ModelDrafter:
 
 
 def confidence(row: Logits, chosen: Chosen) -> float:
-    """The probability that a draft model gives its candidate: as chosen, or by its row [vocab].
+    """The probability that a draft model gives its draft token: as chosen, or by its row [vocab].
 
     Raises `LogitsError` for a row that gives no distribution.
     """

@@ -33,8 +33,8 @@ class DraftModel:
     ) -> Drafter:
         """A drafter for one sequence.
 
-        sampler: chooses candidates, where they may be drawn. tokens: what the sequence begins with,
-        translated at once where the draft has another tokenizer.
+        sampler: chooses draft tokens, where they may be drawn. tokens: what the sequence begins
+        with, translated at once where the draft has another tokenizer.
         """
         cache = CachedSequence(self.runner, namespace)
         if self.pairing is None:

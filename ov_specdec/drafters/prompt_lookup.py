@@ -27,13 +27,13 @@ class PromptLookup:
     def __init__(
         self,
         max_matching_ngram_size: int | None = None,
-        max_candidates: int | None = None,
+        max_draft_tokens: int | None = None,
         prompt: Sequence[int] = (),
         tokens: Sequence[int] = (),
     ) -> None:
         self._prompt = prompt
         self._max_size = max_matching_ngram_size or DEFAULT_NGRAM_SIZE
-        self._max_candidates = max_candidates
+        self._max_draft_tokens = max_draft_tokens
         # Maps an n-gram to the position after its most recent occurrence with a follower.
         self._follower: dict[tuple[int, ...], int] = {}
         self._indexed = 0
@@ -50,7 +50,7 @@ class PromptLookup:
                 # No probability, but a measure of it: the policy learns what it is worth.
                 confidence = size / (size + 1)
                 plan = yield from ask(SOURCE, confidence)
-                length = min(plan.length, self._max_candidates or plan.length)
+                length = min(plan.length, self._max_draft_tokens or plan.length)
                 if length == 0:
                     declined = Declined(SOURCE, confidence, tokens[start])
                     return Proposal(Draft([]), SOURCE, plan, declined=declined)

@@ -19,8 +19,8 @@ from ov_specdec.text.translation import whole_characters
 class RetokenizedDrafter:
     """Drafts text, and proposes the main model's ids of it. Implements `Drafter`.
 
-    The draft model takes its most likely tokens, and the candidates count as certain: which of its
-    distributions a text encoded anew was drawn from is not known. No token needs to be in both
+    The draft model takes its most likely tokens, and the draft tokens count as certain: which of
+    its distributions a text encoded anew was drawn from is not known. No token needs to be in both
     vocabularies. Source: Timor et al., algorithm 2 (string-level exact match, arXiv 2502.05202);
     universal assisted generation in transformers.
 
@@ -46,12 +46,14 @@ class RetokenizedDrafter:
         return self._drafter.caches
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """The candidates that the draft model's text amounts to, at most as many as planned."""
+        """The draft tokens that the draft model's text amounts to, at most as many as planned."""
         drafted = yield from self._drafter.propose(tokens)
-        candidates, starts = self._encode(drafted.draft.tokens)
-        candidates = candidates[: drafted.plan.length]
-        confidences = drafted.confidences and self._spread(drafted.confidences, starts, candidates)
-        return replace(drafted, draft=Draft(candidates), confidences=confidences)
+        draft_tokens, starts = self._encode(drafted.draft.tokens)
+        draft_tokens = draft_tokens[: drafted.plan.length]
+        confidences = drafted.confidences and self._spread(
+            drafted.confidences, starts, draft_tokens
+        )
+        return replace(drafted, draft=Draft(draft_tokens), confidences=confidences)
 
     def _encode(self, drafted: Sequence[int]) -> tuple[list[int], list[int]]:
         """Main ids for draft ids up to the first special one, and where in their text those begin.
@@ -71,9 +73,9 @@ class RetokenizedDrafter:
         return self._main.encode(text) + ([] if special is None else [special]), starts
 
     def _spread(
-        self, confidences: Sequence[float], starts: Sequence[int], candidates: Sequence[int]
+        self, confidences: Sequence[float], starts: Sequence[int], draft_tokens: Sequence[int]
     ) -> tuple[float, ...]:
-        """The confidence in each candidate: that in the draft's tokens which begin in it."""
-        ends = accumulate(len(self._main.bytes_of[token]) or 1 for token in candidates)
+        """The confidence in each draft token: that in the draft's tokens which begin in it."""
+        ends = accumulate(len(self._main.bytes_of[token]) or 1 for token in draft_tokens)
         counts = [0, *(bisect_left(starts, end) for end in ends)]
         return tuple(prod(confidences[first:last]) for first, last in pairwise(counts))

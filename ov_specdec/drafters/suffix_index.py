@@ -11,7 +11,7 @@ ANCHORS = (8, 4, 2, 1)
 token by token, so longer matches are known as such."""
 
 MAX_MATCH = 32
-"""Tokens of a match that are compared: after longer ones hardly any candidate is rejected."""
+"""Tokens of a match that are compared: after longer ones hardly any draft token is rejected."""
 
 MAX_OCCURRENCES = 16
 """The most recent occurrences of an n-gram that are looked at: 4 and 64 predict as well."""
@@ -36,7 +36,7 @@ class Match:
 
     @property
     def confidence(self) -> float:
-        """How probable the first candidate is, as one of twelve values, so that each is learnt.
+        """How probable the first draft token is, as one of twelve values, so that each is learnt.
 
         The share of the occurrences that it follows, times L / (L + 1) for a match of L tokens.
         """
@@ -48,10 +48,10 @@ class Match:
         return odds / (1 + odds)
 
     def continuation(self, limit: int) -> list[int]:
-        """Up to `limit` candidates: of all paths through the occurrences the most frequent one.
+        """Up to `limit` draft tokens: of all paths through the occurrences the most frequent one.
 
         Each is what follows most often, after those before it; the most recent of equals. A text
-        that repeats itself up to its end goes on into the candidates.
+        that repeats itself up to its end goes on into the draft tokens.
         """
         tokens, positions, path = self.tokens, self.followers, list[int]()
         end = len(tokens)  # the index may grow meanwhile

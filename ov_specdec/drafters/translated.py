@@ -9,10 +9,10 @@ from ov_specdec.text.pairing import TokenizerPair
 
 
 class TranslatedCache:
-    """Holds a sequence in the draft model's ids. Implements `DraftCache`, but for candidates.
+    """Holds a sequence in the draft model's ids. Implements `DraftCache`, but for draft tokens.
 
-    Tokens of the sequence are the main model's ids, candidates the draft's own. tokens: those that
-    it begins with, translated at once.
+    Tokens of the sequence are the main model's ids, draft tokens the draft's own. tokens: those
+    that it begins with, translated at once.
     """
 
     def __init__(
@@ -28,16 +28,17 @@ class TranslatedCache:
         return self._translation.rest
 
     def room(self, tokens: Sequence[int]) -> int:
-        """How many candidates may follow; none after a sequence of which nothing has an id."""
+        """How many draft tokens may follow; none after a sequence of which nothing has an id."""
         self._translation.read(tokens)
         return self._cache.room(self._translation.ids) if self._translation.ids else 0
 
     def advance(
-        self, tokens: Sequence[int], candidates: Sequence[int] = (), num_rows: int | None = None
+        self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:
-        """See `CachedSequence`. tokens: main ids; candidates: draft ids; logits: the draft's."""
+        """See `CachedSequence`. tokens: main ids; draft_tokens: draft ids; logits: the draft's."""
         self._translation.read(tokens)
         ids, num_settled = self._translation.ids, self._translation.num_settled
-        # The window's ids may become others, so they may not stay for good, as candidates may not.
-        wanted = [*ids[num_settled:], *candidates]
+        # The window's ids may become others, so they may not stay for good, as draft tokens
+        # may not.
+        wanted = [*ids[num_settled:], *draft_tokens]
         return (yield from self._cache.advance(ids[:num_settled], wanted, num_rows or 1))

@@ -33,7 +33,7 @@ class Engine:
         self.scheduler = Scheduler(main, draft, limits)
         self._budget = Budget(costs)
         self._is_shared = False
-        """Whether candidates of this step were planned together."""
+        """Whether draft tokens of this step were planned together."""
 
     def add_request(self, sequence: Sequence) -> None:
         """Have a sequence run as soon as there is room."""
@@ -104,7 +104,7 @@ class Engine:
     def _plan(self) -> None:
         """Tell drafters how far they may draft.
 
-        Those that bid for their candidates are planned together, once everybody else is.
+        Those that bid for their draft tokens are planned together, once everybody else is.
         """
         self._is_shared = False
         running = self.scheduler.running
@@ -172,8 +172,8 @@ class Engine:
             return None, 0
         num_tokens = sum(share.limit for share in shares)
         if model is self._draft:
-            fixed = [size for size in model.fixed_sizes if size >= num_tokens]
-            size = min(fixed, default=num_tokens)
+            usual = [size for size in model.static_shapes if size >= num_tokens]
+            size = min(usual, default=num_tokens)
         elif len(shares) == 1:
             size = decoding[0].sequence.policy.pass_size(num_tokens)
         elif self._is_shared:
@@ -186,7 +186,7 @@ class Engine:
         """Tell planner and cost curve what has run."""
         if main is None:
             return
-        if main.num_tokens not in self._main.fixed_sizes:
+        if main.num_tokens not in self._main.static_shapes:
             self._budget.ran(main.num_tokens)
         if not any(done.num_read for done in (*drafts, main)):
             self._budget.costs.learn(StepStats(main, tuple(drafts)))

@@ -11,14 +11,14 @@ class Round:
     """What one pass of the main model added to the sequence.
 
     tokens: the new tokens. num_from_draft: how many of them, from the first, are accepted draft
-    tokens; the one after those, if any, is the main model's own. candidates: all that were
+    tokens; the one after those, if any, is the main model's own. draft_tokens: all that were
     drafted. logprobs: of each of the tokens, where they are wanted. prompt_logprobs: of each token
     of the prompt, in the first round.
     """
 
     tokens: list[int]
     num_from_draft: int
-    candidates: list[int]
+    draft_tokens: list[int]
     stats: RoundStats
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)

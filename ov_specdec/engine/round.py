@@ -26,7 +26,7 @@ def decode(sequence: Sequence) -> Steps[Round]:
     proposal = yield from _propose(sequence)
     draft = proposal.draft
     draft_seconds = watch.lap()
-    # Rejected candidates are rolled back when the cache is fed next.
+    # Rejected draft tokens are rolled back when the cache is fed next.
     done = yield from sequence.cache.advance(tokens, draft.tokens)
     result = verify(sequence.sampler, tokens, done.logits, draft)
     verify_seconds = scoring_seconds + watch.lap() - done.rollback_seconds

@@ -25,11 +25,11 @@ from ov_specdec.loading.encoder import load_encoders
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import (
     choose_factors,
-    fix_size,
     hides_by_mask,
     repeat_attention_rows,
     select_rows,
     sequence_axes,
+    static_shape,
     to_paged,
 )
 from ov_specdec.loading.key_cache import center_keys
@@ -91,7 +91,7 @@ class _Prepared:
     kv: Backend
     reason: str
     model: ov.Model
-    copies: dict[int, ov.Model]
+    static: dict[int, ov.Model]
     axes: dict[str, int]
     max_hidden: int
 
@@ -108,20 +108,20 @@ class _Prepared:
 
     @property
     def may_fall_back(self) -> bool:
-        """Whether there is another KV backend to try; a stateful one has no copies."""
-        if self.kv != "paged" or self.config.kv != "auto" or self.config.needs_copies:
+        """Whether there is another KV backend to try; a stateful one has no static shapes."""
+        if self.kv != "paged" or self.config.kv != "auto" or self.config.needs_static_shapes:
             return False
         return has_readable_states(self.device, self.config.properties_for(self.device))
 
     def compile(self, size: int | None = None) -> ov.CompiledModel | DeviceError:
-        """The model, or its copy of a size, compiled; or the error for what a device lacks."""
+        """The model or a static shape of it, compiled; or the error for what a device lacks."""
         properties = self.config.properties_for(self.device)
-        model = self.model if size is None else self.copies[size]
+        model = self.model if size is None else self.static[size]
         return compile_for(self.device, model, properties, self.source.folder.path)
 
 
 Compiled = Mapping[int | None, ov.CompiledModel | DeviceError]
-"""A compiled model, by None, and its copies, by their sizes."""
+"""A compiled model, by None, and its static shapes, by their sizes."""
 
 
 def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -> LoadedModel:
@@ -133,7 +133,7 @@ def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig, int]]) -> lis
     """Compile models side by side, each on the device and KV backend that its config asks for.
 
     Each comes with the size of its vocabulary; logits beyond so many columns are cut off. The
-    sources' IR may be changed on the way. A copy of a fixed size that cannot be made is left out,
+    sources' IR may be changed on the way. A static shape that cannot be made is left out,
     with a warning: its passes are run as others are. Raises `DeviceError` for what a device does
     not offer, `ModelError` for a model whose KV cache cannot be rolled back.
     """
@@ -142,7 +142,7 @@ def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig, int]]) -> lis
     # that lock and one that compiles can wait for each other for ever.
     with ThreadPoolExecutor() as pool:
         compiling = [
-            {size: pool.submit(one.compile, size) for size in (None, *one.copies)}
+            {size: pool.submit(one.compile, size) for size in (None, *one.static)}
             for one in prepared
         ]
     compiled = [{size: done.result() for size, done in one.items()} for one in compiling]
@@ -165,7 +165,7 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
         max_hidden = 0
     backend, reason, model = _choose_backend(source, device, kv)
     if backend == "stateful":
-        _refuse_copies(config, reason)
+        _refuse_static_shapes(config, reason)
         _require_readable_states(config, device)
     elif config.max_hidden_tokens is not None:
         raise OptionError(
@@ -178,8 +178,8 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     if source.folder.border is not None and not choose_factors(model, source.folder.border):
         raise _lacks_choice(source.folder)
     sizes = config.static_sizes if backend == "paged" else ()
-    copies = {size: copy for size in sizes if (copy := _copy_of_size(model, size)) is not None}
-    return _Prepared(source, config, device, backend, reason, model, copies, axes, max_hidden)
+    shapes = {size: shape for size in sizes if (shape := _static_shape(model, size)) is not None}
+    return _Prepared(source, config, device, backend, reason, model, shapes, axes, max_hidden)
 
 
 def _lacks_choice(folder: ModelFolder) -> ModelError:
@@ -191,17 +191,17 @@ def _lacks_choice(folder: ModelFolder) -> ModelError:
     )
 
 
-def _copy_of_size(model: ov.Model, size: int) -> ov.Model | None:
-    """A copy of a paged model for passes over so many tokens, if it has a form for them."""
+def _static_shape(model: ov.Model, size: int) -> ov.Model | None:
+    """A paged model for passes over so many tokens, if it has a form for them."""
     try:
-        return fix_size(model, size)
+        return static_shape(model, size)
     except ModelError as error:
-        _warn_without_copy(size, error)
+        _warn_without_static(size, error)
         return None
 
 
-def _warn_without_copy(size: int, error: ModelError | DeviceError) -> None:
-    message = f"{error}; going on without a copy for passes over {size} tokens"
+def _warn_without_static(size: int, error: ModelError | DeviceError) -> None:
+    message = f"{error}; going on without a static shape for {size} tokens"
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
@@ -227,17 +227,17 @@ def _prepare_encoder_decoder(
             "optimum-intel 2.1 or later"
         )
     reason = "an encoder-decoder model"
-    _refuse_copies(config, reason)
+    _refuse_static_shapes(config, reason)
     _require_readable_states(config, device)
     select_rows(source.model, axis=1)
     return _Prepared(source, config, device, "stateful", reason, source.model, {}, axes, 0)
 
 
-def _refuse_copies(config: RuntimeConfig, reason: str) -> None:
-    if config.needs_copies:
+def _refuse_static_shapes(config: RuntimeConfig, reason: str) -> None:
+    if config.needs_static_shapes:
         raise OptionError(
-            f"fixed_sizes={list(config.fixed_sizes)} needs a paged KV cache, and the main model's "
-            f"is stateful ({reason}): leave it out"
+            f"static_shapes={list(config.static_shapes)} needs a paged KV cache, and the main "
+            f"model's is stateful ({reason}): leave it out"
         )
 
 
@@ -293,7 +293,7 @@ def _open_paged(
         model,
         max_length=prepared.max_length,
         vocab_size=vocab_size,
-        copies=_usable_copies(compiled),
+        static=_usable_static(compiled),
         memory=block_memory(prepared.device),
         max_cache_bytes=largest_tensor(prepared.device),
         is_invariant=prepared.config.batch_invariant,
@@ -301,17 +301,17 @@ def _open_paged(
     )
 
 
-def _usable_copies(compiled: Compiled) -> dict[int, ov.CompiledModel]:
-    """The copies that did compile, by their sizes."""
-    copies = {}
-    for size, copy in compiled.items():
+def _usable_static(compiled: Compiled) -> dict[int, ov.CompiledModel]:
+    """The static shapes that did compile, by their sizes."""
+    usable = {}
+    for size, model in compiled.items():
         if size is None:
             continue
-        if isinstance(copy, DeviceError):
-            _warn_without_copy(size, copy)
+        if isinstance(model, DeviceError):
+            _warn_without_static(size, model)
         else:
-            copies[size] = copy
-    return copies
+            usable[size] = model
+    return usable
 
 
 def _loaded(runner: Runner, prepared: _Prepared) -> LoadedModel:

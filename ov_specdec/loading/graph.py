@@ -213,21 +213,21 @@ def _chooses_by(node: ov.Node, border: int) -> bool:
     return is_border and users == {"Select"}
 
 
-def fix_size(model: ov.Model, num_tokens: int) -> ov.Model:
-    """A copy of a paged model for passes over exactly so many tokens, of any number of sequences.
+def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
+    """A paged model once more, for passes over exactly so many tokens of any number of sequences.
 
     It computes the logits of all of them. Raises `ModelError` where OpenVINO cannot do it.
     """
-    copy = model.clone()
+    static = model.clone()
     per_token = {"input_ids", "position_ids", LOGITS_INDICES, KEPT_INDICES}
     try:
-        copy.reshape({p: [num_tokens] for p in copy.inputs if p.any_name in per_token})
+        static.reshape({p: [num_tokens] for p in static.inputs if p.any_name in per_token})
     except RuntimeError as error:
         raise ModelError(
             f"this model has no form for passes over {num_tokens} tokens "
-            f"({openvino_message(error)}): use fixed_sizes='none'"
+            f"({openvino_message(error)}): use static_shapes='none'"
         ) from error
-    return copy
+    return static
 
 
 def _last_product(model: ov.Model) -> ov.Node | None:

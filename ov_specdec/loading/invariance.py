@@ -77,7 +77,7 @@ def verdict_file(folder: ModelFolder, config: RuntimeConfig) -> Path | None:
     """Where the verdict on a configuration is kept; None for a user without a cache folder."""
     cache = user_cache()
     # Static shapes are kernels of their own.
-    parts = f"{fingerprint(folder, config, 'paged')} {sorted(config.fixed_sizes)}"
+    parts = f"{fingerprint(folder, config, 'paged')} {sorted(config.static_shapes)}"
     digest = hashlib.sha256(parts.encode()).hexdigest()
     return None if cache is None else cache / "invariance" / f"{digest[:16]}.json"
 

@@ -25,7 +25,7 @@ def kept_costs(
 ) -> KeptCosts:
     """The costs of a main model, and of its draft if there is one. compare: see `measure`."""
     runners = [model.runner for model in models]
-    sizes = [str(sorted(runner.fixed_sizes)) for runner in runners]
+    sizes = [str(sorted(runner.static_shapes)) for runner in runners]
     parts = [*sizes, *(model.fingerprint() for model in models)]
     digest = hashlib.sha256("\n".join(parts).encode())
     cache = user_cache()

@@ -15,7 +15,7 @@ from ov_specdec.text.token_bytes import as_text
 from ov_specdec.text.tokenizer import Tokenizer
 
 MATCHES = "suffix"
-"""The source of candidates that a prediction adds to."""
+"""The source of draft tokens that a prediction adds to."""
 
 PREFIXES = {"chat": "chatcmpl-", "completions": "cmpl-", "responses": "resp_"}
 """What ids of answers begin with, by endpoint."""
@@ -100,7 +100,7 @@ def _predicted(stats: Sequence[GenerationStats]) -> dict[str, int]:
 def make_metrics(stats: Sequence[GenerationStats]) -> dict[str, Any]:
     """How speculation went, in vLLM's shape; none for several choices, or where nothing drafted.
 
-    Only rounds with candidates count, and of those only what is part of the text.
+    Only rounds with draft tokens count, and of those only what is part of the text.
     """
     if len(stats) != 1:
         return {}

@@ -1,4 +1,4 @@
-"""How often candidates are accepted: of one sequence, and of those before it."""
+"""How often draft tokens are accepted: of one sequence, and of those before it."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ MODEL = "model"
 """The source that is a draft model."""
 
 MODEL_PRIOR = 0.7
-"""Probability that a draft model's candidate is accepted, before anything is known.
+"""Probability that a draft model's token is accepted, before anything is known.
 
 Pairs that people use reach 0.5 to 0.9; on simulated machines 0.8 is as good. Lookup gives one by
 the length of its match.
@@ -21,7 +21,7 @@ COMMON_WEIGHT = 32.0
 """Candidates of a sequence that count as much as all sequences before: some tens are believed."""
 
 MEMORY = 0.98
-"""What is left of a sequence's counts after each candidate: the last 50 count, as texts change.
+"""What is left of a sequence's counts after each draft token: the last 50 count, as texts change.
 
 On recorded drafts 0.96 to 0.995 are as good.
 """
@@ -51,7 +51,7 @@ class Counts:
         return self._judged.get(key, 0.0)
 
     def add(self, key: Hashable, accepted: bool) -> None:
-        """Count one candidate."""
+        """Count one draft token."""
         self._judged[key] = self._memory * self._judged.get(key, 0.0) + 1.0
         self._accepted[key] = self._memory * self._accepted.get(key, 0.0) + accepted
 
@@ -76,15 +76,15 @@ class Acceptance:
         self._own = Counts(MEMORY)
 
     def rate(self, source: str, match: float | None) -> float:
-        """The probability that a candidate is accepted if those before it are."""
+        """The probability that a draft token is accepted if those before it are."""
         usual = self._usual(source, match)
         return self._own.share((source, match), usual, COMMON_WEIGHT)
 
     def calibrated(self, confidence: float) -> float:
-        """The same of a candidate that its draft model gives this probability.
+        """The same of a draft token that its draft model gives this probability.
 
         A confidence that nothing is known of is worth what others are: where greedy drafts give
-        their candidates 0.25, nineteen of twenty were accepted.
+        their draft tokens 0.25, nineteen of twenty were accepted.
         """
         usual = self._usual(MODEL, None)
         return self._common.bins.share(_bin(confidence), usual, PRIOR_WEIGHT)
@@ -94,7 +94,7 @@ class Acceptance:
         return self._common.sources.judged((source, None)) < COMMON_WEIGHT
 
     def learn(self, stats: RoundStats) -> None:
-        """Count a round's candidates up to the first rejected one; none after it was judged."""
+        """Count a round's draft tokens up to the first rejected one; none after it was judged."""
         for place in range(min(stats.num_accepted + 1, stats.num_drafted)):
             accepted = place < stats.num_accepted
             self._add((stats.source, stats.match_confidence), accepted)

@@ -12,7 +12,7 @@ from ov_specdec.planning.draft_length import Ask, Bid, Plan
 from ov_specdec.stats import RoundStats
 
 LENGTHS = np.arange(SIZES[-1])
-"""Numbers of candidates to choose from: with the token before them they fit the largest size."""
+"""Numbers of draft tokens to choose from: with the token before them they fit the largest size."""
 
 HORIZON = 64
 """Rounds that a new home size has to earn the change to it, and over which kinds of matches are
@@ -40,7 +40,7 @@ Match = tuple[str, float]
 
 @dataclass(frozen=True)
 class Offer:
-    """What a source's candidates promise, each array by their number n.
+    """What a source's draft tokens promise, each array by their number n.
 
     alive: the probability that n are all accepted. tokens: to expect of a round with n.
     seconds: of drafting n.
@@ -54,7 +54,7 @@ class Offer:
 class AdaptiveLength:
     """Drafts as much as yields most tokens per second. Implements `Policy`.
 
-    If candidates are accepted with probability p, a round with n of them adds 1 + p + ... + p^n
+    If draft tokens are accepted with probability p, a round with n of them adds 1 + p + ... + p^n
     tokens (Leviathan et al., arXiv 2211.17192, section 3.1). Of all n the one is taken with the
     greatest
 
@@ -64,7 +64,7 @@ class AdaptiveLength:
     0. A pass has one of a few sizes, and is padded to it. To change the size costs time: as long as
     that is more than a longer pass costs, all rounds keep to one size, the home size.
 
-    sources: where the drafter may take candidates from, first to last. costs: of passes,
+    sources: where the drafter may take draft tokens from, first to last. costs: of passes,
     looked up while the text grows. common: what sequences of this kind taught; this one adds to it.
     """
 
@@ -93,7 +93,7 @@ class AdaptiveLength:
         self._size = self._home = 0
         """Tokens of the last pass, and of those that most rounds have."""
         self._rate = 0.0
-        # By the two sizes: seconds that a pass over one candidate takes longer than a plain one.
+        # By the two sizes: seconds that a pass over one draft token takes longer than a plain one.
         self._verifying: dict[tuple[int, int], float] = {}
         self._look_up_costs(0)
 
@@ -110,7 +110,7 @@ class AdaptiveLength:
         return plan
 
     def bid(self, ask: Ask) -> Bid | None:
-        """What candidates promise; None where lengths must follow nothing but this sequence.
+        """What draft tokens promise; None where lengths must follow nothing but this sequence.
 
         None too where the plan leaves the round to the draft model.
         """
@@ -144,7 +144,7 @@ class AdaptiveLength:
         if stats.draft_failed:
             self._drafts = self._is_settled = False
             self._bids.clear()
-        if stats.pass_tokens not in self._main.fixed:
+        if stats.pass_tokens not in self._main.static:
             self._size = stats.pass_tokens
         match = None if stats.declined is None else stats.declined[:2]
         if stats.match_confidence is not None:
@@ -168,7 +168,7 @@ class AdaptiveLength:
         curve = self._costs.curve
         self._cached = num_cached
         self._main = curve.main
-        self._sizes = sorted({*SIZES, *(size for size in curve.main.fixed if size <= SIZES[-1])})
+        self._sizes = sorted({*SIZES, *(size for size in curve.main.static if size <= SIZES[-1])})
         self._is_size = np.isin(LENGTHS + 1, self._sizes)
         self._seconds = curve.main.by_size(1, len(LENGTHS), num_cached)
         self._draft = curve.draft
@@ -176,7 +176,7 @@ class AdaptiveLength:
         self._verifying.clear()
 
     def _alive(self, match: Match | None) -> Numbers:
-        """The probability that n candidates are all accepted; without a match the draft model's."""
+        """The probability that n tokens are all accepted; without a match the draft model's."""
         alive: Numbers = self._acceptance.rate(*(match or (MODEL, None))) ** LENGTHS
         return alive
 
@@ -241,7 +241,7 @@ class AdaptiveLength:
         return self._probing or saved >= self._probe_seconds()
 
     def _probe_seconds(self) -> float:
-        """What it takes to draft and verify one candidate, beyond a plain pass."""
+        """What it takes to draft and verify one draft token, beyond a plain pass."""
         if self._draft is None:
             return float("inf")
         sizes = self._size, self._home
@@ -266,9 +266,9 @@ class AdaptiveLength:
 
 
 def floors(alive: Numbers, costs: Numbers) -> tuple[float, ...]:
-    """How probable n candidates have to be for one more to pay, from n = 1 on, up to the end.
+    """How probable n draft tokens have to be for one more to pay, from n = 1 on, up to the end.
 
-    alive: [lengths], the probability that n candidates are all accepted. costs: [lengths], the
+    alive: [lengths], the probability that n draft tokens are all accepted. costs: [lengths], the
     tokens that a round with n of them has to be worth. One more may pay only together with those
     that fill up a larger size.
     """

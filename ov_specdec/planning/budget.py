@@ -20,7 +20,7 @@ class Load:
     """What the next pass of the main model holds in any case.
 
     num_sequences: that it extends. num_answered: those of them that get a token by it. num_tokens:
-    of these, without the candidates that are bid for. num_read: tokens of prompts beside them.
+    of these, without the draft tokens that are bid for. num_read: tokens of prompts beside them.
     num_cached: tokens in the KV caches of all of them.
     """
 
@@ -34,15 +34,15 @@ class Load:
 class Budget:
     """Plans the drafts of all sequences of a step together.
 
-    Candidates of all sequences are ordered by the probability that they and those before them are
+    Draft tokens of all sequences are ordered by the probability that they and those before them are
     accepted. Of the best k, in drafts of at most n, tokens and seconds are known, and the pair of k
     and n with the greatest ratio is taken. Where the pass also reads prompts, most of its seconds
     are spent whatever is drafted: the ratio without them is then the price of a second, and the
-    pair with most tokens beyond that price is taken. What is known of a candidate before it is
+    pair with most tokens beyond that price is taken. What is known of a draft token before it is
     drawn ranks it, nothing else. As for a single sequence, passes are padded to a few sizes, and
     keep to one of them, the home size, as long as that is about as good: see `AdaptiveLength`.
 
-    The confidence in candidates that were drawn, which ends drafts of a single sequence, is left
+    The confidence in draft tokens that were drawn, which ends drafts of a single sequence, is left
     alone: with eight sequences of the embedded pair, plans that looked at it gave 0.93 of the
     tokens per second of those that did not.
 
@@ -128,7 +128,7 @@ class Budget:
         self._home = home
 
     def _sizes(self) -> tuple[int, ...]:
-        return *GRID, *self.costs.curve.main.fixed, self._size
+        return *GRID, *self.costs.curve.main.static, self._size
 
     def _seconds(self, first: int, last: int, load: Load) -> Numbers:
         """Seconds of passes over `first` to `last` tokens, with the changes of size they entail."""
@@ -198,9 +198,9 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Choices:
-    """The likeliest candidates, in drafts of at most so many: arrays [SIZES, candidates].
+    """The likeliest draft tokens, in drafts of at most so many: arrays [SIZES, draft tokens].
 
-    number: of candidates. tokens: to expect of the step. drafting: its seconds.
+    number: of draft tokens. tokens: to expect of the step. drafting: its seconds.
     """
 
     number: NDArray[np.integer]
@@ -211,8 +211,8 @@ class Choices:
 def _draft_steps(curve: CostCurve, num_sequences: int, num_cached: int) -> Numbers:
     """Seconds that one sequence more adds to a pass of the draft model, [2, those in it before].
 
-    First those of a draft's first pass: most sequences then feed two tokens, the last candidate and
-    the main model's own.
+    First those of a draft's first pass: most sequences then feed two tokens, the last draft token
+    and the main model's own.
     """
     if curve.draft is None:
         return np.zeros((2, num_sequences))

@@ -14,19 +14,19 @@ from ov_specdec.stats import RoundStats
 HEURISTIC_START = 5
 
 SAME_ACCEPTANCE = 0.04
-"""A difference within which plans stay: it is known no better from some tens of candidates, and to
-plan takes as long as a token of the embedded draft model."""
+"""A difference within which plans stay: it is known no better from some tens of draft tokens, and
+to plan takes as long as a token of the embedded draft model."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """How far one source may draft in the coming round.
 
-    length: most candidates; 0 drafts nothing. reason: why so many, in one word, for the statistics.
-    min_confidence: drafting ends after a candidate that its source gives less probability.
-    expected: the probability that the first n candidates are all accepted, from n = 1 on.
-    floors: drafting also ends after n candidates once that probability is lower, as `acceptance`
-    tells from the confidence in each; None: that is not looked at.
+    length: most draft tokens; 0 drafts nothing. reason: why so many, in one word, for the
+    statistics. min_confidence: drafting ends after a draft token that its source gives less
+    probability. expected: the probability that the first n draft tokens are all accepted, from n =
+    1 on. floors: drafting also ends after n draft tokens once that probability is lower, as
+    `acceptance` tells from the confidence in each; None: that is not looked at.
     """
 
     length: int
@@ -42,7 +42,7 @@ class Plan:
         return self.min_confidence > 0.0 or self.acceptance is not None
 
     def ends_after(self, confidences: Sequence[float]) -> bool:
-        """Whether the next candidate would not pay, given the confidence in those so far."""
+        """Whether the next draft token would not pay, given the confidence in those so far."""
         if confidences[-1] < self.min_confidence:
             return True
         if self.acceptance is None:
@@ -51,19 +51,19 @@ class Plan:
         return alive < self.floors[len(confidences) - 1]
 
     def within(self, room: int) -> "Plan":
-        """The same plan, where only `room` candidates have a place."""
+        """The same plan, where only `room` draft tokens have a place."""
         return self if self.length <= room else replace(self, length=max(room, 0))
 
 
 NO_PLAN = Plan(0, "")
-"""Of rounds in which nobody was asked for candidates."""
+"""Of rounds in which nobody was asked for draft tokens."""
 
 
 @dataclass(frozen=True)
 class Ask:
     """A drafter's question how far it may draft from one of its sources.
 
-    confidence: in each candidate, where the source knows it beforehand.
+    confidence: in each draft token, where the source knows it beforehand.
     """
 
     source: str
@@ -72,11 +72,11 @@ class Ask:
 
 @dataclass(frozen=True)
 class Bid:
-    """What candidates of one sequence promise, where several sequences are planned together.
+    """What draft tokens of one sequence promise, where several sequences are planned together.
 
     alive: [n], the probability that the first n are all accepted, from n = 0 on, whatever room the
-    sequence has. takes_passes: whether each takes a pass of the draft model. may_probe: a candidate
-    that does not pay may be tried. min_confidence: see `Plan`.
+    sequence has. takes_passes: whether each takes a pass of the draft model. may_probe: a draft
+    token that does not pay may be tried. min_confidence: see `Plan`.
     """
 
     alive: NDArray[np.floating]
@@ -112,7 +112,7 @@ class Policy(Protocol):
         ...
 
     def bid(self, ask: Ask) -> Bid | None:
-        """What candidates promise, where several sequences are planned together.
+        """What draft tokens promise, where several sequences are planned together.
 
         None where the plan is this sequence's own, whatever others do.
         """
@@ -151,7 +151,7 @@ class ConstantLength:
 
 @dataclass
 class HeuristicLength:
-    """Two more after a round in which all candidates were accepted, else one fewer, at least 1.
+    """Two more after a round in which all draft tokens were accepted, else one fewer, at least 1.
 
     Implements `Policy`. Source: assisted generation in transformers
     (`num_assistant_tokens_schedule="heuristic"`).
@@ -172,7 +172,7 @@ class HeuristicLength:
         return num_tokens
 
     def update(self, stats: RoundStats) -> None:
-        """Lengthen or shorten; a round without candidates teaches nothing."""
+        """Lengthen or shorten; a round without draft tokens teaches nothing."""
         if stats.num_drafted == 0:
             return
         if stats.num_accepted == stats.num_drafted:

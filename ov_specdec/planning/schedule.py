@@ -16,7 +16,7 @@ class LearnedStats:
     """What planning knows beyond one generation.
 
     costs: of passes. greedy, sampled, seeded: what drafting brought in earlier sequences; the more
-    is left to chance, the fewer candidates are accepted.
+    is left to chance, the fewer draft tokens are accepted.
     """
 
     costs: Costs = field(default_factory=lambda: FixedCurve(NOMINAL))

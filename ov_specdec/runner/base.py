@@ -94,7 +94,7 @@ class Runner(Protocol):
         ...
 
     @property
-    def fixed_sizes(self) -> frozenset[int]:
+    def static_shapes(self) -> frozenset[int]:
         """Tokens of passes that take no longer after one of another size; others do."""
         ...
 

@@ -39,7 +39,7 @@ class EncoderDecoderModel:
     border = None
     num_free = capacity = None
     bytes_per_token = 0
-    fixed_sizes: frozenset[int] = frozenset()
+    static_shapes: frozenset[int] = frozenset()
     is_invariant = is_proven = False
 
     def __init__(

@@ -32,11 +32,11 @@ class PagedModel:
     them. max_cache_bytes: of one tensor, as the device allows; None: any number.
 
     max_length: tokens of one sequence, the model's context. There are blocks for so many, but for
-    what `limit` says. copies: the model compiled for passes over so many tokens and no others.
-    OpenVINO prepares a model anew for each number of tokens that differs from the last one; what a
-    copy runs is always prepared. is_invariant: run passes in the form that gives a token the same
-    logits in any of them: see `Form`. Where several sequences share them, that is cheaper with the
-    inputs of `repeat_attention_rows`.
+    what `limit` says. static: the model compiled for passes over so many tokens and no others.
+    OpenVINO prepares a model anew for each number of tokens that differs from the last one; a
+    static shape is always prepared. is_invariant: run passes in the form that gives a token the
+    same logits in any of them: see `Form`. Where several sequences share them, that is cheaper with
+    the inputs of `repeat_attention_rows`.
     max_pass_tokens: tokens of the largest pass; what has more is run in several. None: any number.
     border: see `Runner`; the model then has the input `LONG`.
     """
@@ -49,7 +49,7 @@ class PagedModel:
         *,
         max_length: int,
         vocab_size: int,
-        copies: Mapping[int, ov.CompiledModel] | None = None,
+        static: Mapping[int, ov.CompiledModel] | None = None,
         memory: BlockMemory | None = None,
         max_cache_bytes: int | None = None,
         is_invariant: bool = False,
@@ -61,9 +61,8 @@ class PagedModel:
         self.is_invariant = is_invariant
         self.is_proven = False
         self.max_pass_tokens: int | None = None
-        copies = copies or {}
         self._model = PackedModel(compiled)
-        self._copies = {size: PackedModel(copy, size) for size, copy in copies.items()}
+        self._static = {size: PackedModel(shape, size) for size, shape in (static or {}).items()}
         ports = {port.any_name: port for port in compiled.inputs}
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
         # The values are never quantized over the block axis, so their shape tells the block size.
@@ -74,12 +73,12 @@ class PagedModel:
         self.pool = BlockPool(*self._pool_sizes(-(-max_length // self.block_size)))
 
     @property
-    def fixed_sizes(self) -> frozenset[int]:
-        """Sizes of passes that a copy runs. A single token is a pass over two where it has a spare.
+    def static_shapes(self) -> frozenset[int]:
+        """Sizes of its static shapes. A single token is a pass over two where it has a spare.
 
         See `Runner`.
         """
-        sizes = frozenset(self._copies)
+        sizes = frozenset(self._static)
         if not self.is_invariant:
             return sizes
         return sizes | {1} if 2 in sizes else sizes - {1}
@@ -234,7 +233,7 @@ class PagedModel:
                 num_tokens = sum(max(size, 2) for size in sizes)
             # What a spare row writes may lie beyond the blocks of its sequence.
             blocks = [[*own, self._spare_block] for own in blocks]
-        model = self._copies.get(num_tokens, self._model)
+        model = self._static.get(num_tokens, self._model)
         return model.forward(spans, past, blocks, self.is_invariant, tables[0].is_beyond)
 
     @property
@@ -269,7 +268,7 @@ class PagedModel:
         """Have memory for so many blocks, and the spare one."""
         self.memory.resize(self._ports, num_blocks + 1)
         self._num_blocks = num_blocks + 1
-        for model in (self._model, *self._copies.values()):
+        for model in (self._model, *self._static.values()):
             model.use_caches(self.memory.tensors)
 
 

@@ -27,7 +27,7 @@ class Row:
     other sequences of the namespace may go on from them. is_held: whether a sequence uses it.
     """
 
-    batch: "Batch"
+    batch: "StateBatch"
     source: int
     mask: Mask
     length: int = 0
@@ -50,7 +50,7 @@ class Row:
 
 
 @dataclass(eq=False)
-class Batch:
+class StateBatch:
     """Sequences whose KV caches share the states of one infer request, [rows, ..., entries, ...].
 
     A pass appends as many entries to every row as the longest of its spans has tokens. A row that

@@ -20,7 +20,7 @@ from ov_specdec.runner.base import (
     check_rows,
     check_tensors,
 )
-from ov_specdec.runner.state_batch import Batch, Row
+from ov_specdec.runner.state_batch import Row, StateBatch
 
 MAX_HIDDEN = 128
 """Stale cache entries that are kept, hidden, before they are trimmed for real."""
@@ -33,8 +33,9 @@ class StatefulModel:
     """A compiled stateful model. Implements `Runner`.
 
     Sequences after their prefill share the states of one infer request, one row each, so that a
-    pass reads the weights once for all of them: see `Batch`. Prompts are prefilled in batches of
-    their own, or they would have all others padded to their length; then their states are copied.
+    pass reads the weights once for all of them: see `StateBatch`. Prompts are prefilled in batches
+    of their own, or they would have all others padded to their length; then their states are
+    copied.
 
     Trimming the KV states through `query_state()` copies them whole, which can cost as much as a
     forward pass. So `rollback` only hides what is stale from attention (mask 0; positions go on
@@ -53,7 +54,7 @@ class StatefulModel:
 
     num_free = capacity = None
     bytes_per_token = 0
-    fixed_sizes: frozenset[int] = frozenset()
+    static_shapes: frozenset[int] = frozenset()
     is_invariant = is_proven = False
 
     def __init__(
@@ -77,7 +78,7 @@ class StatefulModel:
         self.max_sequences = None if can_share else 1
         self._vocab_size = vocab_size
         self._max_hidden = max_hidden
-        self._batches: list[Batch] = []
+        self._batches: list[StateBatch] = []
 
     def limit(self, num_tokens: int) -> None:
         """Do nothing: the device manages the memory."""
@@ -189,7 +190,7 @@ class StatefulModel:
             for slot, span in spans.items()
         }
 
-    def _batch_of(self, slots: Sequence["StatefulSlot"]) -> Batch:
+    def _batch_of(self, slots: Sequence["StatefulSlot"]) -> StateBatch:
         """The batch that holds all of these sequences, made where there is none.
 
         After their prefill others may share it: they are padded.
@@ -199,7 +200,7 @@ class StatefulModel:
         batch = batches.pop() if len(batches) == 1 else None
         if batch is None or not (slots[0].is_prefilled or set(batch.held) <= set(rows)):
             request = self._compiled.create_infer_request()
-            batch = Batch(request, self._axes, self._inputs, slots[0].is_beyond)
+            batch = StateBatch(request, self._axes, self._inputs, slots[0].is_beyond)
             if rows:
                 batch.take(rows)
             # What sequences have left in batches that nobody uses any more makes room.
@@ -208,7 +209,7 @@ class StatefulModel:
             slot.row = slot.row or batch.add()
         return batch
 
-    def _trim(self, batch: Batch) -> None:
+    def _trim(self, batch: StateBatch) -> None:
         """Drop hidden entries of a batch where there are many."""
         if batch.num_hidden > self._max_hidden:
             batch.compact()

@@ -44,7 +44,7 @@ class Distribution:
         return index if self.ids is None else int(self.ids[index])
 
 
-def certain(token: int) -> Distribution:
+def one_hot(token: int) -> Distribution:
     """All of the probability on one token: a greedy draft, or prompt lookup."""
     return Distribution(np.array([token], dtype=np.int64), ALL)
 
@@ -58,9 +58,9 @@ def excess(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Probs
 
 
 def residual(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Distribution:
-    """The normalized excess: what replaces a candidate that was rejected.
+    """The normalized excess: what replaces a draft token that was rejected.
 
-    Where nothing is left, because both are the same, no candidate is ever rejected; what is
+    Where nothing is left, because both are the same, no draft token is ever rejected; what is
     returned then is `main`. Source: Leviathan et al., section 2.3 (arXiv 2211.17192); with a ratio
     below 1, Sun et al., algorithm 2 (arXiv 2403.10444).
     """

@@ -31,7 +31,7 @@ from ov_specdec.sampling.warpers import LogitsWarper
 
 @dataclass(frozen=True)
 class Samplers:
-    """How the main model's tokens and a draft model's candidates are chosen."""
+    """How the main model's tokens and a draft model's tokens are chosen."""
 
     main: Sampler
     draft: Sampler

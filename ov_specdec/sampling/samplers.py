@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ov_specdec.logits import Logits, most_likely
-from ov_specdec.sampling.distribution import Distribution, certain
+from ov_specdec.sampling.distribution import Distribution, one_hot
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import LogitsProcessor
 from ov_specdec.sampling.random_source import CertainSource, RandomSource
@@ -73,7 +73,7 @@ class GreedySampler:
 
     def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
         """All of the probability on the most likely token."""
-        return certain(self.sample(tokens, row).token)
+        return one_hot(self.sample(tokens, row).token)
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
         """The most likely token."""
@@ -103,7 +103,7 @@ class RandomSampler:
 class SeededSampler:
     """The token that noise chooses from the warped distribution. Implements `Sampler`.
 
-    The noise is the token's own, so nothing is left to chance: as in greedy decoding, a candidate
+    The noise is the token's own, so nothing is left to chance: as in greedy decoding, a draft token
     is accepted where it is this token. Source: Daliri et al., algorithm 1 (arXiv 2408.07978).
     """
 
@@ -115,7 +115,7 @@ class SeededSampler:
 
     def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
         """All of the probability on the token that noise chooses."""
-        return certain(self.sample(tokens, row).token)
+        return one_hot(self.sample(tokens, row).token)
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
         """The token that noise chooses, which depends on seed, place and row alone."""

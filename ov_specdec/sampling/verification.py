@@ -1,10 +1,10 @@
-"""Which candidates are accepted: decided by the main model's distributions alone."""
+"""Which draft tokens are accepted: decided by the main model's distributions alone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ov_specdec.logits import Logits
-from ov_specdec.sampling.distribution import Distribution, certain, excess, residual
+from ov_specdec.sampling.distribution import Distribution, excess, one_hot, residual
 from ov_specdec.sampling.random_source import RandomSource
 from ov_specdec.sampling.samplers import Sampler
 
@@ -19,9 +19,9 @@ class Draft:
 
 @dataclass(frozen=True)
 class VerificationResult:
-    """The first `num_accepted` candidates are accepted, and `next_token` follows them.
+    """The first `num_accepted` draft tokens are accepted, and `next_token` follows them.
 
-    next_token: the main model's own choice: the correction of the first candidate that was
+    next_token: the main model's own choice: the correction of the first draft token that was
     rejected, or the bonus token where all of them were accepted.
     """
 
@@ -32,11 +32,11 @@ class VerificationResult:
 def verify(
     sampler: Sampler, tokens: Sequence[int], logits: Logits, draft: Draft
 ) -> VerificationResult:
-    """Which candidates of the draft are accepted after `tokens`, and what follows them.
+    """Which tokens of the draft are accepted after `tokens`, and what follows them.
 
     logits: [len(draft.tokens) + 1, vocab], from the main model; row i scores the token in the place
-    of candidate i, the last row the one after all of them. Rows after a candidate that the main
-    model cannot choose, or that ends the text, are not looked at. Candidates that were drawn are
+    of draft token i, the last row the one after all of them. Rows after a draft token that the main
+    model cannot choose, or that ends the text, are not looked at. Draft tokens that were drawn are
     verified as a block; of others a block accepts no more than one by one, in more time. With an
     empty draft, this is how plain decoding chooses its next token. Raises `LogitsError` for a row
     that gives no distribution.
@@ -45,64 +45,64 @@ def verify(
 
     def main(index: int) -> Distribution:
         if index and draft.tokens[index - 1] in sampler.ends:
-            return certain(draft.tokens[index - 1])  # of no use: the text has ended
+            return one_hot(draft.tokens[index - 1])  # of no use: the text has ended
         history[len(tokens) :] = draft.tokens[:index]
         return sampler.distribution(history, logits[index])
 
     if draft.probs:
         return verify_block(main, draft.probs, draft.tokens, sampler.random)
-    certain_probs = [certain(token) for token in draft.tokens]
-    return verify_tokens(main, certain_probs, draft.tokens, sampler.random)
+    one_hots = [one_hot(token) for token in draft.tokens]
+    return verify_tokens(main, one_hots, draft.tokens, sampler.random)
 
 
 def verify_tokens(
     main: Callable[[int], Distribution],
     draft: Sequence[Distribution],
-    candidates: Sequence[int],
+    draft_tokens: Sequence[int],
     random: RandomSource,
 ) -> VerificationResult:
-    """Accept candidates one by one so that the tokens kept follow the main model's distribution.
+    """Accept draft tokens one by one so that the tokens kept follow the main model's distribution.
 
-    main: gives the main model's distribution for the place of candidate i, or, at
-    len(candidates), for the place after all of them; called once each, in order, and not beyond
-    the first rejection. draft: the distribution that each candidate was drawn from (`certain`
-    where it was not drawn). Greedy decoding is the case where main is `certain` everywhere.
+    main: gives the main model's distribution for the place of draft token i, or, at
+    len(draft_tokens), for the place after all of them; called once each, in order, and not beyond
+    the first rejection. draft: the distribution that each draft token was drawn from (`one_hot`
+    where it was not drawn). Greedy decoding is the case where main is `one_hot` everywhere.
     Source: Leviathan et al., algorithm 1 (arXiv 2211.17192); Chen et al., algorithm 2
     (arXiv 2302.01318).
     """
-    for index, candidate in enumerate(candidates):
+    for index, draft_token in enumerate(draft_tokens):
         main_probs, draft_probs = main(index), draft[index]
         probability = acceptance_probability(
-            main_probs.prob(candidate), draft_probs.prob(candidate)
+            main_probs.prob(draft_token), draft_probs.prob(draft_token)
         )
         if not random.accept(probability):
             return VerificationResult(index, random.draw(residual(main_probs, draft_probs)))
-    return VerificationResult(len(candidates), random.draw(main(len(candidates))))
+    return VerificationResult(len(draft_tokens), random.draw(main(len(draft_tokens))))
 
 
 def verify_block(
     main: Callable[[int], Distribution],
     draft: Sequence[Distribution],
-    candidates: Sequence[int],
+    draft_tokens: Sequence[int],
     random: RandomSource,
 ) -> VerificationResult:
     """The same by the probability of the whole draft: the same law, and never fewer accepted.
 
-    What a candidate is too probable by may make up for one before it that was too improbable, so
+    What a draft token is too probable by may make up for one before it that was too improbable, so
     none is rejected before all have been looked at. Parameters: see `verify_tokens`; main is not
-    called beyond a candidate to which it gives no probability.
+    called beyond a draft token to which it gives no probability.
     Source: Sun et al., algorithm 2 (arXiv 2403.10444). There the longest prefix is kept whose
     number passes; here they are tried from the longest on, and the first that passes is it.
     """
     main_probs, ratios = list[Distribution](), [1.0]
-    for index, candidate in enumerate(candidates):
+    for index, draft_token in enumerate(draft_tokens):
         main_probs.append(main(index))
-        ratio = main_probs[index].prob(candidate) / draft[index].prob(candidate)
+        ratio = main_probs[index].prob(draft_token) / draft[index].prob(draft_token)
         ratios.append(min(ratios[index] * ratio, 1.0))
         if ratios[-1] == 0.0:
             break  # every prefix from here on is as impossible
     if random.accept(ratios[-1]):
-        return VerificationResult(len(candidates), random.draw(main(len(candidates))))
+        return VerificationResult(len(draft_tokens), random.draw(main(len(draft_tokens))))
     length = len(main_probs) - 1
     while length > 0 and not random.accept(
         prefix_probability(main_probs[length], draft[length], ratios[length])
@@ -123,6 +123,6 @@ def prefix_probability(main: Distribution, draft: Distribution, ratio: float) ->
 
 
 def acceptance_probability(main_prob: float, draft_prob: float) -> float:
-    """How probable it is that a candidate is accepted: min(1, main_prob / draft_prob)."""
-    # A candidate that was drawn has a draft_prob above 0.
+    """How probable it is that a draft token is accepted: min(1, main_prob / draft_prob)."""
+    # A draft token that was drawn has a draft_prob above 0.
     return 1.0 if main_prob >= draft_prob else main_prob / draft_prob

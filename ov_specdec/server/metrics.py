@@ -43,9 +43,9 @@ class Metrics:
         self.generation_tokens = self._counter("generation_tokens", "Tokens of outputs.")
         self.prefix_queries = self._counter("prefix_cache_queries", "Tokens looked for in caches.")
         self.prefix_hits = self._counter("prefix_cache_hits", "Tokens that were cached.")
-        self.drafts = self._counter("spec_decode_num_drafts", "Rounds with candidates.")
+        self.drafts = self._counter("spec_decode_num_drafts", "Rounds with draft tokens.")
         self.drafted = self._counter("spec_decode_num_draft_tokens", "Candidates.")
-        self.accepted = self._counter("spec_decode_num_accepted_tokens", "Accepted candidates.")
+        self.accepted = self._counter("spec_decode_num_accepted_tokens", "Accepted draft tokens.")
         self.draft_failures = self._counter(
             "spec_decode_num_draft_failures", "Draft models left out, for logits with NaN."
         )
@@ -66,7 +66,7 @@ class Metrics:
         )
         self._accepted_at = Counter(
             f"{PREFIX}spec_decode_num_accepted_tokens_per_pos",
-            "Accepted candidates by their place in the draft.",
+            "Accepted draft tokens by their place in the draft.",
             (*self._labels, "position"),
             registry=self.registry,
         )

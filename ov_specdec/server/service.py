@@ -18,9 +18,9 @@ from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Transcriptions
 from ov_specdec.stats import NOT_INVARIANT
+from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.token_bytes import as_text
-from ov_specdec.text.transcript import Transcript
 
 RETRY_AFTER = 1
 """Seconds that a client is told to wait while the queue is full: about what an answer takes."""
@@ -142,7 +142,7 @@ class Service:
         """The ids of a prompt, in vLLM's shape. Needs no place in the queue."""
         options = GenerationOptions.from_kwargs(wanted.options)
         tokenizer = self.engine.tokenizer
-        ids = encode_prompt(wanted.prompt, options, tokenizer, Transcript())
+        ids = encode_prompt(wanted.prompt, options, tokenizer, GeneratedTokens())
         return {
             "count": len(ids),
             "max_model_len": self.engine.max_length,

@@ -16,7 +16,7 @@ class TimestampRule:
     They come in pairs but for one before the end, none is earlier than the last, none in a pair's
     first place repeats it, and none is later than `max_initial_timestamp_index` at first. Where all
     timestamps together are more likely than any other token, one of them has to come. As with all
-    processors, the tokens hold the candidates before a row. begin: length of start and prompt.
+    processors, the tokens hold the draft tokens before a row. begin: length of start and prompt.
     Source: `WhisperTimeStampLogitsProcessor` of transformers; Radford et al. (arXiv 2212.04356).
     """
 

@@ -1,7 +1,7 @@
 """The tokenizer guard: main and draft must map text to the same ids, or nothing is decoded.
 
 Speculation exchanges token ids between two models, unless a pairing translates them (`pairing`).
-Where the same id means different tokens, the main model still corrects every candidate, but it is
+Where the same id means different tokens, the main model still corrects every draft token, but it is
 fed a draft of noise; and where the same text maps to different ids, one of the two reads a prompt
 that it was never trained on.
 """

@@ -20,9 +20,9 @@ UsedPairing = Literal["intersection", "retokenize"]
 ENOUGH_IN_COMMON = 0.9
 """Share of the tokens of sample texts from which "auto" takes the intersection.
 
-With 94 % in common, its accepted candidates per round were 0.85 of the other's greedily, and 2 to 5
-times as many in sampling; with 83 %, 0.61 greedily, which is how most texts are decoded
-(`python -m tests.benchmarks accepted-per-round pairing`).
+With 94 % in common, its accepted draft tokens per round were 0.85 of the other's greedily, and 2 to
+5 times as many in sampling; with 83 %, 0.61 greedily, which is how most texts are decoded (`python
+-m tests.benchmarks accepted-per-round pairing`).
 """
 
 NUM_EXAMPLES = 8

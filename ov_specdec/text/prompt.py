@@ -8,15 +8,15 @@ import numpy as np
 from ov_specdec.checks import require_utf8, shorten
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
+from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.messages import Message, check_messages
 from ov_specdec.text.tokenizer import Tokenizer
-from ov_specdec.text.transcript import Transcript
 
 Prompt = str | Sequence[int] | Sequence[Message]
 
 
 def encode_prompt(
-    prompt: Prompt, options: GenerationOptions, tokenizer: Tokenizer, transcript: Transcript
+    prompt: Prompt, options: GenerationOptions, tokenizer: Tokenizer, transcript: GeneratedTokens
 ) -> list[int]:
     """The prompt's ids, none for an empty one.
 

@@ -12,10 +12,10 @@ from ov_specdec.errors import ModelError, OptionError
 from ov_specdec.files import read_json
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.chat import render_chat
+from ov_specdec.text.generated_tokens import EncodedText
 from ov_specdec.text.languages import find_language
 from ov_specdec.text.messages import Message
 from ov_specdec.text.token_bytes import bytes_reader
-from ov_specdec.text.transcript import EncodedText
 
 MARIAN_FILE = "source.spm"
 """What tells the tokenizer of Marian, which the `tokenizers` library does not have."""

@@ -11,7 +11,7 @@ from ov_specdec.baseline import plain_options
 from ov_specdec.checks import shorten
 from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.errors import OptionError
-from ov_specdec.loading.fixed_sizes import FixedSizes
+from ov_specdec.loading.static_shapes import StaticShapes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName
 from ov_specdec.tuning.search import GAIN
@@ -90,7 +90,7 @@ def measure_gain(
     prompts: Sequence[str],
     *,
     seconds: float,
-    fixed_sizes: FixedSizes = "none",
+    static_shapes: StaticShapes = "none",
 ) -> Gain:
     """Continue prompts with a candidate and plainly, greedy, with the default draft length.
 
@@ -109,7 +109,7 @@ def measure_gain(
         pairing=candidate.pairing,
         device=device,
         profile=candidate.profile or "auto",
-        fixed_sizes=fixed_sizes,
+        static_shapes=static_shapes,
     ) as pipeline:
         pipeline.prepare()
         for options in (plain, speculative):  # the first run of each takes longer

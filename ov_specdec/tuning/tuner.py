@@ -85,7 +85,7 @@ class Tuning:
 
     default, tuned: what to expect of OpenVINO's defaults and of the profile. changed: the share of
     tokens for which greedy decoding in each of them chooses another token than in `exact`.
-    acceptance: of a candidate of sample prompts, if those before were accepted. reasons: for the
+    acceptance: of a draft token of sample prompts, if those before were accepted. reasons: for the
     settings of each model. invariance: whether the main model's passes are batch-invariant.
     """
 
@@ -99,7 +99,7 @@ class Tuning:
 
 
 def expect(main: PassCosts, draft_step: float, acceptance: float) -> Expectation:
-    """The best draft length and its speed; acceptance: of a candidate if all before were."""
+    """The best draft length and its speed; acceptance: of a draft token if all before were."""
     survival = (acceptance**n for n in range(max(SIZES)))
     speeds = [
         tokens / (main.at(n + 1) + n * draft_step)
@@ -268,7 +268,7 @@ class Tuner:
         return other / total
 
     def _measure_acceptance(self) -> float:
-        """How often a candidate is accepted if those before it are, over the sample prompts."""
+        """How often a draft token is accepted if those before it are, over the sample prompts."""
         acceptance = Acceptance(Common())
         main, draft = self._load("main", {}).runner, self._load("draft", {}).runner
         for prompt in self._prompts:
@@ -279,7 +279,7 @@ class Tuner:
 
 
 def break_even(curve: CostCurve, num_cached: int) -> float | None:
-    """From which acceptance on speculation pays: the least share of candidates, of all lengths.
+    """From which acceptance on speculation pays: the least share of draft tokens, of all lengths.
 
     None where it never does.
     """

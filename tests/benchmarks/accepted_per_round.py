@@ -22,7 +22,7 @@ from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import TokenizerPair, open_source, pair_tokenizers
 from ov_specdec.planning.draft_length import Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.sampling.distribution import certain
+from ov_specdec.sampling.distribution import one_hot
 from ov_specdec.sampling.from_options import Samplers, make_samplers
 from ov_specdec.sampling.samplers import RandomSampler
 from ov_specdec.sampling.verification import Draft, verify, verify_block, verify_tokens
@@ -81,7 +81,7 @@ class FirstDraw:
 
 def expected(rule: Rule, main_probs: list[Any], draft: Draft) -> float:
     """The mean number of tokens that a rule accepts of this draft."""
-    probs = draft.probs or [certain(token) for token in draft.tokens]
+    probs = draft.probs or [one_hot(token) for token in draft.tokens]
 
     def run(random: Any) -> int:
         return rule(main_probs.__getitem__, probs, draft.tokens, FirstDraw(random)).num_accepted

@@ -15,14 +15,14 @@ TABLES = {
 }
 METHODS = {
     "adaptive": "ov-specdec, default",
-    "constant-2": "ov-specdec, 2 candidates",
-    "constant-4": "ov-specdec, 4 candidates",
-    "constant-8": "ov-specdec, 8 candidates",
-    "constant-12": "ov-specdec, 12 candidates",
+    "constant-2": "ov-specdec, 2 draft tokens",
+    "constant-4": "ov-specdec, 4 draft tokens",
+    "constant-8": "ov-specdec, 8 draft tokens",
+    "constant-12": "ov-specdec, 12 draft tokens",
     "genai-plain": "openvino.genai, plain",
-    "genai-draft-2": "openvino.genai, 2 candidates",
-    "genai-draft-4": "openvino.genai, 4 candidates",
-    "genai-draft-8": "openvino.genai, 8 candidates",
+    "genai-draft-2": "openvino.genai, 2 draft tokens",
+    "genai-draft-4": "openvino.genai, 4 draft tokens",
+    "genai-draft-8": "openvino.genai, 8 draft tokens",
 }
 RATIO = re.compile(r"([\d.]+) \(([\d.]+) to ([\d.]+)\)")
 

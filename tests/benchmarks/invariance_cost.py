@@ -76,16 +76,16 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
 @model_options
 @click.option("--rounds", default=15, show_default=True, help="After one to warm up.")
 @several("--cached", int, (200, 500, 2000), says="Tokens of prompts.")
-@click.option("--fixed-sizes", default="none", show_default=True)
+@click.option("--static-shapes", default="none", show_default=True)
 @several("--ways", str, tuple(CELLS), says="What is timed.", among=CELLS)
 @measures
 def invariance_cost(
-    models: Models, rounds: int, cached: tuple[int, ...], fixed_sizes: str, ways: tuple[str, ...]
+    models: Models, rounds: int, cached: tuple[int, ...], static_shapes: str, ways: tuple[str, ...]
 ) -> Measurements:
     """Measure the speed with batch invariance over that without it."""
     for way in ways:
         batch, seconds = CELLS[way]
-        settings = {"max_batch_size": batch, "fixed_sizes": fixed_sizes}
+        settings = {"max_batch_size": batch, "static_shapes": static_shapes}
         with ExitStack() as stack:
             pipelines = [
                 stack.enter_context(models.pipeline(batch_invariant=on, **settings))

@@ -45,7 +45,7 @@ SETTINGS = {
 }
 SPREADS = (1.0, 3.0, 6.0)
 NUM_ROWS = 16 * 5
-"""Of a step: 16 sequences, each with four candidates."""
+"""Of a step: 16 sequences, each with four draft tokens."""
 
 
 class TimedSampler:

@@ -101,7 +101,7 @@ def share(rows: Sequence[Row], part: str, whole: str, form: str) -> str:
 @click.option("--temperature", default=0.0, help="Above 0, tokens are drawn.")
 @click.option("--ignore-eos", is_flag=True, help="Go on after the end of an output.")
 @click.option("--shared", is_flag=True, help="Look into earlier outputs.")
-@click.option("--fixed-sizes", type=click.Choice(["auto", "none"]), default="auto")
+@click.option("--static-shapes", type=click.Choice(["auto", "none"]), default="auto")
 @click.option("--cold", is_flag=True, help="Without a generation of each method before.")
 @measures
 def speed(
@@ -113,7 +113,7 @@ def speed(
     temperature: float,
     ignore_eos: bool,
     shared: bool,
-    fixed_sizes: str,
+    static_shapes: str,
     cold: bool,
 ) -> Measurements:
     """Measure drafters, draft lengths and openvino.genai against each other, in turns."""
@@ -122,7 +122,7 @@ def speed(
     options |= {"temperature": temperature} if temperature else {}
     tasks = [task for task, _ in prompts.tasks]
     opened = [Method(name) for name in methods]
-    with Runs(opened, models, {"fixed_sizes": fixed_sizes}, options) as runs:
+    with Runs(opened, models, {"static_shapes": static_shapes}, options) as runs:
         ids = [prompt for _, prompt in runs.encoded(prompts)]
         if not cold:
             runs.warm_up(ids[-1])

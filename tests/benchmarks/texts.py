@@ -12,8 +12,8 @@ from typing import Any
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
 from ov_specdec.bench.prompts import JSON_LINES, PROMPT_SETS, read_prompts
+from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
-from ov_specdec.text.transcript import Transcript
 from tests.prompts import PROMPTS
 
 MIXED = "mixed"
@@ -43,7 +43,7 @@ class Prompts:
         """Task and token ids of each, in the chat template of a model that has one."""
         options, tokenizer = GenerationOptions(), pipeline.tokenizer
         encoded = [
-            (task, encode_prompt(prompt, options, tokenizer, Transcript()))
+            (task, encode_prompt(prompt, options, tokenizer, GeneratedTokens()))
             for task, prompt in self.tasks
         ]
         if self.name != MIXED:

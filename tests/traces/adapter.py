@@ -197,7 +197,7 @@ def _runner(role: str, model: Model, letters: Letters, journal: Journal) -> Any:
         return StatefulModel(compiled, axes, max_hidden=max_hidden, border=model.border, **known)
     paged = PagedModel(
         compiled,
-        copies={size: Compiled(device, size) for size in model.copies},
+        static={size: Compiled(device, size) for size in model.static_shapes},
         is_invariant=model.form != "plain",
         border=model.border,
         **known,

@@ -11,7 +11,8 @@ class Model:
 
     drift: how far its logits are from those of a model with 0; 16 is about what they span.
     block_size: of a paged KV cache. memory: tokens that the KV cache has room for; None: as many as
-    one sequence may have, or what the device allows. copies: numbers of tokens that it is compiled
+    one sequence may have, or what the device allows. static_shapes: numbers of tokens that it is
+    compiled
     for once more. form: "spare" passes have no single rows, by giving tokens twice, "spare rows"
     give rows of attention twice. max_hidden: stale entries of states that are kept. ticks: of the
     clock that a pass over one token takes, and that each token more adds. fails_at, blank_at: of
@@ -24,7 +25,7 @@ class Model:
     block_size: int = 4
     memory: int | None = None
     border: int | None = None
-    copies: tuple[int, ...] = ()
+    static_shapes: tuple[int, ...] = ()
     form: Literal["plain", "spare", "spare rows"] = "plain"
     max_pass_tokens: int | None = None
     max_hidden: int | None = None

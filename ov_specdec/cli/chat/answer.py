@@ -28,9 +28,9 @@ def show_text(chunk: Chunk) -> None:
 
 
 def in_colours(output: Console) -> ShowChunk:
-    """Prints chunks, accepted candidates in a colour; where there are none, as in a file, as text.
+    """Prints chunks, accepted draft tokens in a colour.
 
-    rich decides that: NO_COLOR counts.
+    As text where there are no colours, as in a file; rich decides that: NO_COLOR counts.
     """
     accepted = Style(color=GREEN)
 
@@ -84,7 +84,7 @@ def describe(result: GenerationResult, max_new_tokens: int | None) -> str:
     stats = result.stats
     parts = [f"{stats.generated_tokens} tokens, {stats.tokens_per_second:.1f} tokens/s"]
     if stats.drafted:
-        parts.append(f"{stats.acceptance_rate:.0%} of {stats.drafted} candidates accepted")
+        parts.append(f"{stats.acceptance_rate:.0%} of {stats.drafted} draft tokens accepted")
     if stats.draft_failures:
         parts.append(f"draft failures {stats.draft_failures}")
     parts.append(f"{stats.cached_tokens} of {stats.prompt_tokens} prompt tokens reused")

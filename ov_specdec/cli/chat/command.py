@@ -32,10 +32,10 @@ from ov_specdec.cli.options import (
     PIPELINE_OPTIONS,
     SYSTEM_OPTION,
     check_generation,
-    fixed_sizes_option,
     make_pipeline,
     pop_generation,
     pop_pipeline,
+    static_shapes_option,
     with_options,
 )
 from ov_specdec.cli.terminal import console, with_errors
@@ -63,11 +63,13 @@ GREETING = "/help lists commands and keys, Ctrl-D leaves"
     metavar="FILE",
     help="Keep what the models read of the system message in this file, for later chats.",
 )
-@click.option("--show-draft", is_flag=True, help="Show text from accepted candidates in a colour.")
+@click.option(
+    "--show-draft", is_flag=True, help="Show text from accepted draft tokens in a colour."
+)
 @with_options(
     (
         *PIPELINE_OPTIONS,
-        fixed_sizes_option("auto"),
+        static_shapes_option("auto"),
         length_option(DEFAULTS["max_new_tokens"]),
         *GENERATION_OPTIONS,
         CACHE_PROMPT_OPTION,

@@ -50,14 +50,14 @@ class LiveCurve:
         done = step.main
         row = nearest_row(done.num_cached)
         self._learn_drafting(step.drafts, row)
-        is_prepared = done.num_tokens in (self._last_size, *self.curve.main.fixed)
+        is_prepared = done.num_tokens in (self._last_size, *self.curve.main.static)
         if done.num_sequences > 1 or is_prepared:
             cell: Cell = "main", nearest_size(done.num_tokens), row
             expected = self.curve.main.at(done.num_tokens, done.num_cached, done.num_sequences)
             ratio = done.seconds / expected
             self._compare(cell, ratio)
             self._last.append((cell, ratio))
-        if done.num_tokens not in self.curve.main.fixed:
+        if done.num_tokens not in self.curve.main.static:
             self._last_size = done.num_tokens
 
     def _learn_drafting(self, drafts: Sequence[PassStats], row: int) -> None:
@@ -69,7 +69,7 @@ class LiveCurve:
         expected: dict[int, float] = defaultdict(float)
         start = draft.start
         for done in drafts:
-            if done.num_tokens in draft.fixed or done.num_tokens == done.num_sequences:
+            if done.num_tokens in draft.static or done.num_tokens == done.num_sequences:
                 size = nearest_size(done.num_tokens)
                 seconds[size] += done.seconds
                 expected[size] += start + draft.at(

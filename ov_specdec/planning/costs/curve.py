@@ -43,14 +43,15 @@ class PassCurve:
     if it has another size than the one before, because OpenVINO prepares for the new shapes. start:
     the same of the first pass after those of another model, which has taken the caches.
     per_sequence: seconds that each sequence beyond the first adds to a pass over as many tokens.
-    fixed: sizes that are always prepared, so that a pass takes no longer after one of another size.
+    static: sizes that are always prepared, so that a pass takes no longer after one of another
+    size.
     """
 
     seconds: Mapping[int, Mapping[int, float]]
     change: float = 0.0
     start: float = 0.0
     per_sequence: float = 0.0
-    fixed: frozenset[int] = frozenset()
+    static: frozenset[int] = frozenset()
 
     def at(self, num_tokens: int, num_cached: int, num_sequences: int = 1) -> float:
         """Seconds of a pass over `num_tokens` that reads `num_cached`; positive.
@@ -69,8 +70,8 @@ class PassCurve:
         last: the size that was last prepared. home: the one that will be returned to; many passes
         share the change to it.
         """
-        changes = (sizes != last).astype(float) + ((sizes != home) & (home not in self.fixed))
-        for size in (home, *self.fixed):
+        changes = (sizes != last).astype(float) + ((sizes != home) & (home not in self.static))
+        for size in (home, *self.static):
             changes[sizes == size] = 0.0
         result: NDArray[np.floating] = changes * self.change
         return result
@@ -128,7 +129,7 @@ class PassCurve:
             other.change or self.change,
             other.start or self.start,
             other.per_sequence or self.per_sequence,
-            other.fixed,
+            other.static,
         )
 
 
@@ -151,14 +152,14 @@ class CostCurve:
         return CostCurve(self.main.least(other.main), draft, self.sweeps + other.sweeps)
 
     def drafting(self, num_cached: int) -> tuple[float, float, float]:
-        """Seconds of drafting: once a round, per candidate, and after a fully accepted draft.
+        """Seconds of drafting: once a round, per draft token, and after a fully accepted draft.
 
-        The first pass then feeds two tokens, the last candidate and the main model's own.
+        The first pass then feeds two tokens, the last draft token and the main model's own.
         """
         if self.draft is None:
             return 0.0, 0.0, 0.0
         step, pair = self.draft.at(1, num_cached), self.draft.at(2, num_cached)
-        changes = len({1, 2} - self.draft.fixed) * self.draft.change
+        changes = len({1, 2} - self.draft.static) * self.draft.change
         return self.draft.start, step, pair - step + changes
 
 
@@ -193,6 +194,6 @@ def _rising(step: float) -> dict[int, float]:
 NOMINAL = CostCurve(PassCurve({ROWS[0]: _rising(0.1)}), PassCurve({ROWS[0]: {1: 0.1}}))
 """An imagined machine in plain passes, for runs whose draft lengths must not follow the clock.
 
-A tenth of a plain pass for a candidate and for a token more lies between what was measured of
+A tenth of a plain pass for a draft token and for a token more lies between what was measured of
 pairs with AMX (0.08 and 0.06 of the embedded pair) and without (0.09 and 0.13).
 """

@@ -59,7 +59,7 @@ def _as_dict(curve: PassCurve) -> dict[str, Any]:
         "change": curve.change,
         "start": curve.start,
         "per_sequence": curve.per_sequence,
-        "fixed": sorted(curve.fixed),
+        "static": sorted(curve.static),
     }
 
 
@@ -81,5 +81,5 @@ def _pass_curve(content: Any) -> PassCurve:
         raise ValueError("rows without times")
     if not all(0.0 < value < math.inf for value in values):
         raise ValueError("times that are none")
-    fixed = frozenset(map(int, content["fixed"]))
-    return PassCurve(seconds, change, start, per_sequence, fixed)
+    static = frozenset(map(int, content["static"]))
+    return PassCurve(seconds, change, start, per_sequence, static)

@@ -38,7 +38,8 @@ LEAST = 6
 """Turns without which a curve would be none, whatever they take: the draft's, and 1, 8, 4."""
 
 DRAFT_SIZES = (16, 2, 1)
-"""Passes of a draft model: reading, one that also feeds the last accepted candidate, and a step."""
+"""Passes of a draft model: reading, one that also feeds the last accepted draft token, and a
+step."""
 
 Compare = Callable[[int, Logits, str], None]
 """Told of the rows of logits that passes over `text` have given, from a place on, and how."""
@@ -126,12 +127,12 @@ class PassTimes:
 
         Medians were off by two where another program had the cores for half of the time.
         """
-        fixed = self._cache.runner.fixed_sizes
+        static = self._cache.runner.static_shapes
         changes = [
             min(first for first, _ in times[1:]) - min(last for _, last in times)
             for sizes in self._times.values()
             for size, times in sizes.items()
-            if len(times) > 1 and size not in fixed
+            if len(times) > 1 and size not in static
         ]
         rows = {
             row: {size: min(map(min, times)) for size, times in sorted(sizes.items())}
@@ -139,7 +140,7 @@ class PassTimes:
         }
         change = max(median(changes), 0.0) if changes else 0.0
         start = min(self._starts) - rows[ROWS[0]][1] if self._starts else 0.0
-        curve = PassCurve(rows, change, max(start, 0.0), fixed=fixed)
+        curve = PassCurve(rows, change, max(start, 0.0), static=static)
         if not self._spreads:
             return curve
         more = min(self._spreads) - curve.at(SEQUENCES, ROWS[0])
@@ -153,7 +154,7 @@ class PassTimes:
         place = len(self._tokens) - 1
         following = text(place + 1, place + size)
         start = perf_counter()
-        # One row for the last token and each candidate: these are fed, whatever is cached.
+        # One row for the last token and each draft token: these are fed, whatever is cached.
         done = alone(self._cache.advance(self._tokens, following))
         seconds = perf_counter() - start
         self._compare(place, done.logits, f"a pass over {size} tokens")

@@ -145,7 +145,7 @@ class KeptCosts:
 
 def _imagined(main: Runner, draft: Runner | None) -> CostCurve:
     """What passes of two models cost that nobody has timed, in plain passes."""
-    curve = CostCurve(replace(NOMINAL.main, fixed=main.fixed_sizes))
+    curve = CostCurve(replace(NOMINAL.main, static=main.static_shapes))
     if draft is None or NOMINAL.draft is None:
         return curve
-    return replace(curve, draft=replace(NOMINAL.draft, fixed=draft.fixed_sizes))
+    return replace(curve, draft=replace(NOMINAL.draft, static=draft.static_shapes))

@@ -47,7 +47,7 @@ class Measurement:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Accepted candidates per drafted one; None where nothing was drafted."""
+        """Accepted draft tokens per drafted one; None where nothing was drafted."""
         return self.accepted / self.drafted if self.drafted and self.accepted is not None else None
 
     @property

@@ -17,9 +17,9 @@ from ov_specdec.cli.options import (
     MODEL_OPTIONS,
     PAIRING_OPTION,
     PROFILE_OPTION,
-    fixed_sizes_option,
     parse_properties,
     parse_sizes,
+    static_shapes_option,
     with_options,
 )
 from ov_specdec.errors import OptionError
@@ -112,7 +112,7 @@ PEERS_OPTIONS = (
     DEVICE_OPTION,
     PROFILE_OPTION,
     *COMPILE_OPTIONS,
-    fixed_sizes_option("auto"),
+    static_shapes_option("auto"),
 )
 
 
@@ -239,7 +239,7 @@ def _setup(options: dict[str, Any]) -> Setup:
         draft=str(folders["draft"]),
         device=options["device"],
         precision=options["precision"],
-        fixed_sizes=parse_sizes(options["fixed_sizes"]),
+        static_shapes=parse_sizes(options["static_shapes"]),
         pairing=find_pairing(folders["main"], folders["draft"], options["pairing"]),
         **properties,
     )

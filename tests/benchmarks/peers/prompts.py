@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
+from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import Tokenizer
-from ov_specdec.text.transcript import Transcript
 
 MIX_TOKENS = (30, 900)
 """Lengths of mixed prompts: from a question to a file."""
@@ -52,7 +52,7 @@ def mixed_prompts(tokenizer: Tokenizer, prompts: Sequence[str]) -> list[list[int
 
 
 def _encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    return encode_prompt(prompt, GenerationOptions(), tokenizer, Transcript())
+    return encode_prompt(prompt, GenerationOptions(), tokenizer, GeneratedTokens())
 
 
 def require_room(prompts: Sequence[Sequence[int]], max_new_tokens: int, room: int) -> None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ov_specdec.loading.devices import Precision, find_device, openvino_core, precision_properties
-from ov_specdec.loading.fixed_sizes import FixedSizes
 from ov_specdec.loading.runtime_config import KvBackend
+from ov_specdec.loading.static_shapes import StaticShapes
 from ov_specdec.text.pairing import PairingName
 
 
@@ -17,7 +17,7 @@ class Setup:
     main, draft: folders of exported models. properties: OpenVINO properties for both models, on
     top of those that `precision` stands for; with a profile, those of the main. draft_properties:
     with a profile, those of the draft. profile: its file. scratch: a folder for what another
-    framework wants converted. fixed_sizes: of this project's own methods, where the KV cache is
+    framework wants converted. static_shapes: of this project's own methods, where the KV cache is
     paged. max_batch_size, max_prefill_tokens_per_step: of these too; None for the default. pairing:
     how the draft model drafts for a main model with another tokenizer; None where both have the
     same.
@@ -31,7 +31,7 @@ class Setup:
     draft_properties: Mapping[str, str] | None = None
     profile: str | None = None
     scratch: str = ""
-    fixed_sizes: FixedSizes = "auto"
+    static_shapes: StaticShapes = "auto"
     max_batch_size: int = 1
     max_prefill_tokens_per_step: int | None = None
     pairing: PairingName | None = None
@@ -53,7 +53,7 @@ class Setup:
         """Keyword arguments for a `SpeculativePipeline`, with or without the draft model."""
         arguments: dict[str, Any] = {"main": self.main, "device": self.device, "kv": kv}
         if kv != "stateful":
-            arguments["fixed_sizes"] = self.fixed_sizes
+            arguments["static_shapes"] = self.static_shapes
         arguments["max_prefill_tokens_per_step"] = self.max_prefill_tokens_per_step
         arguments["max_batch_size"] = self.max_batch_size
         if drafts:

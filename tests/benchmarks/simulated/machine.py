@@ -71,7 +71,7 @@ class Machine:
 
     def passing(self, size: int, last_size: int, cached: int) -> float:
         """Seconds of a pass of the main model, after one of another size or of the same."""
-        changed = size != last_size and size not in self.curve.main.fixed
+        changed = size != last_size and size not in self.curve.main.static
         return self.curve.main.at(size, cached) + changed * self.curve.main.change
 
     def disturb(self, seconds: float, generator: Random) -> float:

@@ -25,7 +25,7 @@ MIXTURES = {
     "0, 0.95": [0.0, 0.95],
     "all": [0.0, 0.3, 0.6, 0.8, 0.9, 0.95],
 }
-"""How often candidates are accepted, by sequence in turns."""
+"""How often draft tokens are accepted, by sequence in turns."""
 
 LENGTHS = 0, 1, 2, 3, 4, 6, 8
 CONCURRENCIES = 2, 4, 8, 16, 32

@@ -75,9 +75,9 @@ class Sweeps:
 
     plain, adaptive: the lines to hold `by_length` (draft length, point) against. by_temperature:
     temperature, plain, speculative. pass_seconds: by model, the tokens of a pass and its seconds.
-    by_position: by place in the draft, how many candidates of the longest length were judged there,
-    all before them having been accepted, and how many of those were accepted. timeline: the first
-    rounds of a generation with adaptive lengths.
+    by_position: by place in the draft, how many draft tokens of the longest length were judged
+    there, all before them having been accepted, and how many of those were accepted. timeline: the
+    first rounds of a generation with adaptive lengths.
     """
 
     plain: Point
@@ -136,7 +136,7 @@ def num_steps(plan: Plan, num_prompts: int) -> int:
 
 
 def acceptance_by_position(rounds: Iterable[RoundStats]) -> list[tuple[int, int]]:
-    """Per place in the draft: candidates judged there, and how many of them were accepted."""
+    """Per place in the draft: draft tokens judged there, and how many of them were accepted."""
     judged: list[int] = []
     accepted: list[int] = []
     for round_ in rounds:
@@ -163,12 +163,12 @@ def _pass_seconds(
 
 
 def _seconds(model: Runner, prompt: Sequence[int], size: int) -> float:
-    candidates = [prompt[i % len(prompt)] for i in range(size - 1)]
+    draft_tokens = [prompt[i % len(prompt)] for i in range(size - 1)]
     behind = prompt[-(model.max_length + 1 - size) :]  # as much of it as there is room for
     cache, times = CachedSequence(model), []
     for _ in range(PASS_REPEATS + 2):
         start = perf_counter()
-        alone(cache.advance(behind, candidates))
+        alone(cache.advance(behind, draft_tokens))
         times.append(perf_counter() - start)
     cache.discard()
     # The first reads the prompt, and OpenVINO prepares for a new size in the second.

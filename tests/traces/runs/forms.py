@@ -19,9 +19,9 @@ ACROSS = (
 RUNS = (
     Run("single tokens given twice", TWO, main=Model(form="spare"), draft=NEAR, drafter="model"),
     Run(
-        "single rows of attention given twice, in copies of fixed sizes",
+        "single rows of attention given twice, in static shapes",
         TWO,
-        main=Model(form="spare rows", copies=(2, 4)),
+        main=Model(form="spare rows", static_shapes=(2, 4)),
         draft=NEAR,
         drafter="model",
     ),

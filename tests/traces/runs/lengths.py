@@ -34,7 +34,7 @@ RUNS = (
         drafter="model",
     ),
     Run(
-        "constant, but for candidates that the draft model hardly believes in",
+        "constant, but for draft tokens that the draft model hardly believes in",
         (
             add(
                 "a",
@@ -159,8 +159,8 @@ RUNS = (
             add("b", REPEATS, max_new_tokens=10),
             FINISH,
         ),
-        main=Model(copies=(2, 4, 8)),
-        draft=Model(drift=1, copies=(1, 2, 6)),
+        main=Model(static_shapes=(2, 4, 8)),
+        draft=Model(drift=1, static_shapes=(1, 2, 6)),
         drafter="both",
         curve=CURVE,
     ),

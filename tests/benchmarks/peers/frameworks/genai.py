@@ -57,7 +57,7 @@ def _measurement(prompt_tokens: int, result: Any, seconds: float) -> Measurement
         seconds=seconds,
         first_token_seconds=result.perf_metrics.get_ttft().mean / 1000,
         main_passes=len(steps),
-        # The draft's first pass reads the prompt; each further one is a candidate.
+        # The draft's first pass reads the prompt; each further one is a draft token.
         drafted=None if draft is None else max(len(draft) - 1, 0),
         # Its own count leaves out the last round. Each pass of the main adds one token of its own.
         accepted=None if draft is None else len(token_ids) - len(steps),
@@ -83,7 +83,7 @@ def with_draft(setup: Setup, length: int | None) -> GenaiRunner:
 
 
 def prompt_lookup(setup: Setup, length: int | None) -> GenaiRunner:
-    """`LLMPipeline` with candidates from the text itself, `length` per round."""
+    """`LLMPipeline` with draft tokens from the text itself, `length` per round."""
     genai = import_genai()
     config = greedy(genai, num_assistant_tokens=length, max_ngram_size=MAX_NGRAM_SIZE)
     return GenaiRunner(_load(genai, setup, {"prompt_lookup": True}), config)

@@ -20,7 +20,7 @@ from tests.benchmarks.peers.load import Progress
 from tests.benchmarks.peers.setup import Setup
 
 TOKENS_PER_STEP = 256
-"""Most tokens of a step, prompts and candidates together: its default."""
+"""Most tokens of a step, prompts and draft tokens together: its default."""
 
 
 @dataclass
@@ -37,8 +37,8 @@ class Handle:
 class GenaiEngine:
     """Runs a `ContinuousBatchingPipeline` step by step. Implements `Engine`.
 
-    length: candidates of each step; 0 for plain decoding. counts: whether its candidates are always
-    so many, as those of a draft model are.
+    length: draft tokens of each step; 0 for plain decoding. counts: whether its draft tokens are
+    always so many, as those of a draft model are.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ def with_draft(setup: Setup, length: int | None) -> GenaiEngine:
 
 
 def prompt_lookup(setup: Setup, length: int | None) -> GenaiEngine:
-    """The pipeline with candidates from the text itself, at most `length` per step."""
+    """The pipeline with draft tokens from the text itself, at most `length` per step."""
     genai = import_genai()
     config = greedy(genai, num_assistant_tokens=length, max_ngram_size=MAX_NGRAM_SIZE)
     return GenaiEngine(genai, _load(genai, setup, {"prompt_lookup": True}), config, length or 0)

@@ -95,7 +95,7 @@ class TorchRunner:
             seconds=seconds,
             first_token_seconds=first,
             main_passes=len(main),
-            # A pass of the draft is a candidate; a pass of the main adds one token of its own.
+            # A pass of the draft is a draft token; a pass of the main adds one token of its own.
             drafted=len(draft) or None,
             accepted=len(token_ids) - len(main) if draft else None,
             main_seconds=sum(main[1:]),

@@ -8,7 +8,11 @@ from ov_specdec.errors import DeviceError, ModelError
 from ov_specdec.loading import compile as compile_module
 from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.devices import compile_for
-from ov_specdec.loading.fixed_sizes import (
+from ov_specdec.loading.graph import static_shape
+from ov_specdec.loading.kept_costs import kept_costs
+from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.loading.source import open_source
+from ov_specdec.loading.static_shapes import (
     BATCH_SIZES,
     DRAFT_SIZES,
     MAIN_SIZES,
@@ -16,10 +20,6 @@ from ov_specdec.loading.fixed_sizes import (
     choose_sizes,
     sizes_of_models,
 )
-from ov_specdec.loading.graph import fix_size
-from ov_specdec.loading.kept_costs import kept_costs
-from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
 from tests.flaky import make_flaky
@@ -28,13 +28,13 @@ PROMPT = "def area(w, h):"
 
 
 def load(folder, sizes):
-    config = RuntimeConfig(kv="paged", precision="exact", num_threads=1, fixed_sizes=sizes)
+    config = RuntimeConfig(kv="paged", precision="exact", num_threads=1, static_shapes=sizes)
     return load_model(open_source(folder), config, vocab_size=290).runner
 
 
 def test_a_copy_gives_every_sequence_the_rows_of_the_model_itself(tiny_pair):
     copied, plain = load(tiny_pair[0], (2, 4, 8)), load(tiny_pair[0], ())
-    assert (copied.fixed_sizes, plain.fixed_sizes) == (frozenset({2, 4, 8}), frozenset())
+    assert (copied.static_shapes, plain.static_shapes) == (frozenset({2, 4, 8}), frozenset())
     rng = np.random.default_rng(0)
     slots = [(copied.open(), plain.open()) for _ in range(3)]
     for passes in (
@@ -42,7 +42,7 @@ def test_a_copy_gives_every_sequence_the_rows_of_the_model_itself(tiny_pair):
         [(1, 1), (2, 2), (1, 1)],
         [(0, 0), (0, 0), (8, 8)],
         [(1, 1), (0, 0), (1, 1)],
-        [(3, 3), (1, 1), (1, 1)],  # of five: no copy is for so many
+        [(3, 3), (1, 1), (1, 1)],  # of five: no static shape is for so many
         [(2, 1), (0, 0), (0, 0)],
     ):
         spans = []
@@ -59,7 +59,7 @@ def test_what_passes_cost_is_kept_apart_for_other_sizes(tiny_pair, tmp_path, mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("ov_specdec.loading.kept_costs.MEASURING_SECONDS", 0.05)
     for sizes in ((), (2,), (2, 4), (2,)):
-        config = RuntimeConfig(kv="paged", precision="exact", num_threads=1, fixed_sizes=sizes)
+        config = RuntimeConfig(kv="paged", precision="exact", num_threads=1, static_shapes=sizes)
         model = load_model(open_source(tiny_pair[0]), config, vocab_size=290)
         model.runner.limit(1024)
         kept_costs([model], 0.0).prepare()
@@ -97,9 +97,9 @@ def test_output_stays_the_main_model_s_own(tiny_pair):
     settings = {"precision": "exact", "num_threads": 1}
     with SpeculativePipeline(main, drafter="none", **settings) as plain:
         expected = plain.generate(PROMPT, max_new_tokens=40).token_ids
-    with SpeculativePipeline(main, draft, fixed_sizes="auto", **settings) as pipeline:
-        assert pipeline.main.runner.fixed_sizes == {*MAIN_SIZES, *BATCH_SIZES}
-        assert pipeline.draft.runner.fixed_sizes == set(DRAFT_SIZES)
+    with SpeculativePipeline(main, draft, static_shapes="auto", **settings) as pipeline:
+        assert pipeline.main.runner.static_shapes == {*MAIN_SIZES, *BATCH_SIZES}
+        assert pipeline.draft.runner.static_shapes == set(DRAFT_SIZES)
         for options in ({"num_assistant_tokens": 3}, {"num_assistant_tokens": 7}, {}):
             assert pipeline.generate(PROMPT, max_new_tokens=40, **options).token_ids == expected
         results = pipeline.generate_batch([PROMPT] * 4, max_new_tokens=40)
@@ -108,24 +108,24 @@ def test_output_stays_the_main_model_s_own(tiny_pair):
 
 def test_passes_of_fixed_sizes_have_their_own_costs(tiny_pair):
     off = {"batch_invariant": False}
-    with SpeculativePipeline(*tiny_pair, fixed_sizes=[1, 3], **off) as pipeline:
+    with SpeculativePipeline(*tiny_pair, static_shapes=[1, 3], **off) as pipeline:
         curve = pipeline.prepare(seconds=0.2)
-    assert curve.main.fixed == {1, 3}
+    assert curve.main.static == {1, 3}
     assert curve.draft is not None
-    assert curve.draft.fixed == set(DRAFT_SIZES)
+    assert curve.draft.static == set(DRAFT_SIZES)
     with SpeculativePipeline(*tiny_pair) as pipeline:
-        assert pipeline.prepare().main.fixed == set()
+        assert pipeline.prepare().main.static == set()
 
 
 def test_a_single_token_with_a_spare_runs_in_the_shape_of_two(tiny_pair):
-    config = RuntimeConfig(batch_invariant=True, fixed_sizes=(1, 3))
+    config = RuntimeConfig(batch_invariant=True, static_shapes=(1, 3))
     model = load_model(open_source(tiny_pair[0]), config, vocab_size=290).runner
-    assert model.fixed_sizes == {1, 2, 3}
+    assert model.static_shapes == {1, 2, 3}
     model.is_invariant = False
-    assert model.fixed_sizes == {2, 3}
+    assert model.static_shapes == {2, 3}
 
 
-def test_large_models_have_fewer_copies():
+def test_large_models_have_fewer_static_shapes():
     assert sizes_of_models("auto", [1, 1], max_batch_size=1) == [MAIN_SIZES, DRAFT_SIZES]
     assert choose_sizes("auto", (1, 8, 4), WEIGHTS // 4) == (1, 8, 4)
     assert choose_sizes("auto", (1, 8, 4), WEIGHTS // 2) == (1, 8)
@@ -136,49 +136,49 @@ def test_large_models_have_fewer_copies():
 
 @pytest.mark.parametrize("given", ["", "all", [], [0], [1.5], ["8"], [True], [10_000], 8, None])
 def test_other_sizes_are_refused(given):
-    with pytest.raises(OptionError, match="fixed_sizes="):
-        SpeculativePipeline(fixed_sizes=given)
+    with pytest.raises(OptionError, match="static_shapes="):
+        SpeculativePipeline(static_shapes=given)
 
 
 def test_a_copy_that_cannot_be_made_is_left_out_and_said(tiny_pair, monkeypatch):
     def fails_at_three(model, size):
         if size == 3:
             raise ModelError("it has no form")
-        return fix_size(model, size)
+        return static_shape(model, size)
 
     def fails_at_four(device, model, properties, path):
         if str(model.input("input_ids").partial_shape) == "[4]":
             return DeviceError("it does not compile")
         return compile_for(device, model, properties, path)
 
-    monkeypatch.setattr("ov_specdec.loading.compile.fix_size", fails_at_three)
+    monkeypatch.setattr("ov_specdec.loading.compile.static_shape", fails_at_three)
     monkeypatch.setattr("ov_specdec.loading.compile.compile_for", fails_at_four)
     with pytest.warns(RuntimeWarning) as warned:
         copied = load(tiny_pair[0], (2, 3, 4))
     assert [str(each.message) for each in warned] == [
-        "it has no form; going on without a copy for passes over 3 tokens",
-        "it does not compile; going on without a copy for passes over 4 tokens",
+        "it has no form; going on without a static shape for 3 tokens",
+        "it does not compile; going on without a static shape for 4 tokens",
     ]
     assert isinstance(copied, PagedModel)
-    assert copied.fixed_sizes == {2}
+    assert copied.static_shapes == {2}
     for num_tokens in (2, 3, 4):
         [rows] = copied.forward([Span(copied.open(), [5] * num_tokens, num_tokens)])
         assert len(rows) == num_tokens
 
 
-def test_a_stateful_model_has_no_copies(tiny_pair):
-    with SpeculativePipeline(*tiny_pair, kv="stateful", fixed_sizes="auto") as pipeline:
-        assert pipeline.main.runner.fixed_sizes == set()
+def test_a_stateful_model_has_no_static_shapes(tiny_pair):
+    with SpeculativePipeline(*tiny_pair, kv="stateful", static_shapes="auto") as pipeline:
+        assert pipeline.main.runner.static_shapes == set()
 
 
 def test_copies_of_a_stateful_model_are_refused_before_anything_is_compiled(tiny_pair, monkeypatch):
     compiled = []
     monkeypatch.setattr(compile_module, "compile_for", lambda *given: compiled.append(given))
-    with pytest.raises(OptionError, match=r"fixed_sizes=\[4\] needs a paged KV cache"):
-        SpeculativePipeline(*tiny_pair, kv="stateful", fixed_sizes=[4])
+    with pytest.raises(OptionError, match=r"static_shapes=\[4\] needs a paged KV cache"):
+        SpeculativePipeline(*tiny_pair, kv="stateful", static_shapes=[4])
     assert compiled == []
 
 
 def test_with_copies_that_are_needed_an_error_of_compilation_is_named(tiny_pair):
     with pytest.raises(DeviceError, match=r"does not compile .*NO_SUCH"):
-        SpeculativePipeline(*tiny_pair, fixed_sizes=[4], properties={"NO_SUCH": "1"})
+        SpeculativePipeline(*tiny_pair, static_shapes=[4], properties={"NO_SUCH": "1"})

@@ -47,7 +47,7 @@ class EncodedText:
         return first, last
 
 
-class Transcript:
+class GeneratedTokens:
     """The ids of the most recent answers, by their text and what they continued.
 
     So the ids of a prompt follow from its own conversation and nothing else, whoever else is

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec.options import GenerationOptions
-from ov_specdec.text.transcript import EncodedText, Transcript
+from ov_specdec.text.generated_tokens import EncodedText, GeneratedTokens
 from tests.chats import KINDS, TEMPLATES, make_tokenizer
 from tests.scripted import PATIENCE
 
@@ -37,7 +37,7 @@ class Conversation:
     """Turns of a user, and of a model whose answers are given."""
 
     def __init__(self, tokenizer, transcript=None):
-        self.tokenizer, self.transcript = tokenizer, transcript or Transcript()
+        self.tokenizer, self.transcript = tokenizer, transcript or GeneratedTokens()
         self.messages = []
 
     def render(self, messages):
@@ -199,7 +199,7 @@ def test_special_tokens_are_no_text(tokenizer):
 
 
 def test_the_answers_that_were_used_longest_ago_are_forgotten_first(tokenizer):
-    transcript = Transcript(max_answers=2)
+    transcript = GeneratedTokens(max_answers=2)
     chats = [Conversation(tokenizer, transcript) for _ in range(3)]
     for turn, chat in enumerate(chats):
         chats[0].ids()  # is used again and again
@@ -243,7 +243,7 @@ class Hooked(str):
 
 @pytest.mark.parametrize("number", range(1, 5))
 def test_answers_may_come_from_several_threads(number):
-    transcript, salt = Transcript(max_answers=1), Hooked("salt")
+    transcript, salt = GeneratedTokens(max_answers=1), Hooked("salt")
     transcript.remember("width", [1, 2], prompt=[3], salt=salt)
     other = Thread(
         target=transcript.remember, args=("height", [4]), kwargs={"prompt": [5], "salt": "other"}
