@@ -136,12 +136,12 @@ class GenerationStats:
 
     @property
     def drafted(self) -> int:
-        """Candidates that were proposed."""
+        """Draft tokens that were proposed."""
         return sum(r.num_drafted for r in self.rounds)
 
     @property
     def accepted(self) -> int:
-        """Candidates that the main model agreed with."""
+        """Draft tokens that the main model agreed with."""
         return sum(r.num_accepted for r in self.rounds)
 
     @property

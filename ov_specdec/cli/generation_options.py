@@ -100,7 +100,7 @@ SPECULATION_OPTIONS = (
         metavar="auto|N",
         default="auto",
         show_default=True,
-        help="Candidates per round; 0 is plain decoding.",
+        help="Draft tokens per round; 0 is plain decoding.",
     ),
     click.option(
         "--num-assistant-tokens-schedule",

@@ -296,8 +296,8 @@ def explain(curve: CostCurve) -> str:
     """What the curve means for speculation."""
     least = break_even(curve, min(curve.main.seconds))
     if least is None:
-        return "break-even    none: candidates cost more than they can yield"
-    return f"break-even    speculation pays from {least:.0%} accepted candidates on"
+        return "break-even    none: draft tokens cost more than they can yield"
+    return f"break-even    speculation pays from {least:.0%} accepted draft tokens on"
 
 
 def describe_trial(role: str, trial: Trial | Refused) -> tuple[str, ...]:
@@ -316,10 +316,10 @@ def conclude(tuning: Tuning) -> list[str]:
     return [
         f"main          {describe_settings(profile.main_properties)} ({tuning.reasons['main']})",
         f"draft         {describe_settings(profile.draft_properties)} ({tuning.reasons['draft']})",
-        f"speculation   {pays}, with {tuned.draft_length} candidates per round at best",
+        f"speculation   {pays}, with {tuned.draft_length} draft tokens per round at best",
         f"to expect     {tuned.speed:.1f} tokens/s, {tuned.plain_speed:.1f} in plain decoding "
         f"(OpenVINO's defaults: {default.speed:.1f} and {default.plain_speed:.1f})",
-        f"acceptance    {tuning.acceptance:.0%} of candidates, on sample prompts",
+        f"acceptance    {tuning.acceptance:.0%} of draft tokens, on sample prompts",
         f"other tokens  {tuning.changed['tuned']:.1%} of greedy choices are not those of exact "
         f"precision (defaults: {tuning.changed['default']:.1%})",
         f"invariant     {tuning.invariance}",

@@ -85,7 +85,7 @@ def results(shown: tuple[Any, ...]) -> list[gr.components.Component]:
     made.append(_html(rounds, "rounds", visible=False))
     by_round.change(lambda on: gr.update(visible=on), by_round, made[-1], **AT_ONCE)
     with gr.Row():
-        draft_tokens = _bars("round", "draft tokens", "draft token", "Candidates per round")
+        draft_tokens = _bars("round", "draft tokens", "draft token", "Draft tokens per round")
         times = _bars("method", "seconds", "part", "Where the time goes")
     return [*made, draft_tokens, times]
 

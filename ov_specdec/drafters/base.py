@@ -83,7 +83,7 @@ class Drafter(Protocol):
         ...
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """Candidates to follow `tokens`, as many as the plan allows; none where it has no idea.
+        """Draft tokens to follow `tokens`, as many as the plan allows; none where it has no idea.
 
         tokens: the sequence so far, which begins with those of the last call.
         """

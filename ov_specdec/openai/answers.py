@@ -88,7 +88,7 @@ def make_usage(ask: Ask, stats: Sequence[GenerationStats]) -> dict[str, Any]:
 
 
 def _predicted(stats: Sequence[GenerationStats]) -> dict[str, int]:
-    """Candidates that were taken from matches: with the prediction, or with the text so far."""
+    """Draft tokens that were taken from matches: with the prediction, or with the text so far."""
     rounds = [r for each in stats for r in each.rounds if r.source == MATCHES]
     accepted = sum(r.num_kept for r in rounds)
     return {

@@ -15,10 +15,10 @@ Pairs that people use reach 0.5 to 0.9; on simulated machines 0.8 is as good. Lo
 the length of its match.
 """
 PRIOR_WEIGHT = 4.0
-"""Candidates that it takes to outweigh that: a first text settles within ten rounds."""
+"""Draft tokens that it takes to outweigh that: a first text settles within ten rounds."""
 
 COMMON_WEIGHT = 32.0
-"""Candidates of a sequence that count as much as all sequences before: some tens are believed."""
+"""Draft tokens of a sequence that count as much as all sequences before: some tens are believed."""
 
 MEMORY = 0.98
 """What is left of a sequence's counts after each draft token: the last 50 count, as texts change.
@@ -34,7 +34,7 @@ NUM_BINS = 8
 
 
 class Counts:
-    """Candidates that were judged, and those of them that were accepted, by some key."""
+    """Draft tokens that were judged, and those of them that were accepted, by some key."""
 
     def __init__(self, memory: float) -> None:
         self._memory = memory
