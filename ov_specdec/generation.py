@@ -78,9 +78,9 @@ class TextGenerator:
 
     loop: runs all generations together. vocab_size: ids below it have a token. eos_token_ids:
     what ends a text unless options say so. learned: what generations before have taught about the
-    speed of the models. transcript: their answers, which later prompts may hold. text_to_text: how
-    the decoder of an encoder-decoder model begins, which does not read the prompt itself.
-    invariance: whether passes give a token the same logits, for the statistics.
+    speed of the models. generated_tokens: their answers, which later prompts may hold.
+    text_to_text: how the decoder of an encoder-decoder model begins, which does not read the prompt
+    itself. invariance: whether passes give a token the same logits, for the statistics.
     """
 
     main: Runner
@@ -90,7 +90,7 @@ class TextGenerator:
     eos_token_ids: frozenset[int]
     drafters: DrafterFactory
     learned: LearnedStats = field(default_factory=LearnedStats)
-    transcript: GeneratedTokens = field(default_factory=GeneratedTokens)
+    generated_tokens: GeneratedTokens = field(default_factory=GeneratedTokens)
     last_kept: "Kept" = field(default_factory=lambda: Kept([]))
     """Of the generation that ended last, among those with `cache_prompt`."""
     text_to_text: TextToText | None = None
@@ -223,12 +223,12 @@ class TextGenerator:
             salt, start = generation.options.cache_salt, generation.num_prompt_tokens
             tokens = generation.sequence.tokens
             self.last_kept = Kept(tokens, salt)
-            self.transcript.remember(text, ids, prompt=tokens[:start], salt=salt)
+            self.generated_tokens.remember(text, ids, prompt=tokens[:start], salt=salt)
             self.drafters.remember(salt, tokens, start)
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The prompt's ids; `OptionError` if it is empty, too long or not to be read."""
-        ids = encode_prompt(prompt, options, self.tokenizer, self.transcript)
+        ids = encode_prompt(prompt, options, self.tokenizer, self.generated_tokens)
         if not ids:
             raise OptionError("the prompt is empty: give at least one token of text")
         if self.text_to_text is not None:

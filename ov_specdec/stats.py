@@ -61,14 +61,14 @@ class PassStats:
     """One pass of a model over one sequence or several.
 
     num_tokens: that it was fed, padding included. num_cached: in the KV caches before, of all of
-    its sequences. num_read: how many of the tokens are of prompts that are being read. seconds:
+    its sequences. num_prefill: how many of the tokens are of prompts in their prefill. seconds:
     with what choosing tokens by its logits takes.
     """
 
     num_tokens: int
     num_cached: int
     num_sequences: int
-    num_read: int
+    num_prefill: int
     seconds: float
 
 

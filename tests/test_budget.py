@@ -15,9 +15,9 @@ COSTS = FixedCurve(
 )
 
 
-def answering(number, num_tokens=None, num_read=0, num_cached=16):
+def answering(number, num_tokens=None, num_prefill=0, num_cached=16):
     """The load of a step that answers so many sequences."""
-    return Load(number, number, num_tokens or number, num_read, num_cached)
+    return Load(number, number, num_tokens or number, num_prefill, num_cached)
 
 
 def bid(chance, *, takes_passes=True, **more):
@@ -89,18 +89,18 @@ def test_no_draft_is_so_long_that_its_passes_hold_too_few_sequences():
 def test_a_prompt_beside_changes_nothing_where_each_token_costs_the_same():
     """It takes its own time, whatever is drafted; the ratio of the whole step would draft on."""
     bids = [bid(0.9), bid(0.8)]
-    assert lengths(bids, num_read=80) == lengths(bids) != [0, 0]
+    assert lengths(bids, num_prefill=80) == lengths(bids) != [0, 0]
 
 
 def test_more_is_drafted_where_a_prompt_has_made_the_pass_one_whose_tokens_are_cheap():
     steep_then_flat = FixedCurve(CostCurve(PassCurve({16: {1: 1.0, 32: 32.0, 96: 35.0}})))
     bids = [bid(0.8, takes_passes=False)] * 2
     assert lengths(bids, steep_then_flat) == [0, 0]
-    assert min(lengths(bids, steep_then_flat, num_read=30)) > 5
+    assert min(lengths(bids, steep_then_flat, num_prefill=30)) > 5
 
 
 @pytest.mark.parametrize(
-    ("number", "load"), [(2, {"num_tokens": 300}), (90, {}), (33, {"num_read": 512})]
+    ("number", "load"), [(2, {"num_tokens": 300}), (90, {}), (33, {"num_prefill": 512})]
 )
 def test_steps_of_any_size_are_planned(number, load):
     budget, load = Budget(COSTS), answering(number, **load)
@@ -130,11 +130,11 @@ def test_plans_are_kept_while_everybody_bids_about_the_same():
     plans = budget.share(bids, answering(2))
     assert budget.share([bid(0.91), bid(0.5)], answering(2, num_cached=24)) is plans
     assert budget.share([bid(0.5), bid(0.5)], answering(2, num_cached=24)) is not plans
-    assert budget.share(bids, answering(2, num_read=7)) is not plans
+    assert budget.share(bids, answering(2, num_prefill=7)) is not plans
     budget.share(bids, answering(2))
     choosy = [bid(0.9, min_confidence=0.4), bids[1]]
     assert budget.share(choosy, answering(2))[0].min_confidence == 0.4
-    kept = budget.share(bids, answering(2, num_read=7))
+    kept = budget.share(bids, answering(2, num_prefill=7))
     assert budget.share(bids, answering(9)) is not kept
     others = [bids[0], bid(0.95)]
     assert [plan.length for plan in budget.share(others, answering(2))] == lengths(others)

@@ -61,7 +61,7 @@ def test_the_guide_runs_from_top_to_bottom(capsys, few_sizes):
     assert "\ncancelled\n" in printed
     assert "this pipeline is closed" in printed
     assert namespace["plain"].stats.tokens_per_main_pass == 1.0
-    assert namespace["static"].stats.drafted > 0
+    assert namespace["fixed"].stats.drafted > 0
 
 
 def test_the_readme_runs(capsys):

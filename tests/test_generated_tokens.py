@@ -36,8 +36,8 @@ def spelled(tokenizer, text):
 class Conversation:
     """Turns of a user, and of a model whose answers are given."""
 
-    def __init__(self, tokenizer, transcript=None):
-        self.tokenizer, self.transcript = tokenizer, transcript or GeneratedTokens()
+    def __init__(self, tokenizer, generated_tokens=None):
+        self.tokenizer, self.generated_tokens = tokenizer, generated_tokens or GeneratedTokens()
         self.messages = []
 
     def render(self, messages):
@@ -48,7 +48,7 @@ class Conversation:
 
     def ids(self):
         decode = self.tokenizer.decode_all
-        return self.transcript.restore(self.encoded(), self.messages, self.render, decode)
+        return self.generated_tokens.restore(self.encoded(), self.messages, self.render, decode)
 
     def encodes_to(self, text):
         """The ids that a text has as the next message."""
@@ -65,7 +65,7 @@ class Conversation:
 
     def answer(self, text, ids, beyond=()):
         """Let the model generate the ids of a text, and some beyond it."""
-        self.transcript.remember(text, [*ids, *beyond], prompt=self.ids())
+        self.generated_tokens.remember(text, [*ids, *beyond], prompt=self.ids())
         self.messages.append({"role": "assistant", "content": text})
 
 
@@ -117,7 +117,7 @@ def test_an_answer_keeps_its_ids_only_in_its_own_conversation(tokenizer):
     chat = Conversation(tokenizer)
     chat.ask("Hello")
     chat.answer("width", spelled(tokenizer, "width"))
-    other = Conversation(tokenizer, chat.transcript)
+    other = Conversation(tokenizer, chat.generated_tokens)
     other.ask("Howdy")
     other.messages.append(chat.messages[1])
     assert len(other.encoded().ids) == len(chat.encoded().ids)
@@ -130,12 +130,12 @@ def test_an_answer_keeps_its_ids_only_in_its_own_conversation(tokenizer):
 def test_an_answer_keeps_its_ids_only_under_its_salt(tokenizer):
     chat = Conversation(tokenizer)
     prompt = chat.ask("Hello")
-    chat.transcript.remember("width", spelled(tokenizer, "width"), prompt=prompt, salt="me")
+    chat.generated_tokens.remember("width", spelled(tokenizer, "width"), prompt=prompt, salt="me")
     chat.messages.append({"role": "assistant", "content": "width"})
     arguments = chat.encoded(), chat.messages, chat.render, tokenizer.decode_all
-    assert chat.transcript.restore(*arguments, "me") != chat.encoded().ids
+    assert chat.generated_tokens.restore(*arguments, "me") != chat.encoded().ids
     for other in (None, "you"):
-        assert chat.transcript.restore(*arguments, other) == chat.encoded().ids
+        assert chat.generated_tokens.restore(*arguments, other) == chat.encoded().ids
 
 
 def test_what_a_template_strips_is_left_out(tmp_path):
@@ -199,8 +199,8 @@ def test_special_tokens_are_no_text(tokenizer):
 
 
 def test_the_answers_that_were_used_longest_ago_are_forgotten_first(tokenizer):
-    transcript = GeneratedTokens(max_answers=2)
-    chats = [Conversation(tokenizer, transcript) for _ in range(3)]
+    generated_tokens = GeneratedTokens(max_answers=2)
+    chats = [Conversation(tokenizer, generated_tokens) for _ in range(3)]
     for turn, chat in enumerate(chats):
         chats[0].ids()  # is used again and again
         chat.ask(f"Question {turn}?")
@@ -243,10 +243,12 @@ class Hooked(str):
 
 @pytest.mark.parametrize("number", range(1, 5))
 def test_answers_may_come_from_several_threads(number):
-    transcript, salt = GeneratedTokens(max_answers=1), Hooked("salt")
-    transcript.remember("width", [1, 2], prompt=[3], salt=salt)
+    generated_tokens, salt = GeneratedTokens(max_answers=1), Hooked("salt")
+    generated_tokens.remember("width", [1, 2], prompt=[3], salt=salt)
     other = Thread(
-        target=transcript.remember, args=("height", [4]), kwargs={"prompt": [5], "salt": "other"}
+        target=generated_tokens.remember,
+        args=("height", [4]),
+        kwargs={"prompt": [5], "salt": "other"},
     )
 
     def interrupt():
@@ -254,6 +256,6 @@ def test_answers_may_come_from_several_threads(number):
         other.join(0.5)  # it ends now, where nothing keeps it from it
 
     salt.on_hash(number, interrupt)
-    transcript.remember("width", [1, 2], prompt=[3], salt=salt)
+    generated_tokens.remember("width", [1, 2], prompt=[3], salt=salt)
     other.join(PATIENCE)
     assert not other.is_alive()

@@ -244,9 +244,9 @@ def test_a_prompt_that_the_draft_model_reads_keeps_others_waiting_for_a_chunk_at
         service.engine.step()
     service.submit(other)
     while len(long.unread) == 1:  # what the main model's prefill gave
-        num_read, num_answered = sum(service.draft.passes), len(other.unread)
+        num_prefill, num_answered = sum(service.draft.passes), len(other.unread)
         service.engine.step()
-        assert sum(service.draft.passes) - num_read <= PREFILL_CHUNK
+        assert sum(service.draft.passes) - num_prefill <= PREFILL_CHUNK
         assert len(other.unread) == num_answered + 1
     assert max(service.draft.passes) == PREFILL_CHUNK  # the first, while it was alone
     assert len(other.unread) > 3

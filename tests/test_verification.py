@@ -13,7 +13,7 @@ def one_hot(choices, vocab_size=9):
 
 
 @pytest.mark.parametrize(
-    ("choices", "draft tokens", "expected"),
+    ("choices", "draft_tokens", "expected"),
     [
         ([4], [], VerificationResult(0, 4)),
         ([4, 5, 6], [4, 5], VerificationResult(2, 6)),
@@ -33,7 +33,7 @@ def test_ties_go_to_the_lowest_id():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("draft tokens", [[], [4]])
+@pytest.mark.parametrize("draft_tokens", [[], [4]])
 def test_a_row_that_gives_no_distribution_is_refused(bad, draft_tokens):
     logits = one_hot([4] * (len(draft_tokens) + 1))
     logits[-1, :] = -np.inf

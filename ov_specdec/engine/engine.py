@@ -18,7 +18,7 @@ from ov_specdec.stats import PassStats, StepStats, Stopwatch
 class Engine:
     """Two models, and the sequences that share their passes. Not for two threads: see `EngineLoop`.
 
-    main, draft: the models. costs: of their passes; told of each step that read no prompt.
+    main, draft: the models. costs: of their passes; told of each step without prefill.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Engine:
         """One round of drafting and verifying, for all that run.
 
         Passes of the draft model, each over all sequences that still draft, then one pass of the
-        main model, which also holds a chunk of the prompts that are being read.
+        main model, which also holds a chunk of each prompt in its prefill.
         """
         self.scheduler.schedule()
         for sequence in self.scheduler.running:
@@ -128,7 +128,7 @@ class Engine:
         passes: list[PassStats] = []
         num_prefilled = 0
         while self._draft is not None and (done := self._forward(self._draft, num_prefilled)):
-            num_prefilled += done.num_read
+            num_prefilled += done.num_prefill
             passes.append(done)
         return passes
 
@@ -158,14 +158,14 @@ class Engine:
             for share in shares:
                 self._resume(share.sequence)
             sizes = [len(span.tokens) for span in spans]
-            read = sum(n for n, share in zip(sizes, shares, strict=True) if share.is_prefill)
-            return PassStats(sum(sizes), num_cached, len(sizes), read, watch.total())
+            prefill = sum(n for n, share in zip(sizes, shares, strict=True) if share.is_prefill)
+            return PassStats(sum(sizes), num_cached, len(sizes), prefill, watch.total())
         return None
 
     def _padding(self, model: Runner, shares: list[Share]) -> tuple[Share | None, int]:
         """Tokens to fill the pass up with, so that its size is one of a few, and after whose.
 
-        A prompt of which a part is read cannot be followed by others.
+        Nothing can follow a part of a prompt.
         """
         decoding = [share for share in shares if not share.is_prefill]
         if not decoding or (model is self._draft and len(decoding) < len(shares)):
@@ -188,5 +188,5 @@ class Engine:
             return
         if main.num_tokens not in self._main.static_shapes:
             self._budget.ran(main.num_tokens)
-        if not any(done.num_read for done in (*drafts, main)):
+        if not any(done.num_prefill for done in (*drafts, main)):
             self._budget.costs.learn(StepStats(main, tuple(drafts)))

@@ -16,8 +16,8 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 
 DRAFT_PREFILL = 4
-"""Tokens of prompts that a draft model's pass reads, for one of the main model's: its tokens cost a
-fourth at most, or it would not pay. Not more than `PREFILL_CHUNK`."""
+"""Tokens of prompts that a draft model's pass prefills, for one of the main model's: its tokens
+cost a fourth at most, or it would not pay. Not more than `PREFILL_CHUNK`."""
 
 SPARE = 64
 """Tokens that a sequence needs room for beside its own when it is admitted: a few rounds."""
@@ -27,10 +27,10 @@ SPARE = 64
 class Limits:
     """How much runs at a time.
 
-    max_batch_size: sequences. max_prefill_tokens_per_step: tokens that a pass reads while others
-    are being answered, for each prompt that is to be read.
+    max_batch_size: sequences. max_prefill_tokens_per_step: tokens that a pass prefills while
+    others are being answered, for each prompt.
 
-    48: while 1,000 tokens are read beside four answers, the 95th percentile of a step of the
+    48: while 1,000 tokens are prefilled beside four answers, the 95th percentile of a step of the
     embedded pair is 1.8 to 3.4 times the median of before (32: 1.9 to 3.0, 64: 2.2 to 4.9). With
     mixed prompts, four at a time, 48 has most tokens per second: 32 has 0.87 of them, 64 0.97, 128
     0.96 (medians of four loads). Where several prompts wait, to leave them waiting would cost more
@@ -144,18 +144,18 @@ class Scheduler:
     def load(self) -> Load:
         """What the next pass of the main model holds, whatever is drafted."""
         decoding = self._decoding
-        unread = sum(s.num_to_verify for s in self.running if s.is_prefilling)
+        lacking = sum(s.num_to_verify for s in self.running if s.is_prefilling)
         return Load(
             len(self.running),
             len(decoding),
             sum(sequence.num_to_verify for sequence in decoding),
-            min(unread, self.prefill_budget),
+            min(lacking, self.prefill_budget),
             sum(len(sequence.tokens) for sequence in self.running),
         )
 
     @property
     def prefill_budget(self) -> int:
-        """Tokens of prompts that a pass may read: few where somebody would have to wait for it.
+        """Tokens of prompts that a pass may prefill: few where somebody would have to wait for it.
 
         With what is verified beside them they fill one of the usual sizes, where that is possible.
         """
@@ -172,7 +172,7 @@ class Scheduler:
 
     @property
     def _decoding(self) -> list[Sequence]:
-        """Those whose prompts have been read."""
+        """Those whose prefill is done."""
         return [sequence for sequence in self.running if not sequence.is_prefilling]
 
     def _has_room(self, sequence: Sequence) -> bool:

@@ -157,7 +157,7 @@ class Sequence:
 
     @property
     def is_prefilling(self) -> bool:
-        """Whether its prompt is being read: by the main model, or later by a draft model."""
+        """Whether it is in its prefill: of the main model, or later of a draft model."""
         cache = self.waits_for
         lags = isinstance(cache, CachedSequence) and cache.num_lacking > MAX_LAG
         return lags or self.num_rounds == 0

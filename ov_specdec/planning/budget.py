@@ -20,14 +20,14 @@ class Load:
     """What the next pass of the main model holds in any case.
 
     num_sequences: that it extends. num_answered: those of them that get a token by it. num_tokens:
-    of these, without the draft tokens that are bid for. num_read: tokens of prompts beside them.
+    of these, without the draft tokens that are bid for. num_prefill: tokens of prompts beside them.
     num_cached: tokens in the KV caches of all of them.
     """
 
     num_sequences: int
     num_answered: int
     num_tokens: int
-    num_read: int
+    num_prefill: int
     num_cached: int
 
 
@@ -95,7 +95,7 @@ class Budget:
         self._settle(choices, load)
         passes = self._padded(load, len(ranked.alive))
         gains = choices.tokens / (passes[choices.number] + choices.drafting)
-        if load.num_read:
+        if load.num_prefill:
             passes = self._beside_prompts(load, len(ranked.alive))
             gains = choices.tokens - gains.max() * (passes[choices.number] + choices.drafting)
         longest, best = np.unravel_index(int(gains.argmax()), gains.shape)
@@ -147,7 +147,7 @@ class Budget:
 
     def _beside_prompts(self, load: Load, most: int) -> Numbers:
         """The same of passes that read prompts too, which fill them up to their size."""
-        first = load.num_tokens + load.num_read
+        first = load.num_tokens + load.num_prefill
         return self.costs.curve.main.by_size(first, first + most, load.num_cached)
 
 

@@ -16,14 +16,17 @@ Prompt = str | Sequence[int] | Sequence[Message]
 
 
 def encode_prompt(
-    prompt: Prompt, options: GenerationOptions, tokenizer: Tokenizer, transcript: GeneratedTokens
+    prompt: Prompt,
+    options: GenerationOptions,
+    tokenizer: Tokenizer,
+    generated_tokens: GeneratedTokens,
 ) -> list[int]:
     """The prompt's ids, none for an empty one.
 
     A text goes into the chat template as the user's message, where the model has one. Messages hold
-    the answers of `transcript` as they were generated, unless nothing of them is to be cached.
-    Raises `OptionError` for what is none of the three, and for options of a chat template that is
-    not used.
+    the answers of `generated_tokens` as they were generated, unless nothing of them is to be
+    cached. Raises `OptionError` for what is none of the three, and for options of a chat template
+    that is not used.
     """
     if isinstance(prompt, Sequence) and len(prompt) == 0:
         return []
@@ -35,7 +38,7 @@ def encode_prompt(
         if not options.cache_prompt:
             return encoded.ids
         salt = options.cache_salt
-        return transcript.restore(encoded, messages, render, tokenizer.decode_all, salt)
+        return generated_tokens.restore(encoded, messages, render, tokenizer.decode_all, salt)
     if given := options.chat_options():
         raise OptionError(
             f"{given[0]} has no effect on a prompt that is not put into a chat template: leave it "

@@ -46,7 +46,7 @@ class LiveCurve:
         self._last_size = 0
 
     def learn(self, step: StepStats) -> None:
-        """Take note of a step that read no prompt. Changes of size are like no other."""
+        """Take note of a step without prefill. Changes of size are like no other."""
         done = step.main
         row = nearest_row(done.num_cached)
         self._learn_drafting(step.drafts, row)

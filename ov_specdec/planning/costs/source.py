@@ -37,7 +37,7 @@ class Costs(Protocol):
         ...
 
     def learn(self, step: StepStats) -> None:
-        """Take note of a step that read no prompt."""
+        """Take note of a step without prefill."""
         ...
 
     def keep(self) -> None:
