@@ -10,6 +10,8 @@ from ov_specdec.runner.base import Logits, Span, check_room, check_rows
 from ov_specdec.runner.cached_sequence import CachedSequence
 
 NextToken = Callable[[Sequence[int]], int | Logits]
+HiddenState = Callable[[Sequence[int]], Sequence[float]]
+"""From all tokens so far to the hidden state of the last one, [hidden_size]."""
 
 
 class ScriptedModel:
@@ -35,8 +37,11 @@ class ScriptedModel:
         block_size: int = 4,
         num_blocks: int | None = None,
         border: int | None = None,
+        hidden_state: HiddenState | None = None,
     ):
         self._next_token = next_token
+        self._hidden_state = hidden_state
+        self.hidden_size = len(hidden_state([0])) if hidden_state else None
         self.vocab_size = vocab_size
         self.max_length = max_length
         self.border = border
@@ -126,6 +131,9 @@ class ScriptedModel:
         for place, token in enumerate(span.tokens, past):
             self.memory[self._address(span.slot, place)] = token
         held = self.held(span.slot)
+        if span.hidden_states is not None:
+            for place in range(past, len(held)):
+                span.hidden_states[place - past] = self._hidden_state(held[: place + 1])
         ends = range(len(held) - span.num_rows + 1, len(held) + 1)
         is_beyond = span.slot.is_beyond
         return np.array([self._row(held[:end], is_beyond) for end in ends], np.float32)
@@ -150,14 +158,18 @@ def counting(tokens: Sequence[int]) -> int:
     return (tokens[-1] + 1) % 50
 
 
+def mixed(tokens: Sequence[int], state: int, start: int = 0) -> int:
+    """What `mixing` keeps of tokens, the first in place `start`, after those that gave `state`."""
+    for place, token in enumerate(tokens, start):
+        state = (state * 31 + token * (place + 7) + 3) % 1_000_003
+    return state
+
+
 def mixing(seed: int, vocab_size: int = 50) -> NextToken:
     """A successor that depends on every token and its place, so that no mix-up goes unnoticed."""
 
     def next_token(tokens: Sequence[int]) -> int:
-        state = seed
-        for place, token in enumerate(tokens):
-            state = (state * 31 + token * (place + 7) + 3) % 1_000_003
-        return state % vocab_size
+        return mixed(tokens, seed) % vocab_size
 
     return next_token
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ov_specdec.drafters import Drafter, Proposal
+from ov_specdec.drafters.cascade import readers
 from ov_specdec.engine import Engine, EngineLoop, Limits, Round, Sequence
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
 from ov_specdec.planning.draft_length import Ask, ConstantLength, Plan, Policy
@@ -30,7 +31,9 @@ def sequence(
     **more: Any,
 ) -> Sequence:
     """A sequence of a main model that is read at its end."""
-    cache = main if isinstance(main, CachedSequence) else CachedSequence(main)
+    cache = main
+    if not isinstance(cache, CachedSequence):
+        cache = CachedSequence(cache, readers=readers(drafter))
     own = list(tokens), max_length, cache, sampler, drafter, policy, frozenset(eos)
     return Sequence(*own, max_unread=None, **more)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ov_specdec.drafters.base import Drafter, Proposal, Steps
+from ov_specdec.runner.base import HiddenStatesReader
 from ov_specdec.runner.cached_sequence import CachedSequence
 
 
@@ -17,6 +18,11 @@ class Cascade:
     def __init__(self, first: Drafter, second: Drafter) -> None:
         self._first = first
         self._second = second
+
+    @property
+    def readers(self) -> tuple[HiddenStatesReader, ...]:
+        """Those of both that read hidden states."""
+        return (*readers(self._first), *readers(self._second))
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -35,3 +41,10 @@ class Cascade:
             return proposal
         other = yield from self._second.propose(tokens)
         return replace(other, declined=proposal.declined)
+
+
+def readers(drafter: Drafter | None) -> tuple[HiddenStatesReader, ...]:
+    """Who reads the main model's hidden states: the drafter, or drafters of which it is made."""
+    if isinstance(drafter, Cascade):
+        return drafter.readers
+    return (drafter,) if isinstance(drafter, HiddenStatesReader) else ()

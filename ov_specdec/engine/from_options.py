@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from collections.abc import Sequence as Ids
 
+from ov_specdec.drafters.cascade import readers
 from ov_specdec.drafters.factory import Beginning, DrafterFactory
 from ov_specdec.engine.sequence import PLAIN, Sequence, WantedLogprobs
 from ov_specdec.options import GenerationOptions
@@ -44,7 +45,7 @@ def make_sequence(
     return Sequence(
         tokens,
         max_length,
-        CachedSequence(main, source or namespace),
+        CachedSequence(main, source or namespace, readers(drafter)),
         samplers.main,
         drafter,
         policy,

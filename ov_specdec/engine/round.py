@@ -31,6 +31,11 @@ def decode(sequence: Sequence) -> Steps[Round]:
     result = verify(sequence.sampler, tokens, done.logits, draft)
     verify_seconds = scoring_seconds + watch.lap() - done.rollback_seconds
     new = sequence.extend([*draft.tokens[: result.num_accepted], result.next_token])
+    num_from_draft = min(result.num_accepted, len(new))
+    if done.hidden_states is not None and num_from_draft:
+        states = done.hidden_states[1 : num_from_draft + 1]  # after the row of the last token
+        for reader in sequence.cache.readers:
+            reader.observe(num_tokens, new[:num_from_draft], states)
     logprobs = _score(sequence, new, done.logits)
     stats = RoundStats(
         num_drafted=len(draft.tokens),
@@ -55,15 +60,17 @@ def decode(sequence: Sequence) -> Steps[Round]:
     )
     sequence.num_rounds += 1
     sequence.policy.update(stats)
-    num_from_draft = min(result.num_accepted, len(new))
     return Round(new, num_from_draft, draft.tokens, stats, logprobs, prompt_logprobs)
 
 
 def _propose(sequence: Sequence) -> Steps[Proposal]:
-    """What the drafter proposes: nothing at first, so that the first token comes early."""
+    """What the drafter proposes: nothing at first, so that the first token comes early.
+
+    Nor while it lacks hidden states, which this round gives it.
+    """
     if sequence.drafter is None:
         return Proposal(Draft([]))
-    if sequence.num_rounds == 0:
+    if sequence.num_rounds == 0 or sequence.lacks_hidden_states:
         return Proposal(Draft([]), plan=Plan(0, "prefill"))
     proposal = yield from sequence.drafter.propose(sequence.tokens)
     return proposal.until(sequence.eos_token_ids)

@@ -163,6 +163,11 @@ class Sequence:
         return lags or self.num_rounds == 0
 
     @property
+    def lacks_hidden_states(self) -> bool:
+        """Whether its drafter needs those of tokens that the main model has to read again."""
+        return bool(self.cache.readers) and self.cache.length < len(self.tokens) - 1
+
+    @property
     def num_to_verify(self) -> int:
         """Tokens that it adds to the main model's next pass, as far as that is decided."""
         return self.cache.num_pending if self.waits_for is self.cache else 1 + self.num_planned
@@ -195,7 +200,12 @@ class Sequence:
                 cache.match_prefix()
 
     def suspend(self) -> None:
-        """Give the memory of its KV caches back; what was in them is fed again later."""
+        """Give the memory of its KV caches back; what was in them is fed again later.
+
+        A draft under way that is made of hidden states is dropped: those are to be read again.
+        """
+        if self.cache.readers and self.waits_for is not self.cache:
+            self.present_round, self.waits_for, self.num_planned = None, None, 0
         self.is_suspended = True
         for cache in self.caches:
             cache.free()

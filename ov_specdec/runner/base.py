@@ -2,8 +2,9 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.errors import SessionError
@@ -17,6 +18,9 @@ ATTENTION_INDICES = "attention_indices"
 
 KEPT_INDICES = "kept_indices"
 """Input that names those of attention's rows that the pass goes on with, [num_tokens]."""
+
+HiddenStates: TypeAlias = NDArray[np.float32]
+"""What layers of a model make of tokens on the way to logits, [num_tokens, hidden_size]."""
 
 
 FOREIGN = "a sequence of another model was given: each model takes those that it has opened"
@@ -37,11 +41,15 @@ class Slot(Protocol):
 
 @dataclass(frozen=True)
 class Span:
-    """What a forward pass appends to one sequence. num_rows: logits wanted, of the last tokens."""
+    """What a forward pass appends to one sequence. num_rows: logits wanted, of the last tokens.
+
+    hidden_states: [len(tokens), hidden_size], which the pass fills; None where they are not wanted.
+    """
 
     slot: Slot
     tokens: Sequence[int]
     num_rows: int
+    hidden_states: HiddenStates | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ class ForwardOutput:
 
     logits: [num_rows, vocab]; may be overwritten by the next pass. num_tokens: tokens that were
     fed. num_cached: those that were in the cache before. num_sequences: those that the last of the
-    passes extended. rollback_seconds: time that it took to forget others.
+    passes extended. rollback_seconds: time that it took to forget others. hidden_states: [num_rows,
+    hidden_size], of the tokens of those rows; None without readers.
     """
 
     logits: Logits
@@ -58,6 +67,34 @@ class ForwardOutput:
     num_cached: int
     num_sequences: int
     rollback_seconds: float
+    hidden_states: HiddenStates | None = None
+
+
+@runtime_checkable
+class HiddenStatesReader(Protocol):
+    """A drafter that reads the main model's hidden states, as a draft head does.
+
+    The main model has none of tokens that it finds cached. So it takes no more of those than the
+    drafter holds too, and the drafter observes all others before it proposes. Where KV caches are
+    given up while it does, its proposal is dropped: what it has observed may be lost.
+    Source: Li et al. (EAGLE-3, arXiv 2503.01840).
+    """
+
+    def match_prefix(self, tokens: Sequence[int]) -> int:
+        """How many of these first tokens it holds, and needs no hidden states of.
+
+        Asked where the main model's cache is empty: at first, and after it was given up. A drafter
+        with a KV cache of its own asks `CachedSequence.hold`.
+        """
+        ...
+
+    def observe(self, start: int, tokens: Sequence[int], hidden_states: HiddenStates) -> None:
+        """Hidden states [len(tokens), hidden_size] of tokens that stand, from place `start` on.
+
+        They come in order: of a prompt chunk by chunk, of draft tokens once they are accepted. What
+        the main model reads again is observed again. The array may be kept.
+        """
+        ...
 
 
 class Runner(Protocol):
@@ -76,6 +113,11 @@ class Runner(Protocol):
     @property
     def border(self) -> int | None:
         """Tokens beyond which a sequence is another one, of the namespace `Beyond`; None: never."""
+        ...
+
+    @property
+    def hidden_size(self) -> int | None:
+        """Values of a token's hidden state; None: no pass gives any, and no span may want them."""
         ...
 
     @property

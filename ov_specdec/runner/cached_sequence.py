@@ -3,13 +3,20 @@
 from collections.abc import Generator, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.baseline import common_prefix
 from ov_specdec.cache.longrope import Beyond
-from ov_specdec.errors import SessionError
+from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.logits import Logits
-from ov_specdec.runner.base import ForwardOutput, Runner, Span
+from ov_specdec.runner.base import (
+    ForwardOutput,
+    HiddenStates,
+    HiddenStatesReader,
+    Runner,
+    Span,
+)
 from ov_specdec.stats import Stopwatch
 
 PREFILL_CHUNK = 512
@@ -27,11 +34,23 @@ class CachedSequence:
     It keeps the ids that the cache holds. Rejected draft tokens, a draft model that lags behind,
     what an error left over and a cache that was freed for other sequences are one case: what
     differs from what is wanted is rolled back, the rest is fed. What crosses the border of a model
-    is prefilled again. namespace: it shares its prefix with sequences of the same one.
+    is prefilled again. namespace: it shares its prefix with sequences of the same one. readers:
+    drafters that read its hidden states; `OptionError` where the model gives none.
     """
 
-    def __init__(self, runner: Runner, namespace: Hashable = None) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        namespace: Hashable = None,
+        readers: Sequence[HiddenStatesReader] = (),
+    ) -> None:
+        if readers and runner.hidden_size is None:
+            raise OptionError(
+                f"the drafter {type(readers[0]).__name__} reads hidden states, and this main model "
+                "gives only logits: take a model with such an output, or another drafter"
+            )
         self.runner = runner
+        self.readers = readers
         self._namespace = namespace
         self._is_beyond = False
         self._slot = runner.open(namespace)
@@ -45,6 +64,9 @@ class CachedSequence:
         # Of the present `advance`: tokens cached before it, those fed, and its result.
         self._num_cached = self._num_fed = self._num_sequences = 0
         self._logits: Logits | None = None
+        self._hidden_states: HiddenStates | None = None
+        # What was fed and readers have not observed: its place, tokens and hidden states.
+        self._unobserved: list[tuple[int, Sequence[int], HiddenStates]] = []
 
     @property
     def tokens(self) -> list[int]:
@@ -103,10 +125,16 @@ class CachedSequence:
         rollback_seconds = watch.lap()
         while self._logits is None:
             yield self
+            self._observe()
         self._num_compared = len(tokens)
         self.runner.commit(self._slot, tokens, len(tokens) - 1)
         return ForwardOutput(
-            self._logits, self._num_fed, self._num_cached, self._num_sequences, rollback_seconds
+            self._logits,
+            self._num_fed,
+            self._num_cached,
+            self._num_sequences,
+            rollback_seconds,
+            self._hidden_states,
         )
 
     def span(self, limit: int, padding: int = 0) -> Span:
@@ -121,30 +149,49 @@ class CachedSequence:
             self._num_cached = start
         if self.num_pending > max(limit, rows):
             size = max(min(limit, self.num_pending - rows), 1)
-            return Span(self._slot, self._wanted(start, start + size), 1)
+            return self._span(self._wanted(start, start + size), 1)
         end = start + self.num_pending
         tokens = self._wanted(start, end)
         tokens += tokens[-1:] * min(padding, max_tokens(self.runner) - end)
-        return Span(self._slot, tokens, rows + start + len(tokens) - end)
+        return self._span(tokens, rows + start + len(tokens) - end)
 
     def fed(self, span: Span, logits: Logits, num_sequences: int) -> None:
         """A pass over this span, and those of other sequences, has given these logits."""
         self._num_sequences = num_sequences
+        if span.hidden_states is not None:
+            self._unobserved.append((len(self._cached), span.tokens, span.hidden_states))
+            rows = span.hidden_states[len(span.tokens) - span.num_rows :]
+            self._hidden_states = rows[: self._num_rows]
         self._cached += span.tokens
         self._num_fed += len(span.tokens)
         if not self.num_pending:
             self._logits = logits[: self._num_rows]
 
     def match_prefix(self) -> None:
-        """Hold what other sequences share of what is wanted; nothing is cached before.
+        """Hold what other sequences share of what is wanted, where nothing is cached.
 
         The last token is fed again in any case, since the next row that is wanted may be its own.
         """
+        if self._cached:
+            return
         total = len(self._sequence) + len(self._draft_tokens)
         shared = min(total - self._num_rows, len(self._sequence) - 1)
-        matched = self.runner.match_prefix(self._slot, self._sequence[: max(shared, 0)])
-        self._cached = list(self._sequence[:matched])
+        tokens = self._sequence[: max(shared, 0)]
+        for reader in self.readers:
+            tokens = tokens[: reader.match_prefix(tokens)]
+        matched = self.runner.match_prefix(self._slot, tokens)
+        self._cached = list(tokens[:matched])
         self._num_compared = matched
+
+    def hold(self, tokens: Sequence[int]) -> int:
+        """How many of these first tokens are cached; where nothing is, hold what others share.
+
+        The last one is not held, as in `match_prefix`: a row of it may be wanted next.
+        """
+        if not self._cached:
+            self._sequence, self._draft_tokens = tokens, ()
+            self.match_prefix()
+        return common_prefix(self._cached, tokens)
 
     def free(self) -> None:
         """Give the memory back; until others need it, what is cached of the sequence is found."""
@@ -169,6 +216,20 @@ class CachedSequence:
         self.runner.write_kv(self._slot, tensors, len(tokens))
         self._cached, self._sequence = list(tokens), tokens
         self._num_compared = len(tokens)
+
+    def _span(self, tokens: list[int], num_rows: int) -> Span:
+        """A span of these tokens, with a place for hidden states if somebody reads them."""
+        size = self.runner.hidden_size if self.readers else None
+        states = None if size is None else np.empty((len(tokens), size), np.float32)
+        return Span(self._slot, tokens, num_rows, states)
+
+    def _observe(self) -> None:
+        """Have readers observe what was fed, but for draft tokens, which may not stand."""
+        for start, tokens, states in self._unobserved:
+            num_own = max(len(self._sequence) - start, 0)
+            for reader in self.readers:
+                reader.observe(start, tokens[:num_own], states[:num_own])
+        self._unobserved.clear()
 
     def _choose_side(self, num_tokens: int) -> None:
         """Begin anew where a sequence of so many tokens lies on the other side of the border."""

@@ -37,7 +37,7 @@ class EncoderDecoderModel:
 
     max_sequences = 1
     border = None
-    num_free = capacity = None
+    num_free = capacity = hidden_size = None
     bytes_per_token = 0
     static_shapes: frozenset[int] = frozenset()
     is_invariant = is_proven = False

@@ -42,6 +42,7 @@ class PagedModel:
     """
 
     max_sequences = None
+    hidden_size = None
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class StatefulModel:
     begin a batch.
     """
 
-    num_free = capacity = None
+    num_free = capacity = hidden_size = None
     bytes_per_token = 0
     static_shapes: frozenset[int] = frozenset()
     is_invariant = is_proven = False
