@@ -97,7 +97,7 @@ def heldout_loss(folder: Path, ids: np.ndarray, row: int, rows: int) -> float:
             read = tokens[: first + len(targets)]
             logits = alone(cache.advance(read, num_rows=len(targets))).logits
             losses.append(cross_entropy(logits, targets))
-        cache.drop()
+        cache.discard()
     return float(np.concatenate(losses).mean())
 
 
