@@ -1,4 +1,4 @@
-"""Generations that a thread of their own runs, and hands over as they come."""
+"""Generations that a thread of their own runs, and hands over as they come: for servers."""
 
 from collections.abc import Callable, Sequence
 

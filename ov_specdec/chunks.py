@@ -1,4 +1,4 @@
-"""Rounds of tokens as chunks of text."""
+"""Rounds of tokens as chunks of text: `Chunk`, `Output` and `GenerationResult`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Text in, text out: encodes the prompt, has it generated, and turns its tokens into text."""
+"""From a prompt and its options to a sequence, and from its tokens to a stream of text."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field

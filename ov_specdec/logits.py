@@ -1,4 +1,4 @@
-"""Rows of logits: what a model says of the next token."""
+"""Rows of logits: the greatest of one, or an error where it gives no distribution."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens, by rows of logits before or after the processors."""
+"""Log-probabilities of tokens and of the likeliest in their places, before or after processors."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The Python interface: a main model, a drafter, and text from both."""
+"""`SpeculativePipeline`, the Python interface: a main model, a drafter, and text from both."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

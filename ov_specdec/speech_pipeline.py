@@ -1,4 +1,4 @@
-"""The Python interface for speech: a Whisper, a drafter, and text from recordings."""
+"""`SpeechPipeline`, the Python interface for speech: a Whisper, a drafter, text from recordings."""
 
 import sys
 from collections.abc import Mapping

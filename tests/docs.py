@@ -1,15 +1,21 @@
-"""The command-line reference, from the commands' own help; `python -m tests.docs` writes it."""
+"""Pages that are made from the code, which `python -m tests.docs` writes: commands, modules."""
 
+import ast
 import copy
+from itertools import groupby
 from pathlib import Path
 
 import click
 
+import ov_specdec
 from ov_specdec.cli.app import COMMANDS, app
 from ov_specdec.cli.chat.commands import HELP
 from ov_specdec.cli.options import GENERATION_NAMES, PIPELINE_NAMES
 
-CLI_REFERENCE = Path(__file__).parent.parent / "docs" / "cli.md"
+PACKAGE = Path(ov_specdec.__file__).parent
+DOCS = Path(__file__).parent.parent / "docs"
+CLI_REFERENCE = DOCS / "cli.md"
+MODULES = DOCS / "modules.md"
 WIDTH = 100
 
 # Prose, and shell commands as a reader would type them.
@@ -187,6 +193,12 @@ A later chat with the same models and options reads them instead of the system m
 was made with other models, or on another machine, is refused; one for another system message is
 used as far as both begin alike, and the chat says so.
 """,
+    "tune": """\
+The name of the profile is a fingerprint of both models, the device, the cores, the version of
+OpenVINO and the KV backend, so that a run takes up only what was measured for its own case. One in
+the cache folder that is broken, or of another format, is left out with a warning; one that is named
+is an error. The cost curve that is kept is that of the chosen settings with static shapes.
+""",
 }
 """What a command's section says beside its help."""
 
@@ -264,5 +276,36 @@ def _shared_help(shared: dict[str, click.Option]) -> str:
     return "\n".join(parts)
 
 
+MODULES_INTRODUCTION = """\
+# Modules
+
+The first line of each module's docstring, put together by `python -m tests.docs`. Who may import
+whom: [architecture](architecture.md#the-layers).
+"""
+
+
+def modules() -> str:
+    """The page: what each module is, package by package."""
+    files = [path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py"]
+    folders = groupby(sorted(files, key=lambda path: (path.parent, path)), lambda path: path.parent)
+    return "\n".join([MODULES_INTRODUCTION, *(_package(list(paths)) for _, paths in folders)])
+
+
+def _package(files: list[Path]) -> str:
+    """A package's own line, and a table of its modules. files: its `__init__.py` first."""
+    own, *others = files
+    name = ".".join(own.parent.relative_to(PACKAGE.parent).parts)
+    modules = [path.relative_to(PACKAGE).with_suffix("").as_posix() for path in others]
+    rows = [f"| `{module}` | {_line(path)} |" for module, path in zip(modules, others, strict=True)]
+    return "\n".join([f"## {name}\n", f"{_line(own)}\n", "| module | is |", "|---|---|", *rows, ""])
+
+
+def _line(module: Path) -> str:
+    """The first line of a module's docstring."""
+    docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0]
+
+
 if __name__ == "__main__":
     CLI_REFERENCE.write_text(cli_reference(), encoding="utf-8")
+    MODULES.write_text(modules(), encoding="utf-8")

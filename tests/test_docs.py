@@ -1,19 +1,44 @@
 """The documents keep step with the code."""
 
+import ast
+import inspect
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.docs import CLI_REFERENCE, cli_reference
+from ov_specdec.engine import Engine
+from tests.docs import CLI_REFERENCE, DOCS, MODULES, PACKAGE, cli_reference, modules
 
 ROOT = Path(__file__).parent.parent
 OUTSIDE_THE_SITE = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "models").rglob("*.md"))]
 """Documents that mkdocs does not look at, so that it does not check their links."""
 
+NAMED = re.compile(r"`([a-z_0-9/]+\.py)`")
+"""A file in a document: from the root of the repository, or from a folder of the package."""
+
 
 def test_the_command_line_reference_is_what_the_commands_say():
     assert CLI_REFERENCE.read_text(encoding="utf-8") == cli_reference(), "run: python -m tests.docs"
+
+
+def test_the_list_of_modules_is_what_their_docstrings_say():
+    assert MODULES.read_text(encoding="utf-8") == modules(), "run: python -m tests.docs"
+
+
+def test_the_architecture_tells_a_step_call_by_call():
+    step = ast.parse(textwrap.dedent(inspect.getsource(Engine.step)))
+    calls = [node.func for node in ast.walk(step) if isinstance(node, ast.Call)]
+    in_order = [call.attr for call in sorted(calls, key=lambda call: call.lineno)]
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == in_order
+
+
+@pytest.mark.parametrize("document", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
+def test_files_that_are_named_are_there(document):
+    named = set(NAMED.findall(document.read_text(encoding="utf-8")))
+    assert [name for name in named if not [*ROOT.glob(name), *PACKAGE.rglob(name)]] == []
 
 
 @pytest.mark.parametrize("document", OUTSIDE_THE_SITE, ids=lambda path: str(path.relative_to(ROOT)))

@@ -10,6 +10,7 @@ from pathlib import Path
 import ov_specdec
 
 PACKAGE = Path(ov_specdec.__file__).parent
+ARCHITECTURE = Path(__file__).parent.parent / "docs" / "architecture.md"
 
 # From the bottom up, as docs/architecture.md draws it: modules and packages at the top of
 # ov_specdec, each of which imports only from layers below its own.
@@ -95,6 +96,12 @@ def test_imports_point_down():
         if not may_import(file, name)
     ]
     assert not wrong
+
+
+def test_the_layers_are_those_that_the_architecture_draws():
+    _, diagram, _ = ARCHITECTURE.read_text(encoding="utf-8").split("```")
+    lines = diagram.strip().splitlines()
+    assert [set(line.partition("|")[0].split()) for line in reversed(lines)] == list(LAYERS)
 
 
 def test_no_modules_import_each_other():

@@ -1,7 +1,4 @@
-"""What the demo's pages are made of: panes with charts, buttons, and how a run is shown.
-
-Needs gradio.
-"""
+"""What the demo's pages are made of: panes, buttons, and how a run is shown. Needs gradio."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape

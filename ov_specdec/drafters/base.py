@@ -1,4 +1,4 @@
-"""What the engine needs of a drafter."""
+"""`Drafter`: what the engine needs of what proposes draft tokens."""
 
 from collections.abc import Generator, Sequence, Set
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The most recent outputs, to find draft tokens in."""
+"""Indexes of the most recent outputs, in bounded memory, to find draft tokens in."""
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence

@@ -1,4 +1,4 @@
-"""Runs sequences together, step by step; the only caller of forward passes while they run."""
+"""`Engine`: runs sequences together, step by step; the only caller of passes while they run."""
 
 from collections.abc import Iterator
 

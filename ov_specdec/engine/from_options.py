@@ -1,4 +1,4 @@
-"""From the options of a generation to its sequence: KV caches, drafter, draft lengths."""
+"""From the options of a generation, text or speech, to its sequence: caches, drafter, policy."""
 
 from collections.abc import Hashable
 from collections.abc import Sequence as Ids

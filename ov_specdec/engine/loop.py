@@ -1,4 +1,4 @@
-"""Who steps an engine: the threads that read sequences, in turns, or a thread of its own."""
+"""`EngineLoop`, who steps an engine: threads that read sequences, in turns, or one of its own."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What a round of a sequence gives."""
+"""`Round`: what a round of a sequence gives."""
 
 from dataclasses import dataclass, field
 

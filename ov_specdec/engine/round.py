@@ -1,6 +1,6 @@
-"""Speculative decoding of one sequence: draft, verify, accept. Plain decoding drafts nothing.
+"""`decode`, a round of one sequence as a coroutine: draft, verify, accept.
 
-Source: Leviathan et al., algorithm 1 (arXiv 2211.17192).
+Plain decoding drafts nothing. Source: Leviathan et al., algorithm 1 (arXiv 2211.17192).
 """
 
 from ov_specdec.drafters.base import Proposal, Steps

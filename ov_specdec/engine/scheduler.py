@@ -1,4 +1,4 @@
-"""Which sequences run in the next step, and with how many tokens of their prompts.
+"""Which sequences run in the next step, with how much of their prompts; who gives memory back.
 
 Source: continuous batching, Yu et al. (Orca, OSDI 2022); chunked prefill beside decoding, Agrawal
 et al. (Sarathi-Serve, arXiv 2403.02310).

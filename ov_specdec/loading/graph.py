@@ -1,4 +1,4 @@
-"""What is read off a decoder's graph and changed in it before it is compiled."""
+"""What is read off a decoder's graph and changed in it: paging, rows of logits, LongRoPE."""
 
 import openvino as ov
 from openvino import opset13 as ops

@@ -1,4 +1,4 @@
-"""How a model is to be compiled: what a user may choose."""
+"""What a user may choose of how a model is compiled: device, KV backend, precision, properties."""
 
 import hashlib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the engine needs of a model: forward passes that extend the KV caches of its sequences."""
+"""`Runner`: a model whose forward passes extend the KV caches of several sequences."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One sequence in a KV cache, and the tokens of it that the cache holds."""
+"""`CachedSequence`: one sequence, and the ids of it that a KV cache holds; it is fed the rest."""
 
 from collections.abc import Generator, Hashable, Mapping, Sequence
 from typing import Any, TypeVar

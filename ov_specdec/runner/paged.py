@@ -1,4 +1,4 @@
-"""Runner on a paged KV cache: rollback sets a counter and costs nothing."""
+"""Runner on a paged KV cache, where a sequence is a table of blocks: rollback sets a counter."""
 
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What sequences are decoded from: the texts and recordings that an encoder reads."""
+"""What sequences are decoded from, a text or a recording for an encoder; it keys all reuse."""
 
 import hashlib
 from collections.abc import Hashable

@@ -1,4 +1,4 @@
-"""Distributions over the vocabulary, as verification uses them."""
+"""Distributions over the vocabulary, sparse where most probabilities are 0."""
 
 from dataclasses import dataclass
 

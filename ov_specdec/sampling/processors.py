@@ -1,4 +1,4 @@
-"""Logits processors: what the text so far, or the user, adds to a row of logits.
+"""Logits processors: penalties, bans, and what else the text so far or the user asks for.
 
 Each is called with the tokens so far, prompt and output, and with one row of logits [vocab], and
 returns the row to go on with; it never writes to the one it was given. What it returns depends on

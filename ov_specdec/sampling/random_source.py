@@ -1,4 +1,4 @@
-"""The only two random decisions of sampling and of its verification."""
+"""The only two random decisions, to accept and to draw, of sampling and of verification."""
 
 from dataclasses import dataclass
 from typing import Protocol

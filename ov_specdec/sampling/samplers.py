@@ -1,4 +1,4 @@
-"""How tokens are chosen from logits: the most likely one, or drawn from a distribution.
+"""How tokens are chosen from logits: the most likely one, a drawn one, or that of a seed's noise.
 
 One sampler serves plain decoding, drafting and verification, so that all three see the same
 distributions: every row goes through the same processors, with the history that it would have had

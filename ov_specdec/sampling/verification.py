@@ -11,7 +11,7 @@ from ov_specdec.sampling.samplers import Sampler
 
 @dataclass(frozen=True)
 class Draft:
-    """Candidates. probs: the distribution that each was drawn from; None if none was drawn."""
+    """Draft tokens. probs: the distribution that each was drawn from; None if none was drawn."""
 
     tokens: list[int]
     probs: list[Distribution] | None = None

@@ -1,4 +1,4 @@
-"""Warpers: from a row of logits to the distribution that the next token is drawn from."""
+"""Warpers, such as temperature and top_k: from a row of logits to what a token is drawn from."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""What runs the generations of requests, be it in this process or elsewhere."""
+"""What runs the generations of requests: a Protocol, and the pipeline in this process."""
 
 import asyncio
 import logging

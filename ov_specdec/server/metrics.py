@@ -44,7 +44,7 @@ class Metrics:
         self.prefix_queries = self._counter("prefix_cache_queries", "Tokens looked for in caches.")
         self.prefix_hits = self._counter("prefix_cache_hits", "Tokens that were cached.")
         self.drafts = self._counter("spec_decode_num_drafts", "Rounds with draft tokens.")
-        self.drafted = self._counter("spec_decode_num_draft_tokens", "Candidates.")
+        self.drafted = self._counter("spec_decode_num_draft_tokens", "Draft tokens.")
         self.accepted = self._counter("spec_decode_num_accepted_tokens", "Accepted draft tokens.")
         self.draft_failures = self._counter(
             "spec_decode_num_draft_failures", "Draft models left out, for logits with NaN."

@@ -1,4 +1,4 @@
-"""What a Whisper's configuration files say: which ids mean what, and what is suppressed."""
+"""What a Whisper's configuration files say: special ids, limits, and what is suppressed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Output text as it grows, up to the first stop string."""
+"""Output text as it grows: up to the first stop string, and nothing that may become one."""
 
 from collections.abc import Sequence
 
