@@ -329,14 +329,16 @@ def test_clear_ends_a_turn_that_waits_for_another_visitor(open_chat):
     ask_for(first, 4)
     say(first, "one")
     expect(first.locator("#verdict strong")).to_be_visible()
+    message = second.get_by_label("Message", exact=True)
+    message.fill("two")  # before the sweep, which takes tiny models a few seconds
     start_sweep(first)
-    say(second, "two")
+    message.press("Enter")
     expect(second.locator("#run-status")).to_contain_text("Waiting")
     second.locator("#clear").click()
     # Clear and the run that it has ended each say so.
     expect(second.locator("#run-status")).to_have_text(re.compile(r"Ready\.|Stopped\."))
     expect(second.locator("#plain .message")).to_have_count(0)
-    assert second.get_by_label("Message", exact=True).input_value() == ""
+    assert message.input_value() == ""
     first.locator("#stop-sweep").click()
 
 
