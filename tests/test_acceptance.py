@@ -59,3 +59,10 @@ def test_each_kind_of_match_has_its_own_acceptance():
 def test_a_match_that_was_declined_teaches_what_it_would_have_been_worth():
     rounds = [a_round(declined=("prompt-lookup", 0.5, True))] * 50
     assert rate(taught(*rounds), match=0.5) > 0.8
+
+
+def test_a_source_is_open_while_little_is_known_of_it_and_nothing_bad():
+    assert taught().is_open("model")
+    assert taught(*[a_round(2, 2)] * 8).is_open("model")
+    assert not taught(*[a_round(2, 2)] * 20).is_open("model")
+    assert not taught(*[a_round(2, 0)] * 8).is_open("model")

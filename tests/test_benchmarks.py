@@ -12,7 +12,9 @@ import pytest
 
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.planning.costs import FixedCurve
 from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.planning.planner import Planner
 from tests.benchmarks import simulation
 from tests.benchmarks.__main__ import COMMANDS, benchmarks, main
 from tests.benchmarks.measuring import in_turns, measure_into
@@ -261,7 +263,8 @@ def test_when_the_time_is_up_the_turn_is_finished(record, tmp_path):
 def test_simulated_passes_take_what_the_curve_says():
     machine = Machine(machine_of("linear", change=0.5).curve)
     text = MadeUp(steady(1.0), size=9)
-    rounds = list(rounds_of(ConstantLength(3), text, machine, Random(0)))
+    planner = Planner(FixedCurve(machine.curve))
+    rounds = list(rounds_of(planner, ConstantLength(3), text, machine, Random(0)))
     seconds = 3 * 0.1 + 1.0 + 3 * 0.15
     assert [spent for _, spent in rounds] == pytest.approx([seconds + 0.5, seconds])
     assert [stats.seconds for stats, _ in rounds] == pytest.approx([seconds + 0.5, seconds])

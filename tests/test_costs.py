@@ -314,7 +314,7 @@ def test_a_change_of_size_teaches_nothing():
 class Noted:
     """Notes the steps that it is told of. Implements `Costs`."""
 
-    curve, is_live = CURVE, True
+    curve = CURVE
 
     def __init__(self):
         self.steps = []

@@ -15,7 +15,7 @@ from ov_specdec.loading import static_shapes
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-MEASURING = {"watch", "stats", "Round", "_costs", "_budget"}
+MEASURING = {"watch", "stats", "Round", "_costs"}
 MEASURING |= {"prompt_logprobs", "_score", "num_from_draft", "num_rounds"}
 """What the engine only measures, learns from and hands on with."""
 

@@ -2,6 +2,7 @@ import pytest
 
 from ov_specdec.planning.draft_length import (
     MAX_DRAFT_LENGTH,
+    Ask,
     ConstantLength,
     HeuristicLength,
     Plan,
@@ -16,11 +17,11 @@ def a_round(drafted, accepted):
 def test_constant_length_never_changes():
     policy = ConstantLength(4)
     policy.update(a_round(4, 0))
-    assert policy.plan("model").length == 4
+    assert policy.answer(Ask("model")).length == 4
 
 
 def test_heuristic_starts_at_five():
-    assert HeuristicLength().plan("model").length == 5
+    assert HeuristicLength().answer(Ask("model")).length == 5
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_heuristic_starts_at_five():
 def test_heuristic_follows_the_last_round(start, drafted, accepted, expected):
     policy = HeuristicLength(start)
     policy.update(a_round(drafted, accepted))
-    assert policy.plan("model").length == expected
+    assert policy.answer(Ask("model")).length == expected
 
 
 def test_a_plan_ends_after_a_draft_token_that_its_source_doubts():

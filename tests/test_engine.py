@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.drafters import ModelDrafter, PromptLookup
-from ov_specdec.engine import Round
-from ov_specdec.planning.draft_length import ConstantLength, HeuristicLength, Plan
+from ov_specdec.drafters import Cascade, ModelDrafter, PromptLookup
+from ov_specdec.engine import Engine, Round
+from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
+from ov_specdec.planning.draft_length import Bid, ConstantLength, HeuristicLength, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from tests import running
@@ -20,22 +21,35 @@ PROMPT = [3, 1, 4]
 
 @dataclass(frozen=True)
 class Filling:
-    """A constant length, whose passes are filled up to a size. Implements `Policy`."""
+    """A constant length, whose passes the planner fills up. Implements `Policy`."""
 
     length: int
-    size: int
+    is_planned = True
 
-    def plan(self, source, confidence=None):
+    def answer(self, ask):
         return Plan(self.length, "filling")
-
-    def bid(self, ask):
-        pass
-
-    def pass_size(self, num_tokens):
-        return max(num_tokens, self.size)
 
     def update(self, stats):
         pass
+
+
+class Hopeless:
+    """Nothing pays, whoever drafts. Implements `Policy`."""
+
+    is_planned = True
+
+    def answer(self, ask):
+        return Bid(ask.source, ask.confidence, 0.0)
+
+    def update(self, stats):
+        pass
+
+
+def passes_of(size):
+    """Costs of passes that are best filled up to a size."""
+    seconds = {1: 2.0, size - 1: 2.0, size: 1.0, 64: 50.0}
+    main = PassCurve({16: seconds}, static=frozenset({size}))
+    return FixedCurve(CostCurve(main))
 
 
 def plain(next_token, prompt=PROMPT, max_length=40, eos=()):
@@ -195,8 +209,8 @@ def test_a_pass_is_filled_up_as_the_policy_wants_and_leaves_no_trace():
     expected = plain(mixing(1))
     main = ScriptedModel(mixing(1))
     drafter, _ = drafting(wrong_at(mixing(1), {6, 9}))
-    text = running.sequence(main, PROMPT, 40, drafter, Filling(2, 5))
-    for round_ in running.rounds(text):
+    text = running.sequence(main, PROMPT, 40, drafter, Filling(2))
+    for round_ in running.rounds(text, costs=passes_of(5)):
         known = len(text.tokens) - 1
         if text.finish_reason is None:
             assert held_by(text.cache)[:known] == text.tokens[:-1]
@@ -205,11 +219,24 @@ def test_a_pass_is_filled_up_as_the_policy_wants_and_leaves_no_trace():
     assert set(main.passes) == {len(PROMPT), 5}
 
 
+def test_each_step_is_a_round_where_neither_a_match_nor_the_draft_model_pays():
+    main = ScriptedModel(lambda tokens: len(tokens) % 2)
+    drafter, draft = drafting(counting)
+    text = running.sequence(main, [0, 1], 12, Cascade(PromptLookup(), drafter), Hopeless())
+    engine = Engine(main, draft)
+    engine.add_request(text)
+    for _ in range(10):
+        engine.step()
+    assert text.has_ended
+    assert {round_.stats.reason for round_ in text.unread} == {"prefill", "loses", "full"}
+    assert any(round_.stats.declined for round_ in text.unread)
+
+
 def test_a_pass_is_not_filled_up_beyond_the_context():
     main = ScriptedModel(counting, max_length=12)
     drafter, _ = drafting(counting)
-    text = running.sequence(main, [5, 6], 12, drafter, Filling(1, 8))
-    list(running.rounds(text))
+    text = running.sequence(main, [5, 6], 12, drafter, Filling(1))
+    list(running.rounds(text, costs=passes_of(8)))
     assert text.tokens == list(range(5, 17))
     assert max(main.passes) == 8
 
@@ -247,11 +274,11 @@ def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, sta
             ConstantLength(start),
             HeuristicLength(start),
             ConstantLength(0),
-            Filling(start, start + 3),
+            Filling(start),
         ):
             main, drafter = ScriptedModel(main_next), make_drafter()
             text = running.sequence(main, prompt, max_length, drafter, policy, eos=eos)
-            list(running.rounds(text))
+            list(running.rounds(text, costs=passes_of(start + 3)))
             assert text.tokens == expected.tokens
             assert text.finish_reason == expected.finish_reason
 

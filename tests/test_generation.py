@@ -213,7 +213,7 @@ def test_a_stream_learns_for_its_own_kind_of_generation_only():
 def test_what_passes_have_cost_is_kept_wherever_a_generation_ends():
     text, kept = generator(ScriptedModel(counting)), []
     keep = partial(kept.append, True)
-    costs = SimpleNamespace(curve=NOMINAL, is_live=False, learn=lambda step: None, keep=keep)
+    costs = SimpleNamespace(curve=NOMINAL, learn=lambda step: None, keep=keep)
     text.learned = LearnedStats(costs)
     collect(text.stream("ABC", GenerationOptions(max_new_tokens=4)))
     assert len(kept) == 1

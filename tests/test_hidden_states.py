@@ -19,7 +19,7 @@ from ov_specdec.sampling.verification import Draft
 from tests import running
 from tests.fakes import ScriptedModel, mixed, mixing
 from tests.scripted import generator
-from tests.test_engine import Filling, Snapshots
+from tests.test_engine import Filling, Snapshots, passes_of
 
 SEED = 1
 TEXT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
@@ -115,11 +115,13 @@ def places_of(text):
     return list(chain(*text.drafter.observed))
 
 
-@pytest.mark.parametrize("policy", [ConstantLength(3), Filling(3, 7)])
-def test_what_stands_is_observed_once_and_rejected_draft_tokens_are_not(policy):
+@pytest.mark.parametrize(
+    ("policy", "costs"), [(ConstantLength(3), {}), (Filling(3), {"costs": passes_of(7)})]
+)
+def test_what_stands_is_observed_once_and_rejected_draft_tokens_are_not(policy, costs):
     text = request(main_model(), Head(), num_new=30, wrong={14, 16, 21})
     text.policy = policy
-    rounds = run(text)
+    rounds = run(text, **costs)
     assert text.tokens == expected(TEXT, 30)
     rejected = [r.stats.num_drafted > r.stats.num_accepted for r in rounds]
     assert sum(rejected) == 3  # where it is wrong; all else that it drafts is right

@@ -10,9 +10,8 @@ from ov_specdec.drafters import ModelDrafter, PromptLookup
 from ov_specdec.engine import Cancelled, Engine, EngineLoop, Limits, Sequence
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.planning.acceptance import Common
-from ov_specdec.planning.adaptive import AdaptiveLength
 from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from tests.fakes import ScriptedModel, mixing, wrong_at
@@ -68,7 +67,7 @@ class Service:
         }
         policy = ConstantLength(length)
         if length is None:
-            policy = AdaptiveLength(("model",), self.costs, Common())
+            policy = AdaptiveLength(("model",), Common())
         return Sequence(
             list(prompt),
             len(prompt) + num_new,
@@ -332,8 +331,6 @@ def test_a_request_goes_on_once_half_of_what_it_published_was_read():
 class Unasked:
     """Costs that nobody may ask for, which would be measured. Implements `Costs`."""
 
-    is_live = True
-
     @property
     def curve(self):
         pytest.fail("the costs of passes were asked for")
@@ -490,9 +487,9 @@ def test_passes_that_read_beside_answers_are_filled_up_to_fixed_sizes():
     before = len(service.main.sizes)
     [third] = service.run([service.request([3] * 80, 5, None)])
     assert third == alone([3] * 80, 5)
-    reading = [sum(sizes) for sizes in service.main.sizes[before:] if sizes[2:] == [8]]
-    assert len(reading) >= 2
-    assert set(reading) <= {24, 32}  # the size that most passes have, and the fixed one
+    reading = [sum(sizes) for sizes in service.main.sizes[before:] if len(sizes) == 3]
+    assert len(reading) >= 3
+    assert set(reading) <= {16, 32}  # a usual one, while little is drafted, and the fixed one
     others = [list(service.loop.read(request)) for request in (first, second)]
     assert others == [alone([1], 40), alone([2], 40)]
     service.check_nothing_is_held()

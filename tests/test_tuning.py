@@ -19,7 +19,7 @@ from ov_specdec.tuning import Tuner, tuner
 from ov_specdec.tuning import weigh as weigh_module
 from ov_specdec.tuning.passes import PassCosts, measure_passes
 from ov_specdec.tuning.search import Found, Refused, Trial, search
-from ov_specdec.tuning.tuner import Expectation, expect, thread_choices
+from ov_specdec.tuning.tuner import Expectation, break_even, expect, thread_choices
 from ov_specdec.tuning.weigh import weigh
 from tests.command_line import run
 from tests.fakes import ScriptedModel, counting
@@ -134,6 +134,16 @@ def test_the_best_length_balances_draft_tokens_and_their_cost():
     two = expect(costs(1.0), 0.2, 0.6)
     assert two.draft_length == 2
     assert two.ratio == pytest.approx(1.96 / 1.4)
+
+
+def test_drafts_pay_from_the_acceptance_on_that_outweighs_their_cost():
+    def least(step, more):
+        main = PassCurve({16: {1: 1.0, 16: 1.0 + 15 * more}})
+        return break_even(CostCurve(main, PassCurve({16: {1: step}})), 16)
+
+    assert least(0.1, 0.1) == pytest.approx(0.21)  # 1 + p against a pass of 1.1 and a step of 0.1
+    assert least(0.2, 0.3) == pytest.approx(0.51)
+    assert least(1.0, 1.0) is None
 
 
 def test_passes_are_interpolated():

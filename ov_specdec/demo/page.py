@@ -25,7 +25,7 @@ from ov_specdec.demo.parts import (
     visitor_of,
 )
 from ov_specdec.demo.service import DemoService, Form
-from ov_specdec.planning.adaptive import LENGTHS
+from ov_specdec.planning.draft_length import MOST
 
 TITLE = "Speculative decoding on OpenVINO"
 INTRODUCTION = f"""# {TITLE}
@@ -130,7 +130,7 @@ def _settings(devices: Sequence[str]) -> list[gr.components.Component]:
                 "prompt lookup": "prompt-lookup",
             }
             drafter = gr.Dropdown(list(names.items()), value="model", label="Drafter")
-            lengths = ["auto", *range(1, int(LENGTHS[-1]) + 1)]
+            lengths = ["auto", *range(1, MOST + 1)]
             length = gr.Dropdown(lengths, value="auto", label="Draft length")
             tokens = gr.Slider(1, 512, 128, step=1, label="Max new tokens")
         with gr.Row():

@@ -17,7 +17,7 @@ from ov_specdec.demo.parts import (
     visitor_of,
 )
 from ov_specdec.demo.speech import SpeechForm, SpeechService
-from ov_specdec.planning.adaptive import LENGTHS
+from ov_specdec.planning.draft_length import MOST
 from ov_specdec.speech.settings import Task
 
 TITLE = "Speculative speech recognition on OpenVINO"
@@ -38,7 +38,7 @@ def make_speech_page(service: SpeechService) -> gr.Blocks:
             with gr.Column():
                 language = gr.Textbox(label="Language", placeholder="detected", max_lines=1)
                 task = gr.Radio(list(get_args(Task)), value="transcribe", label="Task")
-                lengths = ["auto", *range(1, int(LENGTHS[-1]) + 1)]
+                lengths = ["auto", *range(1, MOST + 1)]
                 length = gr.Dropdown(lengths, value="auto", label="Draft length")
         form = [audio, language, task, length]
         with gr.Tab("Side by side"):

@@ -7,9 +7,9 @@ from ov_specdec.engine.round import decode
 from ov_specdec.engine.scheduler import Limits, Scheduler, Share
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.errors import CacheFullError
-from ov_specdec.planning.budget import Budget
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
-from ov_specdec.planning.draft_length import Ask, Bid, Plan
+from ov_specdec.planning.draft_length import WAIT, Ask, Bid, Plan
+from ov_specdec.planning.planner import Planner
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import forward
 from ov_specdec.stats import PassStats, StepStats, Stopwatch
@@ -31,9 +31,7 @@ class Engine:
         self._main = main
         self._draft = draft
         self.scheduler = Scheduler(main, draft, limits)
-        self._budget = Budget(costs)
-        self._is_shared = False
-        """Whether draft tokens of this step were planned together."""
+        self._planner = Planner(costs)
 
     def add_request(self, sequence: Sequence) -> None:
         """Have a sequence run as soon as there is room."""
@@ -102,26 +100,19 @@ class Engine:
             sequence.end()
 
     def _plan(self) -> None:
-        """Tell drafters how far they may draft.
-
-        Those that bid for their draft tokens are planned together, once everybody else is.
-        """
-        self._is_shared = False
-        running = self.scheduler.running
+        """Tell drafters how far they may draft: those that bid together, once all others are."""
+        running, has_planned = self.scheduler.running, False
         while asking := [s for s in running if isinstance(s.waits_for, Ask)]:
-            bidding: list[tuple[Sequence, Bid]] = []
-            for sequence in asking:
-                bid = sequence.bid() if len(running) > 1 else None
-                if bid is None:
-                    self._resume(sequence, sequence.own_plan())
-                else:
-                    bidding.append((sequence, bid))
-            if len(bidding) < len(asking):
-                continue
-            self._is_shared = True
-            plans = self._budget.share([bid for _, bid in bidding], self.scheduler.load)
-            for (sequence, _), plan in zip(bidding, plans, strict=True):
-                self._resume(sequence, plan.within(sequence.room))
+            answers = [sequence.answer() for sequence in asking]
+            bids = [answer for answer in answers if isinstance(answer, Bid)]
+            if len(bids) == len(asking):
+                answers = [*self._planner.plan(bids, self.scheduler.load)]
+                has_planned = True
+            for sequence, plan in zip(asking, answers, strict=True):
+                if isinstance(plan, Plan) and plan is not WAIT:
+                    self._resume(sequence, plan.within(sequence.room))
+        if not has_planned and any(s.policy.is_planned and not s.is_prefilling for s in running):
+            self._planner.plan([], self.scheduler.load)
 
     def _run_drafts(self) -> list[PassStats]:
         """One pass of the draft model after the other, until nobody waits for one."""
@@ -170,23 +161,14 @@ class Engine:
         decoding = [share for share in shares if not share.is_prefill]
         if not decoding or (model is self._draft and len(decoding) < len(shares)):
             return None, 0
-        num_tokens = sum(share.limit for share in shares)
+        size = num_tokens = sum(share.limit for share in shares)
         if model is self._draft:
-            usual = [size for size in model.static_shapes if size >= num_tokens]
-            size = min(usual, default=num_tokens)
-        elif len(shares) == 1:
-            size = decoding[0].sequence.policy.pass_size(num_tokens)
-        elif self._is_shared:
-            size = self._budget.pass_size(num_tokens, self.scheduler.load)
-        else:
-            return None, 0
+            size = min((usual for usual in model.static_shapes if usual >= size), default=size)
+        elif any(share.sequence.policy.is_planned for share in decoding):
+            size = self._planner.pass_size(num_tokens, self.scheduler.load)
         return decoding[-1], size - num_tokens
 
     def _learn(self, drafts: list[PassStats], main: PassStats | None) -> None:
-        """Tell planner and cost curve what has run."""
-        if main is None:
-            return
-        if main.num_tokens not in self._main.static_shapes:
-            self._budget.ran(main.num_tokens)
-        if not any(done.num_prefill for done in (*drafts, main)):
-            self._budget.costs.learn(StepStats(main, tuple(drafts)))
+        """Tell the planner what has run."""
+        if main is not None:
+            self._planner.learn(StepStats(main, tuple(drafts)), self._main.static_shapes)

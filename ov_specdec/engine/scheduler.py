@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from ov_specdec.engine.sequence import Cancelled, Sequence
 from ov_specdec.errors import CacheFullError
-from ov_specdec.planning.budget import Load
 from ov_specdec.planning.costs import GRID
+from ov_specdec.planning.planner import Load
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ov_specdec.drafters.base import Drafter, Steps
 from ov_specdec.engine.output import Round
-from ov_specdec.planning.draft_length import Ask, Bid, ConstantLength, Plan, Policy
+from ov_specdec.planning.draft_length import FULL, Ask, Bid, ConstantLength, Plan, Policy
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.processors import Follower, LogitsProcessor
@@ -176,18 +176,14 @@ class Sequence:
         """Tokens that this model is still to be fed."""
         return sum(cache.num_pending for cache in self.caches if cache.runner is runner)
 
-    def bid(self) -> Bid | None:
-        """What its draft tokens promise; None where its plan depends on nothing else."""
-        if isinstance(self.waits_for, Ask) and self.room > 0:
-            return self.policy.bid(self.waits_for)
-        return None
-
-    def own_plan(self) -> Plan | None:
-        """How far it drafts, by what it alone knows."""
-        ask = self.waits_for
-        if not isinstance(ask, Ask):
+    def answer(self) -> Plan | Bid | None:
+        """How far it may draft, or what its draft tokens promise; None where it does not ask."""
+        if not isinstance(self.waits_for, Ask):
             return None
-        return self.policy.plan(ask.source, ask.confidence).within(self.room)
+        answer = self.policy.answer(self.waits_for)
+        if isinstance(answer, Bid):
+            return answer if self.room > 0 else FULL
+        return answer
 
     def admit(self, *, is_alone: bool) -> None:
         """Begin to run, or go on after `suspend` with what others still hold of what was cached."""

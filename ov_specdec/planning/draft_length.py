@@ -3,19 +3,20 @@
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, repeat
+from operator import mul
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ov_specdec.options import MAX_DRAFT_LENGTH
+from ov_specdec.planning.acceptance import MODEL, Acceptance, Common
+from ov_specdec.planning.costs import SIZES
 from ov_specdec.stats import RoundStats
 
 HEURISTIC_START = 5
 
-SAME_ACCEPTANCE = 0.04
-"""A difference within which plans stay: it is known no better from some tens of draft tokens, and
-to plan takes as long as a token of the embedded draft model."""
+MOST = SIZES[-1] - 1
+"""Draft tokens of a planned round, at most: with the token before them they fill the largest size
+of one sequence."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,12 @@ class Plan:
 NO_PLAN = Plan(0, "")
 """Of rounds in which nobody was asked for draft tokens."""
 
+FULL = Plan(0, "full")
+"""Of rounds that have room for the next token only, the main model's own."""
+
+WAIT = Plan(0, "")
+"""For those that are planned once others, which were outbid, have asked for their draft models."""
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -72,31 +79,33 @@ class Ask:
 
 @dataclass(frozen=True)
 class Bid:
-    """What draft tokens of one sequence promise, where several sequences are planned together.
+    """What draft tokens of one sequence promise.
 
-    alive: [n], the probability that the first n are all accepted, from n = 0 on, whatever room the
-    sequence has. takes_passes: whether each takes a pass of the draft model. may_probe: a draft
-    token that does not pay may be tried. min_confidence: see `Plan`.
+    source, match: as asked; without a match the draft model drafts. acceptance: the probability
+    that one is accepted if those before it are. rival: what the draft model promises in the place
+    of a match. num_unread: tokens that the draft model has yet to be fed. is_hopeful: one that does
+    not pay may be tried. min_confidence: see `Plan`. calibrated: the acceptance of a draft token by
+    the draft model's confidence in it.
     """
 
-    alive: NDArray[np.floating]
-    takes_passes: bool
-    may_probe: bool = False
+    source: str
+    match: float | None
+    acceptance: float
+    rival: "Bid | None" = None
+    num_unread: int = 1
+    is_hopeful: bool = False
     min_confidence: float = 0.0
+    calibrated: Callable[[float], float] | None = None
+
+    @property
+    def takes_passes(self) -> bool:
+        """Whether each draft token takes a pass of the draft model."""
+        return self.match is None
 
     @property
     def expected(self) -> tuple[float, ...]:
         """See `Plan`."""
-        return tuple(self.alive[1:].tolist())
-
-    def is_like(self, other: "Bid") -> bool:
-        """Whether plans for the other one are as good for this one."""
-        return (
-            self.takes_passes == other.takes_passes
-            and self.may_probe == other.may_probe
-            and self.min_confidence == other.min_confidence
-            and abs(self.alive[1] - other.alive[1]) <= SAME_ACCEPTANCE
-        )
+        return tuple(accumulate(repeat(self.acceptance, MOST), mul))
 
 
 def ask(source: str, confidence: float | None = None) -> Generator[Ask, Plan, Plan]:
@@ -105,21 +114,15 @@ def ask(source: str, confidence: float | None = None) -> Generator[Ask, Plan, Pl
 
 
 class Policy(Protocol):
-    """Chooses draft lengths; a new one is made for each generation."""
+    """How many tokens one sequence drafts; a new one is made for each."""
 
-    def plan(self, source: str, confidence: float | None = None) -> Plan:
-        """How far a source may draft in the coming round. See `Ask`."""
+    @property
+    def is_planned(self) -> bool:
+        """Whether it leaves that to the planner, and the size of passes too."""
         ...
 
-    def bid(self, ask: Ask) -> Bid | None:
-        """What draft tokens promise, where several sequences are planned together.
-
-        None where the plan is this sequence's own, whatever others do.
-        """
-        ...
-
-    def pass_size(self, num_tokens: int) -> int:
-        """Tokens that a verifying pass over `num_tokens` is to be padded to."""
+    def answer(self, ask: Ask) -> Plan | Bid:
+        """How far a source may draft in the coming round, or what its draft tokens promise."""
         ...
 
     def update(self, stats: RoundStats) -> None:
@@ -134,16 +137,11 @@ class ConstantLength:
     length: int
     min_confidence: float = 0.0
 
-    def plan(self, source: str, confidence: float | None = None) -> Plan:  # noqa: ARG002
+    is_planned = False
+
+    def answer(self, ask: Ask) -> Plan:  # noqa: ARG002
         """The same for every source."""
         return Plan(self.length, "constant", self.min_confidence)
-
-    def bid(self, ask: Ask) -> None:
-        """None: the length is given."""
-
-    def pass_size(self, num_tokens: int) -> int:
-        """No more than needed."""
-        return num_tokens
 
     def update(self, stats: RoundStats) -> None:
         """Nothing to learn."""
@@ -160,16 +158,11 @@ class HeuristicLength:
     length: int = HEURISTIC_START
     min_confidence: float = 0.0
 
-    def plan(self, source: str, confidence: float | None = None) -> Plan:  # noqa: ARG002
+    is_planned = False
+
+    def answer(self, ask: Ask) -> Plan:  # noqa: ARG002
         """The same for every source."""
         return Plan(self.length, "heuristic", self.min_confidence)
-
-    def bid(self, ask: Ask) -> None:
-        """None: the length is given."""
-
-    def pass_size(self, num_tokens: int) -> int:
-        """No more than needed."""
-        return num_tokens
 
     def update(self, stats: RoundStats) -> None:
         """Lengthen or shorten; a round without draft tokens teaches nothing."""
@@ -179,3 +172,47 @@ class HeuristicLength:
             self.length = min(self.length + 2, MAX_DRAFT_LENGTH)
         else:
             self.length = max(self.length - 1, 1)
+
+
+class AdaptiveLength:
+    """Leaves the length to the planner: what is learnt of one sequence. Implements `Policy`.
+
+    sources: where its drafter may take draft tokens from. common: what sequences of this kind
+    taught; this one adds to it.
+    """
+
+    is_planned = True
+
+    def __init__(self, sources: Sequence[str], common: Common, min_confidence: float = 0.0) -> None:
+        self._acceptance = Acceptance(common)
+        self._drafts = MODEL in sources
+        self._min_confidence = min_confidence
+        self._num_unread = 1
+        self._has_found = False
+
+    def answer(self, ask: Ask) -> Bid:
+        """What the source has been worth so far."""
+        rate = self._acceptance.rate(ask.source, ask.confidence)
+        if ask.confidence is not None:
+            rival = self.answer(Ask(MODEL)) if self._drafts else None
+            return Bid(ask.source, ask.confidence, rate, rival)
+        return Bid(
+            ask.source,
+            None,
+            rate,
+            num_unread=self._num_unread,
+            is_hopeful=self._has_found or self._acceptance.is_open(MODEL),
+            min_confidence=self._min_confidence,
+            calibrated=self._acceptance.calibrated,
+        )
+
+    def update(self, stats: RoundStats) -> None:
+        """Learn what was accepted."""
+        if stats.reason == "prefill":
+            self._num_unread = stats.cached_tokens + stats.pass_tokens
+            return
+        self._drafts &= not stats.draft_failed
+        drafted = stats.source == MODEL and stats.num_drafted > 0
+        self._num_unread = 1 if drafted else self._num_unread + stats.num_generated
+        self._has_found = stats.reason == "probe" and stats.num_accepted > 0
+        self._acceptance.learn(stats)

@@ -5,10 +5,18 @@ from dataclasses import dataclass, field
 
 from ov_specdec.options import GenerationOptions
 from ov_specdec.planning.acceptance import Common
-from ov_specdec.planning.adaptive import AdaptiveLength
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
-from ov_specdec.planning.draft_length import ConstantLength, HeuristicLength, Policy
+from ov_specdec.planning.draft_length import (
+    AdaptiveLength,
+    Ask,
+    ConstantLength,
+    HeuristicLength,
+    Plan,
+    Policy,
+)
+from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.runner.base import Runner
+from ov_specdec.stats import RoundStats
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,26 @@ class LearnedStats:
     greedy: Common = field(default_factory=Common)
     sampled: Common = field(default_factory=Common)
     seeded: Common = field(default_factory=Common)
+
+
+class IsolatedLength:
+    """Follows this sequence and an imagined machine, whatever others do. Implements `Policy`."""
+
+    is_planned = False
+
+    def __init__(self, learned: AdaptiveLength) -> None:
+        self._learned = learned
+        self._planner = Planner(FixedCurve(NOMINAL))
+
+    def answer(self, ask: Ask) -> Plan:
+        """The plan of a sequence that is alone."""
+        return self._planner.plan([self._learned.answer(ask)], Load())[0]
+
+    def update(self, stats: RoundStats) -> None:
+        """Learn what was accepted, and how many rounds have a match."""
+        self._learned.update(stats)
+        if stats.reason == "unmatched":
+            self._planner.plan([], Load())
 
 
 def follows_itself(options: GenerationOptions, main: Runner) -> bool:
@@ -60,8 +88,8 @@ def make_policy(
     if schedule == "heuristic":
         return HeuristicLength(min_confidence=threshold)
     if not follows_costs(options, main):
-        return AdaptiveLength(sources, FixedCurve(NOMINAL), Common(), threshold)
+        return IsolatedLength(AdaptiveLength(sources, Common(), threshold))
     common = learned.sampled if options.samples else learned.greedy
     if options.is_repeatable_draw:
         common = learned.seeded
-    return AdaptiveLength(sources, learned.costs, common, threshold)
+    return AdaptiveLength(sources, common, threshold)

@@ -1,6 +1,5 @@
 """Tuning a pair: measure, choose, and say what to expect."""
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -28,13 +27,15 @@ from ov_specdec.loading.profile import Profile, fingerprint
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Common
-from ov_specdec.planning.costs import CostCurve
-from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
+from ov_specdec.planning.costs.curve import ROWS
+from ov_specdec.planning.draft_length import Bid, ConstantLength
+from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.text.pairing import PairingName
-from ov_specdec.tuning.passes import SIZES, PassCosts, measure_passes
+from ov_specdec.tuning.passes import PassCosts, measure_passes
 from ov_specdec.tuning.search import (
     CHOICES,
     PRECISION_HINT,
@@ -100,13 +101,11 @@ class Tuning:
 
 def expect(main: PassCosts, draft_step: float, acceptance: float) -> Expectation:
     """The best draft length and its speed; acceptance: of a draft token if all before were."""
-    survival = (acceptance**n for n in range(max(SIZES)))
-    speeds = [
-        tokens / (main.at(n + 1) + n * draft_step)
-        for n, tokens in enumerate(itertools.accumulate(survival))
-    ]
-    best = max(range(len(speeds)), key=speeds.__getitem__)
-    return Expectation(speeds[0], best, speeds[best])
+    curve = CostCurve(PassCurve({ROWS[0]: main.seconds}), PassCurve({ROWS[0]: {1: draft_step}}))
+    length = _best_length(curve, acceptance)
+    tokens = sum(acceptance**n for n in range(length + 1))
+    speed = tokens / (main.at(length + 1) + length * draft_step)
+    return Expectation(1.0 / main.at(1), length, speed)
 
 
 class Tuner:
@@ -283,15 +282,15 @@ def break_even(curve: CostCurve, num_cached: int) -> float | None:
 
     None where it never does.
     """
-    start, step, again = curve.drafting(num_cached)
-    plain = curve.main.at(1, num_cached)
-    for percent in range(101):
-        alive = [(percent / 100) ** n for n in range(max(SIZES))]
-        for n, tokens in enumerate(itertools.accumulate(alive)):
-            drafting = start + n * step + alive[n] * again
-            if n and tokens * plain > curve.main.at(n + 1, num_cached) + drafting:
-                return percent / 100
-    return None
+    shares = (percent / 100 for percent in range(101))
+    return next((share for share in shares if _best_length(curve, share, num_cached)), None)
+
+
+def _best_length(curve: CostCurve, acceptance: float, num_cached: int = 0) -> int:
+    """How far the planner would draft for a sequence that is alone."""
+    bid, load = Bid(MODEL, None, acceptance), Load(num_cached=num_cached)
+    [plan] = Planner(FixedCurve(curve)).plan([bid], load)
+    return plan.length
 
 
 def offered(device: str) -> dict[str, tuple[str, ...]]:

@@ -20,10 +20,10 @@ import click
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.errors import OptionError
 from ov_specdec.planning.acceptance import Common
-from ov_specdec.planning.adaptive import AdaptiveLength
 from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
 from ov_specdec.planning.costs.kept import read_curve
-from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
+from ov_specdec.planning.planner import Planner
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import PATH, several
 from tests.benchmarks.record import Record, Row
@@ -49,18 +49,18 @@ def replay_all(
     In the first round they come as they were recorded, later in an order that follows its number.
     """
     generator, common, earlier = Random(round_), Common(), EarlierOutputs()
-    live = LiveCurve(curve) if noise else None
+    planner = Planner(LiveCurve(curve) if noise else FixedCurve(curve))
     order = generator.sample(range(len(outputs)), len(outputs)) if round_ else range(len(outputs))
     found: list[Row] = [{}] * len(outputs)
     for place, number in enumerate(order):
         row = outputs[number]
         text = output_of(row, DRAFTERS[drafter](row, earlier))
         policy = (
-            AdaptiveLength(text.drafter.sources, live or FixedCurve(curve), common)
+            AdaptiveLength(text.drafter.sources, common)
             if length == AUTO
             else ConstantLength(int(length))
         )
-        rounds = list(rounds_of(policy, text, Machine(curve, noise), generator, live))
+        rounds = list(rounds_of(planner, policy, text, Machine(curve, noise), generator))
         tokens = sum(stats.num_generated for stats, _ in rounds)
         first = text.prompt + 1
         found[number] = {

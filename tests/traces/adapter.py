@@ -215,13 +215,6 @@ def _pairing(run: Run) -> Pairing | None:
     return Pairing(run.pairing, TokenizerPair(*pieces, len(MAIN.tokens), len(OTHER.tokens)))
 
 
-@dataclass(frozen=True)
-class GivenCurve(FixedCurve):
-    """A curve that stays, for sequences that are planned together."""
-
-    is_live = True
-
-
 def _costs(curve: Curve | None) -> Costs:
     if curve is None:
         return FixedCurve(NOMINAL)
@@ -229,7 +222,7 @@ def _costs(curve: Curve | None) -> Costs:
     costs = CostCurve(_pass_curve(curve.main), draft)
     if curve.follows == "clock":
         return LiveCurve(costs)
-    return GivenCurve(costs) if curve.follows == "load" else FixedCurve(costs)
+    return FixedCurve(costs)
 
 
 def _pass_curve(passes: Passes) -> PassCurve:

@@ -52,13 +52,12 @@ class Passes:
 class Curve:
     """What passes cost, for adaptive lengths.
 
-    follows: "nothing" lets each sequence plan by itself; "load" plans sequences together, on a
-    curve that stays; "clock" does so too, and has passes correct it.
+    follows: "nothing" is a curve that stays; "clock" has passes correct it.
     """
 
     main: Passes
     draft: Passes | None = None
-    follows: Literal["nothing", "load", "clock"] = "load"
+    follows: Literal["nothing", "clock"] = "nothing"
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,6 @@ class LiveCurve:
     nothing, and a size that runs alone cannot be told from the pace.
     """
 
-    is_live = True
-
     def __init__(self, curve: CostCurve) -> None:
         self.curve = curve
         self.is_changed = False
@@ -108,7 +106,6 @@ class FixedCurve:
     """A curve that nothing that is measured changes. Implements `Costs`."""
 
     curve: CostCurve
-    is_live = False
 
     def learn(self, step: StepStats) -> None:
         """Nothing to learn."""

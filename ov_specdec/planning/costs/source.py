@@ -27,11 +27,6 @@ class Costs(Protocol):
         """The present curve. Looking at it runs no passes."""
         ...
 
-    @property
-    def is_live(self) -> bool:
-        """Whether passes that run change it."""
-        ...
-
     def prepare(self) -> CostCurve:
         """Measure where that has not been done. Nothing else may use the models."""
         ...
@@ -54,8 +49,6 @@ class KeptCosts:
     and where memory has no room for them, the curve is an imagined one, which the passes that run
     correct. new_namespace, compare: see `measure`.
     """
-
-    is_live = True
 
     def __init__(
         self,

@@ -1,14 +1,15 @@
 """A machine that takes the time that a cost curve says, and the rounds of a text on it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
 import numpy as np
 
-from ov_specdec.planning.costs import CostCurve, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import NO_PLAN, Plan, Policy
+from ov_specdec.planning.costs import CostCurve, PassCurve
+from ov_specdec.planning.draft_length import NO_PLAN, Ask, Plan, Policy
+from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.stats import RoundStats
 from tests.rounds import step_of
 
@@ -44,8 +45,8 @@ class Text(Protocol):
     prompt: int
     size: int
 
-    def draft(self, done: int, policy: Policy, generator: Random) -> Drafted:
-        """What is drafted in the place of token `done`."""
+    def draft(self, done: int, plan: Callable[[Ask], Plan], generator: Random) -> Drafted:
+        """What is drafted in the place of token `done`. plan: answers who drafts."""
         ...
 
 
@@ -88,19 +89,40 @@ def main_curve(name: str, change: float = 0.0, sizes: int = 17) -> PassCurve:
     return PassCurve({16: dict(zip(every, passes, strict=True))}, change)
 
 
+class Alone:
+    """The questions of a round of a sequence that has the models to itself, as `Engine` does it."""
+
+    def __init__(self, planner: Planner, policy: Policy, num_cached: int) -> None:
+        self._planner, self._policy = planner, policy
+        self._load = Load(num_cached=num_cached)
+        self._has_asked = False
+
+    def plan(self, ask: Ask) -> Plan:
+        """How far it may draft."""
+        self._has_asked = True
+        answer = self._policy.answer(ask)
+        return answer if isinstance(answer, Plan) else self._planner.plan([answer], self._load)[0]
+
+    def pass_size(self, num_tokens: int) -> int:
+        """What its pass over so many tokens is padded to."""
+        if not self._policy.is_planned:
+            return num_tokens
+        if not self._has_asked:
+            self._planner.plan([], self._load)
+        return self._planner.pass_size(num_tokens, self._load)
+
+
 def rounds_of(
-    policy: Policy,
-    text: Text,
-    machine: Machine,
-    generator: Random,
-    live: LiveCurve | None = None,
+    planner: Planner, policy: Policy, text: Text, machine: Machine, generator: Random
 ) -> Iterator[tuple[RoundStats, float]]:
     """Yields the record of each round of a text, as seen, and the seconds that it truly took."""
     policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, text.prompt, reason="prefill"))
     done, last_size, pace, is_complete = 1, text.prompt, 1.0, False
     while done < text.size:
-        drafted, cached = text.draft(done, policy, generator), text.prompt + done
-        size = policy.pass_size(drafted.num_drafted + 1)
+        cached = text.prompt + done
+        alone = Alone(planner, policy, cached)
+        drafted = text.draft(done, alone.plan, generator)
+        size = alone.pass_size(drafted.num_drafted + 1)
         spent = (
             machine.drafting(drafted, cached, is_complete=is_complete),
             machine.passing(size, last_size, cached),
@@ -127,8 +149,7 @@ def rounds_of(
             declined=drafted.declined,
         )
         policy.update(stats)
-        if live is not None:
-            live.learn(step_of(stats))
+        planner.learn(step_of(stats), machine.curve.main.static)
         last_size, done = size, done + drafted.num_accepted + 1
         is_complete = 0 < drafted.num_drafted == drafted.num_accepted
         yield stats, sum(spent)

@@ -8,7 +8,7 @@ from random import Random
 from ov_specdec.drafters import Drafter, PromptLookup, Proposal, SuffixDrafter
 from ov_specdec.drafters.base import Steps
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
-from ov_specdec.planning.draft_length import Policy, ask
+from ov_specdec.planning.draft_length import Ask, Plan, ask
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.verification import Draft
 from tests.benchmarks.record import Row
@@ -31,14 +31,14 @@ class Output:
     prompt: int
     size: int
 
-    def draft(self, done: int, policy: Policy, _: Random) -> Drafted:
+    def draft(self, done: int, plan: Callable[[Ask], Plan], _: Random) -> Drafted:
         """See `Text`."""
         place, room = self.prompt + done, self.size - done - 1
 
-        def plan(ask):
-            return policy.plan(ask.source, ask.confidence).within(room)
+        def planned(ask: Ask) -> Plan:
+            return plan(ask).within(room)
 
-        proposal = propose(self.drafter, self.tokens[:place], plan)
+        proposal = propose(self.drafter, self.tokens[:place], planned)
         pairs = zip(proposal.draft.tokens, self.tokens[place:], strict=False)
         declined = proposal.declined
         return Drafted(

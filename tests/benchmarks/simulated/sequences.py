@@ -4,10 +4,9 @@ from random import Random
 from statistics import median
 
 from ov_specdec.planning.acceptance import Common
-from ov_specdec.planning.adaptive import AdaptiveLength
-from ov_specdec.planning.budget import Budget, Load
 from ov_specdec.planning.costs import SIZES, CostCurve, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import Ask
+from ov_specdec.planning.draft_length import AdaptiveLength, Ask
+from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.stats import PassStats, RoundStats, StepStats
 from tests.benchmarks.simulated.machine import against_constant, main_curve
 from tests.rounds import a_round
@@ -73,23 +72,20 @@ class Shared:
     def __init__(self, machine, concurrency, before=None):
         self.costs = before.costs if before else machine.measured()
         self.common = before.common if before else Common()
-        self._policies = [
-            AdaptiveLength(("model",), self.costs, self.common) for _ in range(concurrency)
-        ]
+        self._policies = [AdaptiveLength(("model",), self.common) for _ in range(concurrency)]
         for policy in self._policies:
             policy.update(RoundStats(0, 0, 1, 0, 1.0, 0, 1.0, CACHED, reason="prefill"))
         self.plans = []
-        self._budget = Budget(self.costs)
+        self._planner = Planner(self.costs)
 
     def lengths(self, concurrency):
-        bids = [policy.bid(Ask("model")) for policy in self._policies]
+        bids = [policy.answer(Ask("model")) for policy in self._policies]
         load = Load(concurrency, concurrency, concurrency, 0, CACHED)
-        self.plans = self._budget.share(bids, load)
+        self.plans = self._planner.plan(bids, load)
         return [plan.length for plan in self.plans]
 
     def learn(self, step, rounds):
-        self.costs.learn(step)
-        self._budget.ran(step.main.num_tokens)
+        self._planner.learn(step)
         for policy, plan, (drafted, accepted) in zip(
             self._policies, self.plans, rounds, strict=True
         ):

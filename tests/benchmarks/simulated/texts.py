@@ -7,9 +7,9 @@ from random import Random
 from statistics import median
 
 from ov_specdec.planning.acceptance import Common
-from ov_specdec.planning.adaptive import AdaptiveLength
 from ov_specdec.planning.costs import SIZES, CostCurve, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import NO_PLAN, Policy
+from ov_specdec.planning.draft_length import NO_PLAN, AdaptiveLength, Ask, Plan
+from ov_specdec.planning.planner import Planner
 from tests.benchmarks.simulated.machine import (
     Drafted,
     Machine,
@@ -45,28 +45,28 @@ class MadeUp:
     prompt: int = 100
     size: int = 256
 
-    def draft(self, done: int, policy: Policy, generator: Random) -> Drafted:
+    def draft(self, done: int, plan: Callable[[Ask], Plan], generator: Random) -> Drafted:
         """See `Text`."""
-        declined, plan, found = None, NO_PLAN, self.match(generator)
+        declined, planned, found = None, NO_PLAN, self.match(generator)
         if found is not None:
             confidence, acceptance = found
-            plan = policy.plan(self.sources[0], confidence)
-            if plan.length:
-                accepted = self.accepted([acceptance] * plan.length, generator)
+            planned = plan(Ask(self.sources[0], confidence))
+            if planned.length:
+                accepted = self.accepted([acceptance] * planned.length, generator)
                 given = {"source": self.sources[0], "match_confidence": confidence}
-                return Drafted(plan.length, accepted, plan, **given)
+                return Drafted(planned.length, accepted, planned, **given)
             declined = self.sources[0], confidence, generator.random() < acceptance
         chances: list[float] = []
         if "model" in self.sources:
-            plan = policy.plan("model")
-            for chance in self.chances(done / self.size, generator)[: plan.length]:
+            planned = plan(Ask("model"))
+            for chance in self.chances(done / self.size, generator)[: planned.length]:
                 chances.append(chance)
-                if plan.wants_confidence and plan.ends_after(chances):
+                if planned.wants_confidence and planned.ends_after(chances):
                     break
         return Drafted(
-            *(len(chances), self.accepted(chances, generator), plan, self.sources[-1]),
+            *(len(chances), self.accepted(chances, generator), planned, self.sources[-1]),
             takes_passes=True,
-            confidences=tuple(chances) if plan.wants_confidence else (),
+            confidences=tuple(chances) if planned.wants_confidence else (),
             declined=declined,
         )
 
@@ -131,11 +131,11 @@ def measured(machine: Machine, generator: Random) -> LiveCurve:
 def planner_speed(machine: Machine, text: MadeUp, seed: int) -> float:
     """Tokens per plain pass of some texts in a fresh process with a kept curve."""
     generator = Random(seed)
-    live, common = measured(machine, generator), Common()
+    planner, common = Planner(measured(machine, generator)), Common()
     tokens = seconds = 0.0
     for _ in range(NUM_TEXTS):
-        policy = AdaptiveLength(text.sources, live, common)
-        for stats, spent in rounds_of(policy, text, machine, generator, live):
+        policy = AdaptiveLength(text.sources, common)
+        for stats, spent in rounds_of(planner, policy, text, machine, generator):
             tokens += stats.num_generated
             seconds += spent
     return tokens / seconds

@@ -1,14 +1,14 @@
-"""Sampling has the main model's distribution where a budget over several sequences cuts drafts."""
+"""Sampling has the main model's distribution where the planner cuts the drafts of several sequences."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from ov_specdec.drafters import ModelDrafter
 from ov_specdec.planning.acceptance import Common
-from ov_specdec.planning.adaptive import AdaptiveLength
-from ov_specdec.planning.costs import CostCurve, PassCurve
+from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
+from ov_specdec.planning.draft_length import AdaptiveLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.verification import Draft
@@ -30,23 +30,6 @@ CURVE = CostCurve(PassCurve({16: {1: 1.0, 16: 4.0}}), PassCurve({16: {1: 0.02, 1
 """A token more costs a fifth of a plain pass: draft tokens that are not likely do not pay."""
 
 
-@dataclass(frozen=True)
-class Steady:
-    """Costs that plans follow, and that no clock changes."""
-
-    curve: CostCurve = CURVE
-    is_live = True
-
-    def prepare(self):
-        return self.curve
-
-    def learn(self, step):
-        pass
-
-    def keep(self):
-        pass
-
-
 class ForgetfulDrafter(ModelDrafter):
     """A broken one: leaves out the last draft token that was drawn, for its own probability."""
 
@@ -63,7 +46,7 @@ def output_probs(pair, drafter, lengths):
     main, draft = map(table_model, PAIRS[pair])
 
     def run(random):
-        costs, common = Steady(), Common()
+        common = Common()
         models = scripted(main), scripted(draft)
 
         def planned(tokens, sampler, kind):
@@ -72,13 +55,13 @@ def output_probs(pair, drafter, lengths):
                 tokens,
                 len(tokens) + OUTPUT_LENGTH + 1,
                 kind(CachedSequence(models[1]), sampler),
-                AdaptiveLength(("model",), costs, common),
+                AdaptiveLength(("model",), common),
                 sampler=sampler,
             )
 
         text = planned(list(PROMPT), RandomSampler((), LogitsWarper(), random), drafter)
         other = planned([0, 1], GreedySampler(), ModelDrafter)
-        for round_ in rounds(text, other, costs=costs):
+        for round_ in rounds(text, other, costs=FixedCurve(CURVE)):
             lengths[round_.stats.num_drafted] += 1
             if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
                 break

@@ -1,0 +1,300 @@
+"""The draft lengths with which a step yields most tokens per second."""
+
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ov_specdec.planning.costs import GRID, Costs
+from ov_specdec.planning.draft_length import MOST, WAIT, Bid, Plan
+from ov_specdec.planning.ranking import Numbers, Ranking
+from ov_specdec.stats import StepStats
+
+HORIZON = 24
+"""Steps in which a new home size has to earn the change to it, and over which kinds of steps are
+counted. Where a change takes a plain pass, 64 has 0.99 of the speed while texts are learnt of which
+95 % are accepted, and 16 has 0.98 after a draft model that stops being right. To count no kinds has
+0.95 where matches and a draft model take turns.
+"""
+
+SPENT_ON_PROBES = 0.01
+"""Part of the time for trying again what does not pay: less than what noise hides."""
+
+PROBE_FACTOR = 4.0
+"""How many times as long as the curve says probes take, whose passes are of rare sizes: 3 to 7."""
+
+SAME_ACCEPTANCE = 0.04
+"""A difference within which plans stay: it is known no better from some tens of draft tokens, and
+to plan takes as long as a token of the embedded draft model."""
+
+SAME_CONTEXT = 64
+"""Cached tokens that sequences may grow by until passes are looked up again: 1 % of a pass."""
+
+MOST_KINDS = 64
+"""Kinds of steps that are counted: one sequence has some twenty, many may have one in each step."""
+
+TINY = 1e-9
+"""Instead of numbers by which nothing can be divided."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the next pass of the main model holds in any case; by default a single sequence.
+
+    num_sequences: that it extends. num_answered: those of them that get a token by it. num_tokens:
+    of these, without the draft tokens that are bid for. num_prefill: tokens of prompts beside them.
+    num_cached: tokens in the KV caches of all of them.
+    """
+
+    num_sequences: int = 1
+    num_answered: int = 1
+    num_tokens: int = 1
+    num_prefill: int = 0
+    num_cached: int = 0
+
+
+OUTBID = "outbid"
+
+Sources = tuple[tuple[str, float | None], ...]
+"""Those that sequences ask for, with the confidence in a match."""
+
+
+@dataclass
+class Kind:
+    """Steps in which sequences ask for the same sources.
+
+    rounds: recent ones, of which the latest count most. plans: the last ones, which serve again
+    while bids are alike and all else that they follow from is the same. expected: their tokens and
+    seconds, by the home size. trying: seconds that a pass over one draft token takes longer than
+    one over none.
+    """
+
+    rounds: float = 0.0
+    bids: Sequence[Bid] = ()
+    follows: Hashable = None
+    plans: list[Plan] = field(default_factory=list)
+    expected: Numbers | float = 0.0
+    trying: float = 0.0
+
+
+class Planner:
+    """Plans the drafts of all sequences of a step together.
+
+    Draft tokens of all sequences are ranked by the probability that they and those before them are
+    accepted. Of the first k of them, in drafts of at most n, tokens and seconds of the whole step
+    are known, and the pair of k and n is taken with the greatest
+
+        tokens - rate * seconds,
+
+    where `rate`, the price of a second, is the best rate of tokens that the texts allow, over
+    recent steps of as many sequences with and without matches. One sequence is the case of one.
+
+    A pass has one of a few sizes, and is padded to it. To change the size costs time: as long as
+    that is more than a longer pass costs, all steps keep to one size, the home size.
+
+    Sources: Leviathan et al., section 3.1 (arXiv 2211.17192), for one sequence; goodput, Liu et al.
+    (SmartSpec, arXiv 2406.14066), for many.
+
+    Where nothing is drafted, 1 % of the time is saved up for probes, rounds with one draft token.
+
+    costs: of passes, looked up for each plan.
+    """
+
+    def __init__(self, costs: Costs) -> None:
+        self._costs = costs
+        self._size, self._home = 0, 1
+        """Tokens of the last pass, and of those that most steps have."""
+        self._rate = 0.0
+        self._credit = 0.0
+        """Plain passes whose time may go into trying again what does not pay."""
+        self._kinds: dict[Sources, Kind] = {}
+        self._alike: Hashable = None
+        """What these have in common: only they are counted together."""
+
+    def plan(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
+        """How far each sequence that bids may draft; no bid is a step in which none does.
+
+        Those that are outbid will ask for their draft model next: until then the others `WAIT`.
+        """
+        curve = self._costs.curve
+        alike = curve.sweeps, load.num_sequences, load.num_answered, load.num_tokens
+        if alike != self._alike or len(self._kinds) > MOST_KINDS:
+            self._alike, self._kinds, self._rate = alike, {}, 0.0
+        kind = self._kinds.setdefault(tuple((bid.source, bid.match) for bid in bids), Kind())
+        for each in self._kinds.values():
+            each.rounds *= 1.0 - 1.0 / HORIZON
+        kind.rounds += 1.0
+        context = load.num_cached // load.num_sequences // SAME_CONTEXT
+        follows = context, load.num_prefill, self._size, self._home, curve
+        if kind.follows != follows or not all(map(are_alike, bids, kind.bids)):
+            # Which source is better is seen again once there is a price of a second.
+            kind.bids, kind.follows = bids, follows if self._rate else None
+            kind.plans = self._outbid(bids, load) or self._share(kind, bids, load)
+        if any(plan.reason == OUTBID for plan in kind.plans):
+            kind.rounds = 0.0  # it goes on as one of another kind
+            return kind.plans
+        return self._probe(kind, bids, load)
+
+    def pass_size(self, num_tokens: int, load: Load) -> int:
+        """The size that a pass over so many tokens is to be padded to: the one that costs least."""
+        return num_tokens + int(self._next(num_tokens, num_tokens + MOST, load).argmin())
+
+    def learn(self, step: StepStats, static: Collection[int] = ()) -> None:
+        """Take note of what has run. static: sizes that are always prepared."""
+        if step.main.num_tokens not in static:
+            self._size = step.main.num_tokens
+        if not any(done.num_prefill for done in (step.main, *step.drafts)):
+            self._costs.learn(step)
+
+    def _outbid(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
+        """Plans of nothing, where a draft model promises more than the match; else none."""
+        if all(bid.rival is None for bid in bids):
+            return []
+        passes = padded(self._next(load.num_tokens, MOST, load))
+        rate = self._rate or load.num_answered / float(passes[0])
+
+        def gain(bid: Bid) -> float:
+            ranking = Ranking.of([bid], self._costs.curve, load.num_cached)
+            seconds = passes[ranking.number] + ranking.seconds
+            return float((ranking.accepted - rate * seconds).max())
+
+        plans = [
+            Plan(0, OUTBID) if bid.rival is not None and gain(bid.rival) > gain(bid) else WAIT
+            for bid in bids
+        ]
+        return plans if any(plan is not WAIT for plan in plans) else []
+
+    def _share(self, kind: Kind, bids: Sequence[Bid], load: Load) -> list[Plan]:
+        """The plans of a step that nobody leaves to the draft model any more."""
+        ranking = Ranking.of(bids, self._costs.curve, load.num_cached)
+        tokens = load.num_answered + ranking.accepted
+        self._settle(kind, ranking, tokens, load)
+        # Without the prompts that the pass reads, which take their time whatever is drafted, the
+        # price is known; with them it is what each draft token adds.
+        most = MOST * load.num_answered
+        passes = padded(self._next(load.num_tokens + load.num_prefill, most, load))
+        kind.trying = float(passes[1] - passes[0])
+        gains = tokens - self._rate * (passes[ranking.number] + ranking.seconds)
+        lengths = ranking.lengths(int(gains.argmax()), len(bids))
+        plans = [
+            Plan(length, "pays" if length else "loses", bid.min_confidence, bid.expected)
+            for bid, length in zip(bids, lengths, strict=True)
+        ]
+        if load.num_sequences == 1 and plans and plans[0].length:
+            return [self._ended(plans[0], bids[0], passes, load)]
+        return plans
+
+    def _ended(self, plan: Plan, bid: Bid, passes: Numbers, load: Load) -> Plan:
+        """The plan of a single sequence, whose draft also ends where its draft model is unsure.
+
+        With eight sequences of the embedded pair, plans that looked at that gave 0.93 of the
+        tokens per second of those that did not; a single one gains 1 to 3 %.
+        """
+        if bid.calibrated is None:
+            return plan
+        _, step, _ = self._costs.curve.drafting(load.num_cached)
+        lengths = np.arange(MOST + 1)
+        ends = floors(bid.acceptance**lengths, self._rate * (lengths * step + passes))
+        return replace(plan, length=len(ends), floors=ends, acceptance=bid.calibrated)
+
+    def _settle(self, kind: Kind, ranking: Ranking, tokens: Numbers, load: Load) -> None:
+        """Choose the home size, and the rate of tokens that is the price of a second.
+
+        Both are those of all recent steps, each drafting what is best at that size.
+        """
+        main, first, most = self._costs.curve.main, load.num_tokens, MOST * load.num_answered
+        within = [size for size in (*GRID, *main.static) if first <= size <= first + most]
+        sizes = np.array(sorted({*within} or {first}))
+        passes = self._seconds(first, most, load)
+        at_home = passes[sizes - first]
+        elsewhere = padded(passes + main.changes(np.arange(first, first + most + 1), 0, 0))
+        fits = np.arange(most + 1) <= sizes[:, None] - first
+        main_seconds = np.where(fits, np.minimum(at_home[:, None], elsewhere), elsewhere)
+        seconds = main_seconds.take(ranking.number.ravel(), axis=1) + ranking.seconds.ravel()
+        others = np.zeros((2, len(sizes)))
+        for other in self._kinds.values():
+            if other is not kind:
+                others += other.rounds / kind.rounds * other.expected
+        rates = (others[0][:, None] + tokens.ravel()) / (others[1][:, None] + seconds)
+        best = np.arange(len(sizes)), rates.argmax(axis=1)
+        rates = rates[best]
+        fastest = int(rates.argmax())
+        home = min(int(np.searchsorted(sizes, self._home)), len(sizes) - 1)
+        if rates[fastest] > rates[home] * (1.0 + main.change / at_home[home] / HORIZON):
+            home = fastest
+        self._home, self._rate = int(sizes[home]), float(rates[home])
+        kind.expected = np.stack([tokens.ravel()[best[1]], seconds[best]])
+
+    def _probe(self, kind: Kind, bids: Sequence[Bid], load: Load) -> list[Plan]:
+        """The plans, one with a draft token to see whether it pays now, where it is due.
+
+        Time is saved for that while nothing is drafted. A probe that succeeds is followed by
+        another one.
+        """
+        plans = kind.plans
+        num_idle = sum(plan.length == 0 for plan in plans)
+        self._credit += SPENT_ON_PROBES * num_idle / load.num_sequences
+        idle = [i for i, bid in enumerate(bids) if bid.takes_passes and plans[i].length == 0]
+        if not idle:
+            return plans
+        place = max(idle, key=lambda i: (bids[i].is_hopeful, bids[i].acceptance))
+        if not bids[place].is_hopeful:
+            cost = self._probe_passes(bids[place], kind.trying, load)
+            if self._credit < cost:
+                return plans
+            self._credit -= PROBE_FACTOR * cost
+        probe = replace(plans[place], length=1, reason="probe")
+        return [*plans[:place], probe, *plans[place + 1 :]]
+
+    def _probe_passes(self, bid: Bid, trying: float, load: Load) -> float:
+        """Plain passes that it takes to draft and verify one draft token."""
+        main, draft = self._costs.curve.main, self._costs.curve.draft
+        if draft is None:
+            return float("inf")
+        cached = load.num_cached // load.num_sequences
+        seconds = draft.start + draft.at(bid.num_unread, cached) + trying
+        return seconds / main.at(1, load.num_cached)
+
+    def _seconds(self, first: int, most: int, load: Load) -> Numbers:
+        """Seconds of passes over `first` tokens and none to `most` more, all prepared."""
+        main = self._costs.curve.main
+        seconds = main.by_size(first, first + most, load.num_cached)
+        return seconds + main.per_sequence * (load.num_sequences - 1)
+
+    def _next(self, first: int, most: int, load: Load) -> Numbers:
+        """The same of the next pass, with the changes of size that it entails."""
+        main, sizes = self._costs.curve.main, np.arange(first, first + most + 1)
+        return self._seconds(first, most, load) + main.changes(sizes, self._size, self._home)
+
+
+def padded(seconds: Numbers) -> Numbers:
+    """Seconds of passes of ascending sizes, where each may be padded to a larger one."""
+    least: Numbers = np.minimum.accumulate(seconds[::-1])[::-1]
+    return least
+
+
+def are_alike(bid: Bid | None, other: Bid | None) -> bool:
+    """Whether plans for one of two bids of a kind are as good for the other."""
+    if bid is None or other is None:
+        return bid is other
+    return (
+        abs(bid.acceptance - other.acceptance) <= SAME_ACCEPTANCE
+        and are_alike(bid.rival, other.rival)
+        and bid.min_confidence == other.min_confidence
+        and bid.calibrated == other.calibrated
+    )
+
+
+def floors(alive: Numbers, costs: Numbers) -> tuple[float, ...]:
+    """How probable n draft tokens have to be for one more to pay, from n = 1 on, up to the end.
+
+    alive: [lengths], the probability that n of them are all accepted. costs: [lengths], the tokens
+    that a round with n of them has to be worth. One more may pay only together with those that fill
+    up a larger size.
+    """
+    lengths, tokens = np.arange(len(alive)), np.cumsum(alive)
+    gains = (tokens - tokens[:, None]) / np.maximum(alive, TINY)[:, None]
+    needed = (costs - costs[:, None]) / np.maximum(gains, TINY)
+    needed = np.where(lengths[:, None] < lengths, needed, 1.0).min(axis=1)
+    end = int((needed[1:] >= 1.0).argmax()) + 1
+    return tuple(needed[1 : end + 1].tolist())
