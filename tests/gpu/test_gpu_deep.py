@@ -87,7 +87,7 @@ def test_suspended_texts_go_on(open_on_gpu, code):
     prompts = [code[50 * place : 50 * place + 150] for place in range(8)]
     with open_on_gpu(kv_cache_size=0.02) as pipeline:
         results = pipeline.generate_batch(prompts, max_new_tokens=60, num_assistant_tokens=3)
-        assert pipeline.main.runner.max_length < sum(map(len, prompts))
+        assert pipeline.main.runner.capacity < sum(map(len, prompts))
     assert ids(results) == plain_on_cpu(prompts, 60)
 
 
