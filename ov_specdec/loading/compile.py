@@ -33,6 +33,7 @@ from ov_specdec.loading.graph import (
     to_paged,
 )
 from ov_specdec.loading.key_cache import center_keys
+from ov_specdec.loading.qkv import fuse_qkv
 from ov_specdec.loading.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, read_ir
 from ov_specdec.runner.base import Runner
@@ -71,7 +72,9 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: Backend) -> str:
     device = find_device(openvino_core(), config.device)
     properties = {**config.properties_for(device)}
     properties.pop("CACHE_DIR", None)  # where, not how
-    form = [f"batch invariant {config.shares_passes}"] if config.batch_invariant else []
+    form = ["fused qkv"] if kv == "paged" else []
+    if config.batch_invariant:
+        form.append(f"batch invariant {config.shares_passes}")
     if folder.border is not None:
         form.append(f"border {folder.border}")
     # Processors of several generations may have one name, and be told to act as an older one.
@@ -341,6 +344,7 @@ def _choose_backend(
             raise
         # The attempt may have left the model half changed.
         return "stateful", str(error), read_ir(source.folder)
-    if device.is_cpu:  # elsewhere keys are not quantized by token
+    if device.is_cpu:  # a GPU has no keys quantized by token, and its plugin fuses products itself
         center_keys(source.model)
+        fuse_qkv(source.model)
     return "paged", "as asked for" if kv == "paged" else "rollback is free", source.model
