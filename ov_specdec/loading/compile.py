@@ -72,7 +72,7 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: Backend) -> str:
     device = find_device(openvino_core(), config.device)
     properties = {**config.properties_for(device)}
     properties.pop("CACHE_DIR", None)  # where, not how
-    form = ["fused qkv"] if kv == "paged" else []
+    form = ["fused qkv"] if kv == "paged" and device.is_cpu else []
     if config.batch_invariant:
         form.append(f"batch invariant {config.shares_passes}")
     if folder.border is not None:
