@@ -1,4 +1,4 @@
-"""Sampling has the main model's distribution where the planner cuts the drafts of several sequences."""
+"""Sampling has the main model's distribution where the planner cuts drafts of several sequences."""
 
 from collections import Counter
 from dataclasses import replace

@@ -207,7 +207,7 @@ class Planner:
         sizes = np.array(sorted({*within} or {first}))
         passes = self._seconds(first, most, load)
         at_home = passes[sizes - first]
-        elsewhere = padded(passes + main.changes(np.arange(first, first + most + 1), 0, 0))
+        elsewhere = padded(passes + main.changes(first, first + most, 0, 0))
         fits = np.arange(most + 1) <= sizes[:, None] - first
         main_seconds = np.where(fits, np.minimum(at_home[:, None], elsewhere), elsewhere)
         seconds = main_seconds.take(ranking.number.ravel(), axis=1) + ranking.seconds.ravel()
@@ -263,8 +263,8 @@ class Planner:
 
     def _next(self, first: int, most: int, load: Load) -> Numbers:
         """The same of the next pass, with the changes of size that it entails."""
-        main, sizes = self._costs.curve.main, np.arange(first, first + most + 1)
-        return self._seconds(first, most, load) + main.changes(sizes, self._size, self._home)
+        changes = self._costs.curve.main.changes(first, first + most, self._size, self._home)
+        return self._seconds(first, most, load) + changes
 
 
 def padded(seconds: Numbers) -> Numbers:

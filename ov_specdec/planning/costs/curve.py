@@ -64,23 +64,26 @@ class PassCurve:
         seconds = float(low[size]) + share * float(high[size] - low[size])
         return seconds + self.per_sequence * (num_sequences - 1)
 
-    def changes(self, sizes: NDArray[np.integer], last: int, home: int) -> NDArray[np.floating]:
-        """Seconds that passes of these sizes take longer, and those after them.
+    def changes(self, first: int, last: int, prepared: int, home: int) -> NDArray[np.floating]:
+        """Seconds that passes over `first` to `last` tokens take longer, and those after them.
 
-        last: the size that was last prepared. home: the one that will be returned to; many passes
+        prepared: the size of the last pass. home: the one that will be returned to; many passes
         share the change to it.
         """
-        changes = (sizes != last).astype(float) + ((sizes != home) & (home not in self.static))
-        for size in (home, *self.static):
-            changes[sizes == size] = 0.0
-        result: NDArray[np.floating] = changes * self.change
+        back = 0.0 if home in self.static else self.change
+        result = np.full(last - first + 1, self.change + back)
+        for size, seconds in ((prepared, back), *((size, 0.0) for size in (home, *self.static))):
+            if first <= size <= last:
+                result[size - first] = seconds
         return result
 
     def by_size(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
         """Seconds of passes over `first` to `last` tokens; those beyond the longest are as long."""
         low, high, share = self._between(num_cached)
-        sizes = np.minimum(np.arange(first, last + 1), LONGEST)
+        sizes = slice(min(first, LONGEST), last + 1)
         result: NDArray[np.floating] = low[sizes] + share * (high[sizes] - low[sizes])
+        if last > LONGEST:
+            return np.pad(result, (0, last - first + 1 - len(result)), "edge")
         return result
 
     def _between(self, num_cached: int) -> tuple[NDArray[np.floating], NDArray[np.floating], float]:
