@@ -134,6 +134,18 @@ def test_top_p_keeps_the_lowest_ids_of_those_that_tie(top_p: float, kept: list[i
     assert ids.tolist() == kept
 
 
+@pytest.mark.parametrize("spread", [0.1, 1.0, 3.0, 6.0])
+@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.9, 0.999])
+def test_top_p_keeps_the_fewest_of_many_tokens(top_p: float, spread: float) -> None:
+    logits = np.random.default_rng(0).normal(0, spread, 10 * FIRST_LOOK).astype(np.float32)
+    kept = LogitsWarper(top_p=top_p)(logits)
+    probs = LogitsWarper()(logits).probs
+    order = np.argsort(-probs)
+    count = int(np.searchsorted(probs[order].cumsum(), top_p)) + 1
+    ids = np.arange(len(logits)) if kept.ids is None else kept.ids
+    assert ids.tolist() == sorted(order[:count].tolist())
+
+
 def test_top_p_of_0_is_greedy_where_tokens_tie() -> None:
     logits = np.array([0, 7, 7, 7], dtype=np.float32)
     assert LogitsWarper(top_p=0.0)(logits).prob(int(logits.argmax())) == 1.0

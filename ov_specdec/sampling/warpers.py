@@ -1,5 +1,6 @@
 """Warpers, such as temperature and top_k: from a row of logits to what a token is drawn from."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +11,11 @@ from ov_specdec.logits import Logits, check_row
 from ov_specdec.sampling.distribution import Distribution, Ids
 
 FIRST_LOOK = 2048
-"""Tokens that typical_p sorts first; only flatter rows have all of theirs sorted."""
+"""Tokens that typical_p sorts first, and top_p at once; only flatter rows have more sorted."""
+
+PROBES = 6
+"""Tries of top_p to find the tokens that it has to sort. Of 150,000 normal logits with a deviation
+of 3, 20,000 would be sorted without: 1.6 ms for the row in place of 0.6."""
 
 TEMPERATURES = (1e-30, 1e30)
 """What float32 holds with room to spare; beyond, nothing changes any more."""
@@ -92,7 +97,7 @@ def _nucleus(weights: Weights, top_p: float) -> Ids:
     # Weights under this floor sum to less than what may be left out, so none of them is needed.
     # The greatest weight is 1.
     floor = min((1.0 - top_p) * total / len(weights), 1.0)
-    inner = weights[weights >= floor]
+    inner = _enough(weights[weights >= floor], floor, top_p * total)
     inner.sort()
     mass = inner[::-1].cumsum()
     # A weight stays where those above it do not reach the goal yet; so the first always does.
@@ -104,6 +109,25 @@ def _nucleus(weights: Weights, top_p: float) -> Ids:
         ties = (weights[indices] == edge).nonzero()[0]
         return np.delete(indices, ties[-surplus:])
     return indices
+
+
+def _enough(weights: Weights, floor: float, goal: float) -> Weights:
+    """The greatest of these weights, from 1 down to the floor: enough to sum to more than the goal.
+
+    Few enough to be sorted at once where that can be: halves the logarithm of what is left.
+    """
+    above = 1.0
+    for _ in range(PROBES):
+        if len(weights) <= FIRST_LOOK:
+            break
+        middle = math.sqrt(floor * above)
+        greatest = weights[weights >= middle]
+        # Sums in another order round otherwise: a little more than the goal reaches it in any.
+        if greatest.sum() > goal * (1.0 + 1e-9):
+            weights, floor = greatest, middle
+        else:
+            above = middle
+    return weights
 
 
 def _is_typical(weights: Weights, typical_p: float) -> Mask:
