@@ -1,9 +1,10 @@
 """Prompt lookup first, the draft model where nothing matches."""
 
-from ov_specdec.drafters import Cascade, Declined, ModelDrafter, PromptLookup
+from ov_specdec.drafters import Cascade, Declined, ModelDrafter, PromptLookup, Proposal
 from ov_specdec.planning.draft_length import ConstantLength, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.verification import Draft
 from tests.fakes import ScriptedModel, counting, held_by, mixing
 from tests.running import plain, propose, rounds, sequence
 
@@ -17,6 +18,11 @@ def make(next_token=counting):
 
 def constant(ask):
     return Plan(2, "constant")
+
+
+def propose_nothing():
+    return Proposal(Draft([]))
+    yield  # a coroutine, as all are
 
 
 def test_a_match_comes_first():
@@ -41,6 +47,18 @@ def test_a_match_that_the_policy_turns_down_leaves_the_round_to_the_model():
     assert proposed.source == "model"
     assert proposed.declined == Declined("prompt-lookup", 1 / 2, 8)  # the policy learns of it
     assert drafter.sources == ("prompt-lookup", "model")
+
+
+def test_a_match_that_is_turned_down_between_two_others_is_learnt_of():
+    def only_model(ask):
+        return Plan(2 if ask.source == "model" else 0, "constant")
+
+    _, draft = make()
+    model = ModelDrafter(CachedSequence(draft), GREEDY)
+    silent, _ = make()
+    silent.propose = lambda tokens: propose_nothing()
+    three = Cascade(Cascade(silent, PromptLookup()), model)
+    assert propose(three, [7, 8, 9, 7], only_model).declined == Declined("prompt-lookup", 1 / 2, 8)
 
 
 def test_its_caches_are_those_of_both():

@@ -1,5 +1,6 @@
 """The planner: of one sequence on simulated machines and texts, and of many that share passes."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
@@ -560,3 +561,34 @@ def test_a_draft_model_that_has_failed_outbids_no_match():
     policy.update(a_round(draft_failed=True))
     policy.update(a_round())
     assert policy.answer(Ask("suffix", 0.5)).rival is None
+
+
+@pytest.mark.parametrize("draft", [NOMINAL.draft, None])
+def test_a_source_that_is_never_right_is_probed_as_seldom_as_a_draft_model(draft):
+    def probes(source):
+        planner = Planner(FixedCurve(CostCurve(NOMINAL.main, draft)))
+        policy, found = AdaptiveLength((source,), Common()), Counter()
+        for _ in range(400):
+            [plan] = planner.plan([policy.answer(Ask(source))], Load())
+            policy.update(a_round(plan.length, 0, reason=plan.reason, source=source))
+            found[plan.reason] += 1
+        return found["probe"]
+
+    assert 0 < probes("head") < 20
+    assert probes("head") == probes("model")
+
+
+def test_matches_that_do_not_pay_either_do_not_make_probes_more_frequent():
+    def probes(asks):
+        planner = Planner(FixedCurve(NOMINAL))
+        policy, found = AdaptiveLength(("suffix", "model"), Common()), Counter()
+        for _ in range(2000):
+            for ask in asks:
+                [plan] = planner.plan([policy.answer(ask)], Load())
+                if plan.reason != "outbid":
+                    policy.update(a_round(plan.length, 0, reason=plan.reason))
+                    found[plan.reason] += 1
+        return found["probe"]
+
+    alone = probes([Ask("model")])
+    assert 0 < probes([Ask("suffix", 0.0), Ask("model")]) <= alone + 1

@@ -1,4 +1,4 @@
-"""Copies of a model for passes over a certain number of tokens."""
+"""Static shapes: a model compiled once more for passes over so many tokens."""
 
 import numpy as np
 import pytest

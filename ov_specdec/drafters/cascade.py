@@ -40,7 +40,7 @@ class Cascade:
         if proposal.draft.tokens:
             return proposal
         other = yield from self._second.propose(tokens)
-        return replace(other, declined=proposal.declined)
+        return replace(other, declined=proposal.declined or other.declined)
 
 
 def readers(drafter: Drafter | None) -> tuple[HiddenStatesReader, ...]:

@@ -166,6 +166,8 @@ class Engine:
             size = min((usual for usual in model.static_shapes if usual >= size), default=size)
         elif any(share.sequence.policy.is_planned for share in decoding):
             size = self._planner.pass_size(num_tokens, self.scheduler.load)
+        if model.num_free is not None:  # padding is worth nobody's memory
+            size = min(size, max(num_tokens, model.num_free))
         return decoding[-1], size - num_tokens
 
     def _learn(self, drafts: list[PassStats], main: PassStats | None) -> None:

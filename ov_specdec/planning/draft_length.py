@@ -70,7 +70,8 @@ WAIT = Plan(0, "")
 class Ask:
     """A drafter's question how far it may draft from one of its sources.
 
-    confidence: in each draft token, where the source knows it beforehand.
+    confidence: in each draft token, where the source knows it beforehand; one of a few values,
+    since acceptance is learnt by it.
     """
 
     source: str
@@ -201,7 +202,7 @@ class AdaptiveLength:
             None,
             rate,
             num_unread=self._num_unread,
-            is_hopeful=self._has_found or self._acceptance.is_open(MODEL),
+            is_hopeful=self._has_found or self._acceptance.is_open(ask.source),
             min_confidence=self._min_confidence,
             calibrated=self._acceptance.calibrated,
         )

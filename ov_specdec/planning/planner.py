@@ -64,9 +64,9 @@ class Kind:
     """Steps in which sequences ask for the same sources.
 
     rounds: recent ones, of which the latest count most. plans: the last ones, which serve again
-    while bids are alike and all else that they follow from is the same. expected: their tokens and
-    seconds, by the home size. trying: seconds that a pass over one draft token takes longer than
-    one over none.
+    while bids are alike, and all else is the same but the price of a second. expected: their tokens
+    and seconds, by the home size. trying: seconds that a pass over one draft token takes longer
+    than one over none.
     """
 
     rounds: float = 0.0
@@ -147,7 +147,7 @@ class Planner:
             self._costs.learn(step)
 
     def _outbid(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
-        """Plans of nothing, where a draft model promises more than the match; else none."""
+        """Plans of nothing, where a draft model promises as much as the match; else none."""
         if all(bid.rival is None for bid in bids):
             return []
         passes = padded(self._next(load.num_tokens, MOST, load))
@@ -159,7 +159,7 @@ class Planner:
             return float((ranking.accepted - rate * seconds).max())
 
         plans = [
-            Plan(0, OUTBID) if bid.rival is not None and gain(bid.rival) > gain(bid) else WAIT
+            Plan(0, OUTBID) if bid.rival is not None and gain(bid.rival) >= gain(bid) else WAIT
             for bid in bids
         ]
         return plans if any(plan is not WAIT for plan in plans) else []
@@ -169,7 +169,7 @@ class Planner:
         ranking = Ranking.of(bids, self._costs.curve, load.num_cached)
         tokens = load.num_answered + ranking.accepted
         self._settle(kind, ranking, tokens, load)
-        # Without the prompts that the pass reads, which take their time whatever is drafted, the
+        # Without the prefill in the pass, which takes its time whatever is drafted, the
         # price is known; with them it is what each draft token adds.
         most = MOST * load.num_answered
         passes = padded(self._next(load.num_tokens + load.num_prefill, most, load))
@@ -250,7 +250,7 @@ class Planner:
         """Plain passes that it takes to draft and verify one draft token."""
         main, draft = self._costs.curve.main, self._costs.curve.draft
         if draft is None:
-            return float("inf")
+            return trying / main.at(1, load.num_cached)
         cached = load.num_cached // load.num_sequences
         seconds = draft.start + draft.at(bid.num_unread, cached) + trying
         return seconds / main.at(1, load.num_cached)

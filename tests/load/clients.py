@@ -167,12 +167,20 @@ async def load(url: str, num_clients: int, seconds: float, pid: int | None = Non
         await asyncio.gather(*tasks)
         figures = report.as_dict(monotonic() - began)
         health = await http.get("/health")
-        metrics = (await http.get("/metrics")).text.splitlines()
-    still = [line for line in metrics if line.startswith("ov_specdec:num_requests_running")]
-    figures["left running"] = float(still[0].split()[-1])
+        for _ in range(100):  # who has just left ends within a pass
+            figures["left running"] = await _running(http)
+            if not figures["left running"]:
+                break
+            await asyncio.sleep(0.1)
     figures["health"] = health.status_code
     figures["memory_mb"] = memory if pid else None
     return figures
+
+
+async def _running(http: httpx.AsyncClient) -> float:
+    metrics = (await http.get("/metrics")).text.splitlines()
+    still = [line for line in metrics if line.startswith("ov_specdec:num_requests_running")]
+    return float(still[0].split()[-1])
 
 
 def _memory(pid: int | None) -> int | None:

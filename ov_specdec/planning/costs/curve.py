@@ -23,7 +23,7 @@ GRID = (*SIZES, *LARGER)
 """Sizes that passes are told apart by."""
 
 LONGEST = 1024
-"""Tokens of the longest pass that is told from others: twice what is read of a prompt at once."""
+"""Tokens of the longest pass that is told from others: twice the longest chunk of a prefill."""
 
 ROWS = (16, 256, 1024, 4096, 16384, 65536)
 """Cached tokens at which passes are told apart; the first two are measured, the others met in use.
