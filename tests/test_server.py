@@ -250,8 +250,11 @@ def test_the_example_of_the_documentation_runs(server, capsys):
     code = page.partition("```python\n")[2].partition("```")[0]
     here = code.replace("http://127.0.0.1:8000", server.url).replace("ov-specdec", NAME)
     assert here != code
-    exec(here, {})  # noqa: S102
-    assert capsys.readouterr().out.strip()
+    shown = ""
+    for _ in range(5):  # it samples without a seed, and a tiny model may write a line break only
+        exec(here, {})  # noqa: S102
+        shown += capsys.readouterr().out
+    assert shown.strip()
 
 
 def test_the_official_client_at_once(server):
