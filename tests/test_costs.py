@@ -274,7 +274,7 @@ def test_a_size_that_takes_longer_beside_others_is_corrected():
     assert live.is_changed
 
 
-def test_a_pass_of_a_fixed_size_between_two_others_changes_no_size():
+def test_a_pass_of_a_static_shape_between_two_others_changes_no_size():
     curve = replace(CURVE, main=replace(CURVE.main, static=frozenset({1})))
     live = LiveCurve(curve)
     for stats in (rounds(1, 1.0, 1) + rounds(4, 5.0, 1)) * 240:

@@ -149,7 +149,7 @@ def test_whoever_is_suspended_goes_on_on_his_side(models, expected, monkeypatch)
         assert suspended
 
 
-def test_passes_of_fixed_sizes_take_the_factors_of_their_side(models, expected):
+def test_passes_of_static_shapes_take_the_factors_of_their_side(models, expected):
     settings = {"kv": "paged", "precision": "exact", "static_shapes": [1, 4]}
     with SpeculativePipeline(models.main, models.draft, **settings) as pipeline:
         assert pipeline.main.runner.static_shapes == {1, 2, 4}

@@ -468,7 +468,7 @@ def test_an_interrupt_ends_the_request_that_it_comes_in():
     assert service.run([service.request([1, 2])]) == [alone([1, 2])]
 
 
-def test_passes_of_the_draft_model_are_filled_up_to_fixed_sizes():
+def test_passes_of_the_draft_model_are_filled_up_to_static_shapes():
     service = Service()
     service.draft.static_shapes = frozenset({4, 8})
     requests = [service.request([i], 20) for i in range(3)]
@@ -478,7 +478,7 @@ def test_passes_of_the_draft_model_are_filled_up_to_fixed_sizes():
     service.check_nothing_is_held()
 
 
-def test_passes_that_read_beside_answers_are_filled_up_to_fixed_sizes():
+def test_passes_with_prefill_beside_answers_are_filled_up_to_static_shapes():
     curve = PassCurve({16: {1: 1.0, 101: 2.0}}, change=1.0, static=frozenset({32}))
     service = Service(costs=LiveCurve(CostCurve(curve, PassCurve({16: {1: 0.01}}))))
     first, second = service.request([1], 40, None), service.request([2], 40, None)

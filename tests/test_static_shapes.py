@@ -32,7 +32,7 @@ def load(folder, sizes):
     return load_model(open_source(folder), config, vocab_size=290).runner
 
 
-def test_a_copy_gives_every_sequence_the_rows_of_the_model_itself(tiny_pair):
+def test_a_static_shape_gives_every_sequence_the_rows_of_the_model_itself(tiny_pair):
     copied, plain = load(tiny_pair[0], (2, 4, 8)), load(tiny_pair[0], ())
     assert (copied.static_shapes, plain.static_shapes) == (frozenset({2, 4, 8}), frozenset())
     rng = np.random.default_rng(0)
@@ -66,7 +66,7 @@ def test_what_passes_cost_is_kept_apart_for_other_sizes(tiny_pair, tmp_path, mon
     assert len(list((tmp_path / "ov-specdec" / "costs").iterdir())) == 3
 
 
-def test_copies_share_the_cache_after_it_has_grown_and_after_a_failed_pass(tiny_pair):
+def test_static_shapes_share_the_cache_after_it_has_grown_and_after_a_failed_pass(tiny_pair):
     copied, plain = load(tiny_pair[0], (4,)), load(tiny_pair[0], ())
     for model in (copied, plain):
         model.limit(4096)
@@ -106,7 +106,7 @@ def test_output_stays_the_main_model_s_own(tiny_pair):
         assert [result.token_ids for result in results] == [expected] * 4
 
 
-def test_passes_of_fixed_sizes_have_their_own_costs(tiny_pair):
+def test_passes_of_static_shapes_have_their_own_costs(tiny_pair):
     off = {"batch_invariant": False}
     with SpeculativePipeline(*tiny_pair, static_shapes=[1, 3], **off) as pipeline:
         curve = pipeline.prepare(seconds=0.2)
@@ -140,7 +140,7 @@ def test_other_sizes_are_refused(given):
         SpeculativePipeline(static_shapes=given)
 
 
-def test_a_copy_that_cannot_be_made_is_left_out_and_said(tiny_pair, monkeypatch):
+def test_a_static_shape_that_cannot_be_made_is_left_out_and_said(tiny_pair, monkeypatch):
     def fails_at_three(model, size):
         if size == 3:
             raise ModelError("it has no form")
@@ -171,7 +171,7 @@ def test_a_stateful_model_has_no_static_shapes(tiny_pair):
         assert pipeline.main.runner.static_shapes == set()
 
 
-def test_copies_of_a_stateful_model_are_refused_before_anything_is_compiled(tiny_pair, monkeypatch):
+def test_those_of_a_stateful_model_are_refused_before_anything_is_compiled(tiny_pair, monkeypatch):
     compiled = []
     monkeypatch.setattr(compile_module, "compile_for", lambda *given: compiled.append(given))
     with pytest.raises(OptionError, match=r"static_shapes=\[4\] needs a paged KV cache"):
@@ -179,6 +179,6 @@ def test_copies_of_a_stateful_model_are_refused_before_anything_is_compiled(tiny
     assert compiled == []
 
 
-def test_with_copies_that_are_needed_an_error_of_compilation_is_named(tiny_pair):
+def test_with_static_shapes_that_are_needed_an_error_of_compilation_is_named(tiny_pair):
     with pytest.raises(DeviceError, match=r"does not compile .*NO_SUCH"):
         SpeculativePipeline(*tiny_pair, static_shapes=[4], properties={"NO_SUCH": "1"})

@@ -249,11 +249,9 @@ class Planner:
     def _probe_passes(self, bid: Bid, trying: float, load: Load) -> float:
         """Plain passes that it takes to draft and verify one draft token."""
         main, draft = self._costs.curve.main, self._costs.curve.draft
-        if draft is None:
-            return trying / main.at(1, load.num_cached)
         cached = load.num_cached // load.num_sequences
-        seconds = draft.start + draft.at(bid.num_unread, cached) + trying
-        return seconds / main.at(1, load.num_cached)
+        drafting = draft.start + draft.at(bid.num_unread, cached) if draft else 0.0
+        return (drafting + trying) / main.at(1, load.num_cached)
 
     def _seconds(self, first: int, most: int, load: Load) -> Numbers:
         """Seconds of passes over `first` tokens and none to `most` more, all prepared."""

@@ -9,7 +9,7 @@ Ids = NDArray[np.int64]
 Probs = NDArray[np.float64]
 
 ALL: Probs = np.ones(1)
-"""The probability of a token that is certain."""
+"""The probability of the only token of a one-hot distribution."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Distribution:
     probs: Probs
 
     @property
-    def is_certain(self) -> bool:
+    def is_one_hot(self) -> bool:
         """Whether one token has all of the probability: of a sparse distribution, its only one."""
         return len(self.probs) == 1
 
@@ -32,7 +32,7 @@ class Distribution:
         """The probability of one token of the vocabulary."""
         if self.ids is None:
             return float(self.probs[token])
-        if self.is_certain:  # greedy decoding asks for nothing else
+        if self.is_one_hot:  # greedy decoding asks for nothing else
             return float(self.ids[0] == token)
         index = int(self.ids.searchsorted(token))
         if index < len(self.ids) and self.ids[index] == token:
@@ -64,7 +64,7 @@ def residual(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Dis
     returned then is `main`. Source: Leviathan et al., section 2.3 (arXiv 2211.17192); with a ratio
     below 1, Sun et al., algorithm 2 (arXiv 2403.10444).
     """
-    if main.is_certain:
+    if main.is_one_hot:
         return main
     rest = excess(main, draft, ratio)
     total = rest.sum()
