@@ -19,12 +19,11 @@ from ov_specdec.errors import OptionError
 from ov_specdec.loading.devices import find_device, openvino_core, require_paged
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
-from ov_specdec.loading.static_shapes import StaticShapes
 from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, UsedPairing
 
 
-def check_devices(configs: Sequence[RuntimeConfig], static_shapes: StaticShapes = "none") -> None:
+def check_devices(configs: Sequence[RuntimeConfig]) -> None:
     """Refuse, before models are read, what their devices do not run with.
 
     configs: the main model's first. Raises `DeviceError` and `OptionError`.
@@ -39,9 +38,9 @@ def check_devices(configs: Sequence[RuntimeConfig], static_shapes: StaticShapes 
         if config.kv == "paged":
             require_paged(device)
     device = devices[0]
-    if not device.is_cpu and not isinstance(static_shapes, str):
+    if not device.is_cpu and not isinstance(main.static_shapes, str):
         raise OptionError(
-            f"static_shapes={list(static_shapes)} cannot be used on {device.name}, which does "
+            f"static_shapes={list(main.static_shapes)} cannot be used on {device.name}, which does "
             "not run a paged KV cache with static shapes: leave it out"
         )
     if main.num_threads is not None and not any(own.is_cpu for own in devices):

@@ -37,7 +37,8 @@ PLACE = 190
 """Where ways to come to the same token meet: two before a border of blocks of 16 and 32 tokens."""
 
 SIZES = (2, 1, 3, 9, 17, 33, SMALL_PASS)
-"""Passes of verification from there on, beside static shapes and the passes that are timed."""
+"""Passes of verification from there on, beside those that are timed. Static shapes are compared
+when they are taken up."""
 
 NUM_IDS = 47
 """Ids that the text is made of: so many are in any vocabulary."""
@@ -228,9 +229,6 @@ class _Checker:
         for size in (LARGE_PASS, ODD_PASS):
             if size < self._most:
                 yield None, partial(self._prompt, size, self._most)
-        for size in sorted(self._runner.static_shapes):
-            if SMALL_PASS < size <= self._most:
-                yield None, partial(self._prompt, size, self._most)
 
     def end(self) -> None:
         """Give the memory back."""
@@ -247,7 +245,7 @@ class _Checker:
         self._runner.rollback(self._at_place, self._place)
 
     def _sizes(self) -> None:
-        for size in dict.fromkeys((*SIZES, *sorted(self._runner.static_shapes))):
+        for size in SIZES:
             if self._place + size <= self._most:
                 self._compare(self._at_place, size, f"a pass over {size} tokens")
                 self._rollback()

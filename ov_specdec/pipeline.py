@@ -20,6 +20,7 @@ from ov_specdec.chunks import GenerationResult, collect
 from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
 from ov_specdec.drafters.pairing import DraftModel, Pairing
 from ov_specdec.engine import Engine, EngineLoop
+from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CLOSED, DeviceError, OptionError, SessionError
 from ov_specdec.generation import GenerationStream, Kept, TextGenerator
 from ov_specdec.loading.compile import LoadedModel, load_models
@@ -40,13 +41,15 @@ from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.memory_limit import limit_memory
 from ov_specdec.loading.profile import find_profile
-from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig, takes_static_shapes
+from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, open_source
-from ov_specdec.loading.static_shapes import StaticShapes, check_sizes, sizes_of_models
+from ov_specdec.loading.static_shapes import StaticShapes as WantedShapes
+from ov_specdec.loading.static_shapes import check_sizes
 from ov_specdec.options import GenerationKwargs, GenerationOptions
-from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress
+from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress, Role
 from ov_specdec.planning.schedule import LearnedStats
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
+from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.store import draft_file, read_sequence, write_sequence
 from ov_specdec.stats import BatchInvariance, Stopwatch
 from ov_specdec.text.guard import GuardReport
@@ -128,7 +131,7 @@ class SpeculativePipeline:
         kv_cache_size: float | None = None,
         max_model_len: int | None = None,
         max_prefill_tokens_per_step: int | None = None,
-        static_shapes: StaticShapes = "none",
+        static_shapes: WantedShapes = "auto",
         batch_invariant: WantedInvariance = "auto",
     ) -> None:
         watch = Stopwatch()
@@ -142,9 +145,10 @@ class SpeculativePipeline:
             encoder_device=encoder_device,
             max_model_len=max_model_len,
             shares_passes=limits.max_batch_size > 1,
+            static_shapes=static_shapes,
         )
         configs = [config, config.for_draft(draft_device, draft_properties)]
-        check_devices(configs if kind.has_draft_model else configs[:1], static_shapes)
+        check_devices(configs if kind.has_draft_model else configs[:1])
         tunes = may_tune(profile, *configs)
 
         sources = _open_sources(main, draft, kind)
@@ -163,14 +167,13 @@ class SpeculativePipeline:
         if generation_config == "model":
             path = sources[0].folder.path
             self._defaults = read_sampling_defaults(path, vocab_size=vocab_size)
-        configs = _with_static_shapes(configs, sources, static_shapes, max_batch_size)
         others = SLOWER if precision == "default" and not properties else ()
         configs[0], off = configure(batch_invariant, sources[0].folder, configs[0], others)
         if configs[0].precision != precision:  # in place of what the profile says
             self.profile = None
         # Main first, then the draft where there is one; empty once the pipeline is closed.
         vocab_sizes = [source.vocab_size for source in sources]
-        self._models = load_models(list(zip(sources, configs, vocab_sizes, strict=True)))
+        self._models = load_models(list(zip(sources, configs, vocab_sizes, strict=False)))
         self.drafter = kind.name
         self.tokenizer = sources[0].tokenizer
         self.load_seconds = watch.total()
@@ -181,7 +184,8 @@ class SpeculativePipeline:
         compare = self._invariance.compare
         self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds, compare)
         draft_runner = self.draft.runner if self.draft else None
-        engine = Engine(self.main.runner, draft_runner, limits, self._costs)
+        shapes = _static_shapes(self._models, self._costs, kind)
+        engine = Engine(self.main.runner, draft_runner, limits, self._costs, shapes)
         self._generator: TextGenerator | None = TextGenerator(
             self.main.runner,
             EngineLoop(engine),
@@ -267,18 +271,22 @@ class SpeculativePipeline:
     def prepare(
         self, progress: Progress | None = None, *, seconds: float | None = None
     ) -> CostCurve:
-        """Measure what passes cost, where that is not known from an earlier process.
+        """Do at once what else is done in use: measure what passes cost, compile static shapes.
 
-        Else the first generation that leaves the draft length to "auto" does so, unless others are
-        running. It takes two seconds, or 5 % of the time that loading took; the result is kept in
-        the user's cache folder. progress: told of the share that is done. seconds: measure in any
-        case, and for so long; more than 0. Raises `OptionError`, and `SessionError` while a
-        generation is running.
+        The first takes two seconds, or 5 % of the time that loading took, where it is not known
+        from an earlier process; it is kept in the user's cache folder. Each static shape takes
+        about as long as loading did. progress: told of the share that is done, of the one and then
+        of the other. seconds: measure in any case, and for so long; more than 0. Raises
+        `OptionError`, and `SessionError` while a generation is running.
         """
-        with self._open_generator().loop.alone():
+        loop = self._open_generator().loop
+        with loop.alone():
             if self._costs is None:  # another thread may have closed the pipeline meanwhile
                 raise SessionError(CLOSED)
-            return self._costs.prepare(progress, seconds)
+            self._costs.prepare(progress, seconds)
+            for shapes in loop.engine.shapes.values():
+                shapes.complete(progress)
+            return self._costs.curve
 
     def check_batch_invariant(self, progress: Progress | None = None) -> BatchInvariance:
         """See on this machine whether passes are invariant, where that is not known.
@@ -360,6 +368,8 @@ class SpeculativePipeline:
         """Free the models. Generations that are running end within one pass."""
         if self._generator is not None:
             self._generator.loop.close()
+            for shapes in self._generator.loop.engine.shapes.values():
+                shapes.close()
         self._invariance.close()
         self._generator = self._costs = None
         self._models = []
@@ -403,20 +413,29 @@ def _tuned(
     ]
 
 
-def _with_static_shapes(
-    configs: Sequence[RuntimeConfig],
-    sources: Sequence[ModelSource],
-    static_shapes: StaticShapes,
-    max_batch_size: int,
-) -> list[RuntimeConfig]:
-    """The configurations of all models, with the sizes that each is to be compiled for once more.
+USUAL_STEPS: Mapping[Role, Mapping[int, float]] = {
+    "main": {2: 2.0, 5: 1.0, 9: 1.0, 16: 1.0},
+    "draft": {1: 4.0, 2: 1.0},
+}
+"""Tokens of passes that are expected of a process which has not decoded yet."""
 
-    Sizes that were given, and not chosen, are needed: a model that cannot have them is refused.
-    """
-    num_bytes = [source.folder.num_bytes for source in sources]
-    shapes = sizes_of_models(static_shapes, num_bytes, max_batch_size)
-    main, *drafts = (
-        replace(config, static_shapes=sizes if takes_static_shapes(config) else ())
-        for config, sizes in zip(configs, shapes, strict=False)
-    )
-    return [replace(main, needs_static_shapes=not isinstance(static_shapes, str)), *drafts]
+
+def _static_shapes(
+    models: Sequence[LoadedModel], costs: KeptCosts, drafter: DrafterKind
+) -> dict[Role, StaticShapes]:
+    """The static shapes of those models that may have some; a draft's come soonest."""
+    roles: tuple[Role, Role] = "main", "draft"
+    main = models[0].runner
+    return {
+        role: StaticShapes(
+            role,
+            model.runner,
+            model.compiler,
+            costs,
+            usual={1: 1.0} if drafter.name == "none" else USUAL_STEPS[role],
+            wanted=None if isinstance(sizes := model.config.static_shapes, str) else tuple(sizes),
+            can_swap=lambda: main.is_proven,
+        )
+        for role, model in reversed(list(zip(roles, models, strict=False)))
+        if model.compiler is not None and isinstance(model.runner, PagedModel)
+    }

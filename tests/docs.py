@@ -197,7 +197,7 @@ used as far as both begin alike, and the chat says so.
 The name of the profile is a fingerprint of both models, the device, the cores, the version of
 OpenVINO and the KV backend, so that a run takes up only what was measured for its own case. One in
 the cache folder that is broken, or of another format, is left out with a warning; one that is named
-is an error. The cost curve that is kept is that of the chosen settings with static shapes.
+is an error. The cost curve that is kept is that of the chosen settings.
 """,
 }
 """What a command's section says beside its help."""

@@ -196,7 +196,7 @@ def test_each_drafter_has_a_pipeline_and_plain_decoding_the_first(tiny_pair, tmp
     assert list(pipelines) == ["model", "suffix"]
     assert pipelines["suffix"].draft is None
     assert [note.partition(": waited ")[0] for note in notes] == ["drafter model", "drafter suffix"]
-    assert all("(static shapes: 4)" in note for note in notes)
+    assert all("static shapes (4)" in note for note in notes)
     for pipeline in pipelines.values():
         assert pipeline._costs._live is not None  # measured by now
         assert pipeline.batch_invariant.is_checked

@@ -101,8 +101,9 @@ def test_a_candidate_is_measured_with_static_shapes(tiny_pair, monkeypatch):
 
     class Watched(SpeculativePipeline):
         def prepare(self, *given, **named):
+            curve = super().prepare(*given, **named)
             loaded.append((self.main.runner.static_shapes, self.pairing))
-            return super().prepare(*given, **named)
+            return curve
 
     monkeypatch.setattr(candidates, "SpeculativePipeline", Watched)
     other = Candidate("model", embedded_folder("draft"), "retokenize")

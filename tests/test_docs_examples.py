@@ -10,7 +10,6 @@ import pytest
 
 from ov_specdec.engine import Engine
 from ov_specdec.engine.round import decode
-from ov_specdec.loading import static_shapes
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -47,14 +46,7 @@ def at_the_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-@pytest.fixture
-def few_sizes(monkeypatch):
-    """Of `static_shapes="auto"`, which takes most of the guide's time."""
-    for name in ("MAIN_SIZES", "BATCH_SIZES", "DRAFT_SIZES"):
-        monkeypatch.setattr(static_shapes, name, (1,))
-
-
-def test_the_guide_runs_from_top_to_bottom(capsys, few_sizes):
+def test_the_guide_runs_from_top_to_bottom(capsys):
     namespace = run(ROOT / "docs" / "python.md")
     printed = capsys.readouterr().out
     assert "unknown option 'max_tokens': did you mean max_new_tokens?\n" in printed

@@ -21,6 +21,7 @@ LAYERS = (
     {"cache", "sampling", "text"},
     {"runner"},
     {"invariance"},
+    {"static_trial"},
     {"planning"},
     {"drafters", "loading"},
     {"engine"},

@@ -26,7 +26,7 @@ from ov_specdec.loading.devices import (
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import sequence_axes
 from ov_specdec.loading.locate import HUB_FILES, locate
-from ov_specdec.loading.runtime_config import RuntimeConfig, takes_static_shapes
+from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source, read_ir
 from tests.tiny import save_stateless_ir
 
@@ -206,7 +206,7 @@ GPU = Device("GPU", "Fake GPU", ("FP32", "FP16"))
 @pytest.fixture
 def with_gpus(monkeypatch):
     """The package on that machine; nothing can be compiled there."""
-    for module in ("arguments", "loading.compile", "loading.runtime_config"):
+    for module in ("arguments", "loading.compile"):
         monkeypatch.setattr(f"ov_specdec.{module}.openvino_core", FakeCore)
 
 
@@ -309,11 +309,6 @@ def test_threads_may_be_given_for_a_draft_on_cpu(with_gpus):
     check_devices([config, config.for_draft("CPU", None)])
     with pytest.raises(OptionError, match="num_threads=2 has no effect on GPU"):
         check_devices([config])
-
-
-def test_static_shapes_are_for_the_models_on_cpu(with_gpus):
-    assert not takes_static_shapes(RuntimeConfig("GPU"))
-    assert takes_static_shapes(RuntimeConfig("CPU"))
 
 
 @pytest.mark.parametrize("kind", ["u8", "i8"])

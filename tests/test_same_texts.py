@@ -75,6 +75,7 @@ def test_so_are_those_of_a_batch(pipeline, alone, options):
 
 def test_so_are_those_on_static_shapes(tiny_pair, alone):
     with SpeculativePipeline(*tiny_pair, static_shapes=[2, 4, 6, 9], **ON) as pipeline:
+        pipeline.prepare()
         for prompt in PROMPTS:
             for length in (0, 3, 5, 8):
                 run = {**RUN, "num_assistant_tokens": length}

@@ -469,8 +469,10 @@ def test_an_interrupt_ends_the_request_that_it_comes_in():
 
 
 def test_passes_of_the_draft_model_are_filled_up_to_static_shapes():
-    service = Service()
-    service.draft.static_shapes = frozenset({4, 8})
+    draft = PassCurve({16: {1: 1.0, 101: 1.1}}, change=1.0, static=frozenset({4, 8}))
+    costs = FixedCurve(CostCurve(PassCurve({16: {1: 10.0}}), draft))
+    service = Service(costs=costs)
+    service.draft.static_shapes = draft.static
     requests = [service.request([i], 20) for i in range(3)]
     assert service.run(requests) == [alone([i], 20) for i in range(3)]
     # After the prompts, three sequences feed up to two tokens each.

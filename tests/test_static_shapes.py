@@ -4,32 +4,28 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.engine.static_shapes import MOST
 from ov_specdec.errors import DeviceError, ModelError
 from ov_specdec.loading import compile as compile_module
+from ov_specdec.loading import static_shapes as shapes_module
 from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.devices import compile_for
 from ov_specdec.loading.graph import static_shape
-from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
-from ov_specdec.loading.static_shapes import (
-    BATCH_SIZES,
-    DRAFT_SIZES,
-    MAIN_SIZES,
-    WEIGHTS,
-    choose_sizes,
-    sizes_of_models,
-)
 from ov_specdec.runner.base import Span
-from ov_specdec.runner.paged import PagedModel
 from tests.flaky import make_flaky
 
 PROMPT = "def area(w, h):"
 
 
 def load(folder, sizes):
-    config = RuntimeConfig(kv="paged", precision="exact", num_threads=1, static_shapes=sizes)
-    return load_model(open_source(folder), config, vocab_size=290).runner
+    """A tiny model in exact precision, with static shapes of these sizes."""
+    config = RuntimeConfig(kv="paged", precision="exact", num_threads=1, static_shapes="auto")
+    loaded = load_model(open_source(folder), config, vocab_size=290)
+    for size in sizes:
+        loaded.runner.add_static(loaded.compiler.compile(size))
+    return loaded.runner
 
 
 def test_a_static_shape_gives_every_sequence_the_rows_of_the_model_itself(tiny_pair):
@@ -53,17 +49,6 @@ def test_a_static_shape_gives_every_sequence_the_rows_of_the_model_itself(tiny_p
         mine = copied.forward([span for span, _ in spans])
         for ours, theirs in zip(mine, plain.forward([span for _, span in spans]), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
-
-
-def test_what_passes_cost_is_kept_apart_for_other_sizes(tiny_pair, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("ov_specdec.loading.kept_costs.MEASURING_SECONDS", 0.05)
-    for sizes in ((), (2,), (2, 4), (2,)):
-        config = RuntimeConfig(kv="paged", precision="exact", num_threads=1, static_shapes=sizes)
-        model = load_model(open_source(tiny_pair[0]), config, vocab_size=290)
-        model.runner.limit(1024)
-        kept_costs([model], 0.0).prepare()
-    assert len(list((tmp_path / "ov-specdec" / "costs").iterdir())) == 3
 
 
 def test_static_shapes_share_the_cache_after_it_has_grown_and_after_a_failed_pass(tiny_pair):
@@ -97,41 +82,75 @@ def test_output_stays_the_main_model_s_own(tiny_pair):
     settings = {"precision": "exact", "num_threads": 1}
     with SpeculativePipeline(main, drafter="none", **settings) as plain:
         expected = plain.generate(PROMPT, max_new_tokens=40).token_ids
-    with SpeculativePipeline(main, draft, static_shapes="auto", **settings) as pipeline:
-        assert pipeline.main.runner.static_shapes == {*MAIN_SIZES, *BATCH_SIZES}
-        assert pipeline.draft.runner.static_shapes == set(DRAFT_SIZES)
+    with SpeculativePipeline(main, draft, **settings) as pipeline:
+        pipeline.prepare()
+        assert 1 <= len(pipeline.main.runner.static_shapes - {1}) <= MOST
+        assert pipeline.draft.runner.static_shapes
         for options in ({"num_assistant_tokens": 3}, {"num_assistant_tokens": 7}, {}):
             assert pipeline.generate(PROMPT, max_new_tokens=40, **options).token_ids == expected
         results = pipeline.generate_batch([PROMPT] * 4, max_new_tokens=40)
         assert [result.token_ids for result in results] == [expected] * 4
 
 
-def test_passes_of_static_shapes_have_their_own_costs(tiny_pair):
+def test_they_come_while_texts_are_decoded(tiny_pair, monkeypatch):
+    monkeypatch.setattr("ov_specdec.engine.static_shapes.SECONDS", 0.05)
+    settings = {"precision": "exact", "num_threads": 1, "batch_invariant": True}
+    options = {"max_new_tokens": 300, "ignore_eos": True}
+    with SpeculativePipeline(*tiny_pair, static_shapes="none", **settings) as pipeline:
+        expected = pipeline.generate(PROMPT, **options).token_ids
+        assert pipeline.main.compiler is None
+    with SpeculativePipeline(*tiny_pair, **settings) as pipeline:
+        seen = []
+        while len(seen) < 20 and not pipeline.main.runner.static_shapes:
+            sizes = [pipeline.main.runner.static_shapes for _ in pipeline.stream(PROMPT, **options)]
+            seen.append(sizes)
+            assert pipeline.generate(PROMPT, **options).token_ids == expected
+        assert seen[0][0] == set()  # nothing was compiled before the first text
+        assert pipeline.main.runner.static_shapes
+
+
+def test_short_processes_compile_nothing_more(tiny_pair, monkeypatch):
+    started = []
+    monkeypatch.setattr(
+        shapes_module.ShapeCompiler, "start", lambda own, size: started.append(size)
+    )
+    with SpeculativePipeline(*tiny_pair) as pipeline:
+        pipeline.generate(PROMPT, max_new_tokens=8)
+        assert started == []
+        assert pipeline.main.runner.static_shapes == set()
+
+
+def test_the_cost_curve_knows_them(tiny_pair):
     off = {"batch_invariant": False}
     with SpeculativePipeline(*tiny_pair, static_shapes=[1, 3], **off) as pipeline:
         curve = pipeline.prepare(seconds=0.2)
     assert curve.main.static == {1, 3}
     assert curve.draft is not None
-    assert curve.draft.static == set(DRAFT_SIZES)
-    with SpeculativePipeline(*tiny_pair) as pipeline:
+    assert curve.draft.static
+    with SpeculativePipeline(*tiny_pair, static_shapes="none", **off) as pipeline:
         assert pipeline.prepare().main.static == set()
 
 
 def test_a_single_token_with_a_spare_runs_in_the_shape_of_two(tiny_pair):
-    config = RuntimeConfig(batch_invariant=True, static_shapes=(1, 3))
-    model = load_model(open_source(tiny_pair[0]), config, vocab_size=290).runner
-    assert model.static_shapes == {1, 2, 3}
-    model.is_invariant = False
-    assert model.static_shapes == {2, 3}
+    with SpeculativePipeline(*tiny_pair, static_shapes=[1, 3]) as pipeline:
+        model = pipeline.main.runner
+        assert model.is_invariant
+        pipeline.prepare()
+        assert model.static_shapes == {1, 2, 3}
+        model.is_invariant = False
+        assert model.static_shapes == {2, 3}
 
 
-def test_large_models_have_fewer_static_shapes():
-    assert sizes_of_models("auto", [1, 1], max_batch_size=1) == [MAIN_SIZES, DRAFT_SIZES]
-    assert choose_sizes("auto", (1, 8, 4), WEIGHTS // 4) == (1, 8, 4)
-    assert choose_sizes("auto", (1, 8, 4), WEIGHTS // 2) == (1, 8)
-    assert choose_sizes("auto", (1, 8, 4), WEIGHTS + 1) == ()
-    assert choose_sizes("none", (1, 8, 4), 1) == ()
-    assert choose_sizes([5, 6], (1, 8, 4), WEIGHTS + 1) == (5, 6)
+def test_large_models_have_none_of_their_own_accord(tiny_pair, monkeypatch):
+    monkeypatch.setattr(shapes_module, "MOST_WEIGHTS", 10)
+    with SpeculativePipeline(*tiny_pair) as pipeline:
+        assert pipeline.prepare().main.static == set()
+    with SpeculativePipeline(*tiny_pair, static_shapes=[2]) as pipeline:
+        assert pipeline.prepare().main.static == {1, 2}
+    monkeypatch.undo()
+    monkeypatch.setattr(shapes_module, "SHARE_OF_FREE", 1e-9)
+    with SpeculativePipeline(*tiny_pair) as pipeline:
+        assert pipeline.prepare().main.static == set()
 
 
 @pytest.mark.parametrize("given", ["", "all", [], [0], [1.5], ["8"], [True], [10_000], 8, None])
@@ -151,19 +170,32 @@ def test_a_static_shape_that_cannot_be_made_is_left_out_and_said(tiny_pair, monk
             return DeviceError("it does not compile")
         return compile_for(device, model, properties, path)
 
-    monkeypatch.setattr("ov_specdec.loading.compile.static_shape", fails_at_three)
+    monkeypatch.setattr(shapes_module, "static_shape", fails_at_three)
     monkeypatch.setattr("ov_specdec.loading.compile.compile_for", fails_at_four)
-    with pytest.warns(RuntimeWarning) as warned:
-        copied = load(tiny_pair[0], (2, 3, 4))
-    assert [str(each.message) for each in warned] == [
-        "it has no form; going on without a static shape for 3 tokens",
-        "it does not compile; going on without a static shape for 4 tokens",
-    ]
-    assert isinstance(copied, PagedModel)
-    assert copied.static_shapes == {2}
-    for num_tokens in (2, 3, 4):
-        [rows] = copied.forward([Span(copied.open(), [5] * num_tokens, num_tokens)])
-        assert len(rows) == num_tokens
+    with SpeculativePipeline(*tiny_pair, static_shapes=[2, 3, 4]) as pipeline:
+        with pytest.warns(RuntimeWarning) as warned:
+            pipeline.prepare()
+        assert [str(each.message) for each in warned] == [
+            "it has no form; going on without a static shape for 3 tokens",
+            "it does not compile; going on without a static shape for 4 tokens",
+        ]
+        assert pipeline.main.runner.static_shapes == {1, 2}
+        assert len(pipeline.generate(PROMPT, max_new_tokens=9, num_assistant_tokens=3).token_ids)
+
+
+@pytest.mark.parametrize("is_invariant", [True, False])
+def test_a_static_shape_that_gives_other_logits_is_not_used(tiny_pair, is_invariant, monkeypatch):
+    """Another model's. Where bits need not be equal, what differs by rounding is taken."""
+    wrong = load_model(open_source(tiny_pair[1]), RuntimeConfig(static_shapes=(2,)), vocab_size=290)
+    shape = wrong.compiler.compile(2)
+    monkeypatch.setattr(shapes_module.ShapeCompiler, "compile", lambda own, size: shape)
+    wanted = {"static_shapes": [2], "batch_invariant": "auto" if is_invariant else False}
+    with SpeculativePipeline(tiny_pair[0], drafter="none", **wanted) as pipeline:
+        with pytest.warns(
+            RuntimeWarning, match="gives other logits .* without a static shape for 2"
+        ):
+            pipeline.prepare()
+        assert pipeline.main.runner.static_shapes == set()
 
 
 def test_a_stateful_model_has_no_static_shapes(tiny_pair):

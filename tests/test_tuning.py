@@ -193,11 +193,11 @@ def test_measuring_gives_the_memory_back():
 
 
 def test_a_pairs_report_is_json():
-    curve = CostCurve(PassCurve({16: {1: 0.5}}, static=frozenset({8, 1})), NOMINAL.draft, 3)
+    curve = CostCurve(PassCurve({16: {1: 0.5}}, saved=0.125), NOMINAL.draft, 3)
     report = pair_report(Profile("pair", {"A": "1"}, {}, {"ratio": 1.5}), curve)
     read = json.loads(json.dumps(report))
     assert read["main_properties"] == {"A": "1"}
-    assert read["costs"]["main"]["static"] == [1, 8]
+    assert read["costs"]["main"]["saved"] == 0.125
     assert read["costs"]["main"]["seconds"] == {"16": {"1": 0.5}}
 
 

@@ -33,14 +33,13 @@ def open_pipelines(
         first = next(iter(pipelines.values()), None)
         pipeline = SpeculativePipeline(**_arguments(drafter, arguments, first))
         loading = watch.lap()
-        if drafter != PLAIN.drafter:
-            pipeline.prepare()
-        costs = watch.lap()
+        pipeline.prepare()
+        preparing = watch.lap()
         pipeline.check_batch_invariant()
         sizes = sorted(pipeline.main.runner.static_shapes)
         note(
-            f"drafter {drafter}: waited {loading:.1f} s for models (static shapes: "
-            f"{', '.join(map(str, sizes)) or 'none'}), {costs:.1f} s for the cost curve, "
+            f"drafter {drafter}: waited {loading:.1f} s for models, {preparing:.1f} s for the cost "
+            f"curve and static shapes ({', '.join(map(str, sizes)) or 'none'}), "
             f"{watch.lap():.1f} s for the check of batch invariance"
         )
         pipelines[drafter] = pipeline

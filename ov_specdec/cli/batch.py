@@ -46,7 +46,7 @@ def batch(requests: Path, output: Path, served_model_name: str | None, **options
     num_lines = _count_lines(requests)
     if output.exists() and output.samefile(requests):
         raise OptionError(f"--output '{output}' is the file of requests: give another one")
-    with Results(output) as results, make_pipeline(pipeline, {}) as models:
+    with Results(output) as results, make_pipeline(pipeline) as models:
         start = perf_counter()
         serving = Serving(
             models,

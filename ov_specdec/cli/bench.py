@@ -24,8 +24,8 @@ from ov_specdec.cli.messages import fail, say
 from ov_specdec.cli.options import (
     MODEL_OPTIONS,
     RUNTIME_OPTIONS,
+    STATIC_SHAPES_OPTION,
     pop_pipeline,
-    static_shapes_option,
     with_options,
 )
 from ov_specdec.cli.terminal import console, with_errors
@@ -104,7 +104,7 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
     show_default=True,
     help="Where everything goes as JSON; the plot goes beside it, as .png.",
 )
-@with_options((*MODEL_OPTIONS, *RUNTIME_OPTIONS, static_shapes_option("auto")))
+@with_options((*MODEL_OPTIONS, *RUNTIME_OPTIONS, STATIC_SHAPES_OPTION))
 def bench(
     methods: str,
     prompt_set: str | None,

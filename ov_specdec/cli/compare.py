@@ -11,7 +11,7 @@ from ov_specdec.baseline import common_prefix, plain_options
 from ov_specdec.checks import require_int
 from ov_specdec.chunks import GenerationResult
 from ov_specdec.cli.generate import as_dict
-from ov_specdec.cli.options import make_pipeline, shared_options
+from ov_specdec.cli.options import make_pipeline, prepare, shared_options
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.prompt import Prompt
@@ -39,7 +39,9 @@ def compare(
 ) -> None:
     """Continue PROMPT with plain and with speculative decoding; show both texts and times."""
     require_int("repeat", repeat, low=1)
-    models = make_pipeline(pipeline, generation)
+    models = make_pipeline(pipeline)
+    if models.drafter != "none":
+        prepare(models)
     results = run(models, prompt, generation, repeat)
     report = {
         "sampled": models.complete_options(**generation).samples,

@@ -13,10 +13,10 @@ from ov_specdec.cli.options import (
     MODEL_OPTIONS,
     PAIRING_OPTION,
     PROFILE_OPTION,
+    STATIC_SHAPES_OPTION,
     parse_invariance,
     parse_properties,
     parse_sizes,
-    static_shapes_option,
     with_options,
 )
 from ov_specdec.cli.speech import is_speech, make_speech_pipeline, speech_arguments
@@ -33,7 +33,7 @@ from ov_specdec.text.pairing import PairingName
 @with_errors
 @with_options((*MODEL_OPTIONS, PAIRING_OPTION, DEVICE_OPTION, PROFILE_OPTION, *COMPILE_OPTIONS))
 @with_options((BATCH_INVARIANT_OPTION,))
-@static_shapes_option("auto")
+@STATIC_SHAPES_OPTION
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
 @click.option(
     "--port",

@@ -49,7 +49,7 @@ def generate(
     for name in ("logprobs", "prompt_logprobs"):
         if name in generation and not as_json:
             raise OptionError(f"{name}={generation[name]} is shown with --json only: give that too")
-    models = make_pipeline(pipeline, generation)
+    models = make_pipeline(pipeline)
     if as_json:
         print_json(as_dict(models.generate(prompt, **generation)))
         return

@@ -27,7 +27,6 @@ from ov_specdec.loading.runtime_config import KvBackend
 from ov_specdec.loading.static_shapes import StaticShapes, check_sizes
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.planning.schedule import follows_costs
 from ov_specdec.stats import BatchInvariance
 from ov_specdec.text.messages import Message
 from ov_specdec.text.pairing import PairingName
@@ -164,21 +163,19 @@ PIPELINE_OPTIONS = (
 )
 
 
-def static_shapes_option(default: StaticShapes) -> Callable[..., Any]:
-    """For which numbers of tokens models are compiled once more: `--static-shapes`."""
-    return click.option(
-        "--static-shapes",
-        metavar="auto|none|N,N,...",
-        default=default,
-        show_default=True,
-        help="Compile the main model once more for each of these numbers of tokens in a pass: it "
-        "loads longer, takes more memory, runs faster. auto: as the sizes of both models allow. A "
-        "draft model is then compiled for a few numbers too.",
-    )
+STATIC_SHAPES_OPTION = click.option(
+    "--static-shapes",
+    metavar="auto|none|N,N,...",
+    default="auto",
+    show_default=True,
+    help="Compile the models once more for some numbers of tokens in a pass, in the background "
+    "after two seconds of decoding: passes are faster, and take more memory. auto: small models, "
+    "those numbers that save most; N,N,...: these for the main model.",
+)
 
 
 BATCH_OPTIONS = (
-    static_shapes_option("auto"),
+    STATIC_SHAPES_OPTION,
     click.option(
         "--max-batch-size",
         type=int,
@@ -243,7 +240,7 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
         )
 
     generation_options = (length_option(), *GENERATION_OPTIONS, TEMPLATE_OPTION)
-    loading_options = (*PIPELINE_OPTIONS, static_shapes_option("none"))
+    loading_options = (*PIPELINE_OPTIONS, STATIC_SHAPES_OPTION)
     return with_options((*PROMPT_OPTIONS, *loading_options, *generation_options))(gathered)
 
 
@@ -299,29 +296,26 @@ def check_generation(options: Mapping[str, Any], drafter: DrafterName) -> None:
     DrafterFactory(kind_of(drafter)).check(GenerationOptions.from_kwargs(options))
 
 
-def make_pipeline(
-    arguments: Mapping[str, Any], generation: Mapping[str, Any]
-) -> SpeculativePipeline:
-    """Load the models and measure what their passes cost if need be, with a spinner on stderr.
+def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
+    """Load the models, with a spinner on stderr.
 
     One request at a time, where nothing else is said.
     """
-    with console.status("Loading models") as status:
-        pipeline = SpeculativePipeline(**{"max_batch_size": 1, **arguments})
-        if pipeline.drafter != "none" and follows_costs(
-            pipeline.complete_options(**generation), pipeline.main.runner
-        ):
-            pipeline.prepare(
-                lambda share: status.update(f"Measuring what passes cost: {share:.0%}")
-            )
-        return pipeline
+    with console.status("Loading models"):
+        return SpeculativePipeline(**{"max_batch_size": 1, **arguments})
 
 
-def make_lasting_pipeline(
-    arguments: Mapping[str, Any], generation: Mapping[str, Any]
-) -> SpeculativePipeline:
+def prepare(pipeline: SpeculativePipeline) -> None:
+    """Measure what passes cost and compile static shapes, with a spinner on stderr."""
+    with console.status("Measuring, and compiling static shapes") as status:
+        pipeline.prepare(
+            lambda share: status.update(f"Measuring, and compiling static shapes: {share:.0%}")
+        )
+
+
+def make_lasting_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
     """The same for what will run for long: it is checked, too, whether passes are invariant."""
-    pipeline = make_pipeline(arguments, generation)
+    pipeline = make_pipeline(arguments)
     see_invariance(pipeline)
     return pipeline
 

@@ -105,7 +105,7 @@ def serve(host: str, port: int, log_level: str, **options: Any) -> None:
     """Serve the models over HTTP, with OpenAI's interface and a page to try them on."""
     pipeline, cluster = pop_pipeline(options), pop_cluster(options)
     speech = is_speech(pipeline["main"])
-    load: partial[Any] = partial(make_lasting_pipeline, pipeline, {})
+    load: partial[Any] = partial(make_lasting_pipeline, pipeline)
     if speech:
         load = partial(make_speech_pipeline, speech_arguments(pipeline))
     settings = _make_settings(pipeline, speech, **options)

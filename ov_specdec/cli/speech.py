@@ -11,8 +11,6 @@ from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import locate
-from ov_specdec.planning.schedule import follows_costs
-from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech_pipeline import SpeechPipeline
 
 LOADING = tuple(signature(SpeechPipeline).parameters)
@@ -38,15 +36,7 @@ def speech_arguments(pipeline: Mapping[str, Any]) -> dict[str, Any]:
     return given if "drafter" in typed else {**given, "drafter": None}
 
 
-def make_speech_pipeline(
-    arguments: Mapping[str, Any], options: TranscriptionOptions | None = None
-) -> SpeechPipeline:
-    """Load the models and measure what their passes cost if need be, with a spinner on stderr."""
-    chosen = TranscriptionOptions() if options is None else options
-    with console.status("Loading models") as status:
-        pipeline = SpeechPipeline(**arguments)
-        if pipeline.drafter != "none" and follows_costs(chosen.at(0.0), pipeline.main.runner):
-            pipeline.prepare(
-                lambda share: status.update(f"Measuring what passes cost: {share:.0%}")
-            )
-        return pipeline
+def make_speech_pipeline(arguments: Mapping[str, Any]) -> SpeechPipeline:
+    """Load the models, with a spinner on stderr."""
+    with console.status("Loading models"):
+        return SpeechPipeline(**arguments)

@@ -121,10 +121,10 @@ def transcribe(files: tuple[Path, ...], form: Format, output: Path | None, **opt
     for name in ("properties", "draft_properties"):
         loading[name] = parse_properties(loading[name]) or None
     given = {**_typed(options), "return_timestamps": form != "txt"}
-    chosen = TranscriptionOptions.from_kwargs(given)
+    TranscriptionOptions.from_kwargs(given)  # checked before models are loaded
     targets = _targets(files, form, output)
     require_libraries()
-    with make_speech_pipeline(loading, chosen) as pipeline:
+    with make_speech_pipeline(loading) as pipeline:
         for file, target in zip(files, targets, strict=True):
             result = _transcribe(pipeline, file, given)
             text = write(result, form)

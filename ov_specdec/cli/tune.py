@@ -10,7 +10,7 @@ import click
 from ov_specdec.arguments import find_pairing
 from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.checks import require_number
-from ov_specdec.cli.options import PAIRING_OPTION, parse_sizes, static_shapes_option
+from ov_specdec.cli.options import PAIRING_OPTION, STATIC_SHAPES_OPTION, parse_sizes
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.files import as_argument
@@ -53,7 +53,7 @@ GAINS_NOTE = "greedy, with the default draft length, against plain decoding in t
     "given several times.",
 )
 @PAIRING_OPTION
-@static_shapes_option("auto")
+@STATIC_SHAPES_OPTION
 @click.option(
     "--prompt-file",
     type=click.Path(path_type=Path),

@@ -11,7 +11,6 @@ from ov_specdec.cluster.cpus import claim, pin, read_places
 from ov_specdec.cluster.work import ModelInfo, Work
 from ov_specdec.openai import ApiError, from_exception
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.planning.schedule import follows_costs
 from ov_specdec.server.engine import LocalEngine
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
@@ -27,10 +26,6 @@ class Replica:
         self._claim = claim(read_places(), num_cpus)
         pin(self._claim.cpus)
         pipeline = SpeculativePipeline(**arguments)
-        if pipeline.drafter != "none" and follows_costs(
-            pipeline.complete_options(), pipeline.main.runner
-        ):
-            pipeline.prepare()
         pipeline.check_batch_invariant()
         name = serve.get_replica_context().replica_tag
         self._engine = LocalEngine(pipeline, settings, name)

@@ -1,13 +1,15 @@
 """`Engine`: runs sequences together, step by step; the only caller of passes while they run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from ov_specdec.engine.output import Round
 from ov_specdec.engine.round import decode
 from ov_specdec.engine.scheduler import Limits, Scheduler, Share
 from ov_specdec.engine.sequence import Sequence
+from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CacheFullError
-from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
+from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve, Role
 from ov_specdec.planning.draft_length import WAIT, Ask, Bid, Plan
 from ov_specdec.planning.planner import Planner
 from ov_specdec.runner.base import Runner
@@ -18,7 +20,8 @@ from ov_specdec.stats import PassStats, StepStats, Stopwatch
 class Engine:
     """Two models, and the sequences that share their passes. Not for two threads: see `EngineLoop`.
 
-    main, draft: the models. costs: of their passes; told of each step without prefill.
+    main, draft: the models. costs: of their passes; told of each step without prefill. shapes: the
+    static shapes of those that have some, compiled while it goes on.
     """
 
     def __init__(
@@ -27,9 +30,11 @@ class Engine:
         draft: Runner | None = None,
         limits: Limits = Limits(),
         costs: Costs = FixedCurve(NOMINAL),
+        shapes: Mapping[Role, StaticShapes] = MappingProxyType({}),
     ) -> None:
         self._main = main
         self._draft = draft
+        self.shapes = shapes
         self.scheduler = Scheduler(main, draft, limits)
         self._planner = Planner(costs)
 
@@ -149,6 +154,7 @@ class Engine:
             for share in shares:
                 self._resume(share.sequence)
             sizes = [len(span.tokens) for span in spans]
+            self._count(model, shares)
             prefill = sum(n for n, share in zip(sizes, shares, strict=True) if share.is_prefill)
             return PassStats(sum(sizes), num_cached, len(sizes), prefill, watch.total())
         return None
@@ -163,14 +169,32 @@ class Engine:
             return None, 0
         size = num_tokens = sum(share.limit for share in shares)
         if model is self._draft:
-            size = min((usual for usual in model.static_shapes if usual >= size), default=size)
+            size = self._planner.draft_size(num_tokens, model.static_shapes)
         elif any(share.sequence.policy.is_planned for share in decoding):
             size = self._planner.pass_size(num_tokens, self.scheduler.load)
         if model.num_free is not None:  # padding is worth nobody's memory
             size = min(size, max(num_tokens, model.num_free))
         return decoding[-1], size - num_tokens
 
+    def _count(self, model: Runner, shares: list[Share]) -> None:
+        """Take note of a pass that only decodes, for the choice of static shapes."""
+        shapes = self.shapes.get("main" if model is self._main else "draft")
+        num_tokens = sum(share.limit for share in shares)
+        if shapes is None or any(share.is_prefill for share in shares):
+            return
+        if model is not self._main:
+            if num_tokens <= 2 * len(shares):  # others read what it has not read of the text
+                shapes.count(num_tokens)
+        elif any(share.sequence.policy.is_planned for share in shares):
+            shapes.count(self._planner.wished)
+        else:
+            shapes.count(num_tokens)
+
     def _learn(self, drafts: list[PassStats], main: PassStats | None) -> None:
-        """Tell the planner what has run."""
+        """Tell the planner what has run, and those who choose static shapes."""
+        passes = drafts if main is None else [*drafts, main]
+        seconds = sum(done.seconds for done in passes)
+        for shapes in self.shapes.values():
+            shapes.update(seconds, is_idle=not self.scheduler.running)
         if main is not None:
             self._planner.learn(StepStats(main, tuple(drafts)), self._main.static_shapes)

@@ -52,5 +52,5 @@ def make_sequence(
         eos_token_ids,
         WantedLogprobs(options.logprobs, options.prompt_logprobs, scored),
         keeps_cache=options.cache_prompt,
-        prepare=learned.costs.prepare if drafter and follows_costs(options, main) else None,
+        prepare=learned.costs.improve if drafter and follows_costs(options, main) else None,
     )

@@ -2,8 +2,7 @@
 
 import hashlib
 import os
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -29,13 +28,13 @@ from ov_specdec.loading.graph import (
     repeat_attention_rows,
     select_rows,
     sequence_axes,
-    static_shape,
     to_paged,
 )
 from ov_specdec.loading.key_cache import center_keys
 from ov_specdec.loading.qkv import fuse_qkv
 from ov_specdec.loading.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, read_ir
+from ov_specdec.loading.static_shapes import COMPILE_OPTIONS, ShapeCompiler
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder import Encoder
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
@@ -51,7 +50,8 @@ OWN_STATES = "past_key_values"
 class LoadedModel:
     """A compiled model, the KV backend it runs on, and the reason for that one.
 
-    folder, config: what was compiled, and how.
+    folder, config: what was compiled, and how. compiler: of its static shapes, where it may have
+    some.
     """
 
     runner: Runner
@@ -59,6 +59,7 @@ class LoadedModel:
     reason: str
     folder: ModelFolder
     config: RuntimeConfig
+    compiler: ShapeCompiler | None = None
 
     def fingerprint(self) -> str:
         """What the content of a KV cache depends on, beside the tokens."""
@@ -94,7 +95,6 @@ class _Prepared:
     kv: Backend
     reason: str
     model: ov.Model
-    static: dict[int, ov.Model]
     axes: dict[str, int]
     max_hidden: int
 
@@ -112,19 +112,28 @@ class _Prepared:
     @property
     def may_fall_back(self) -> bool:
         """Whether there is another KV backend to try; a stateful one has no static shapes."""
-        if self.kv != "paged" or self.config.kv != "auto" or self.config.needs_static_shapes:
+        if self.kv != "paged" or self.config.kv != "auto" or _needs_static_shapes(self.config):
             return False
         return has_readable_states(self.device, self.config.properties_for(self.device))
 
-    def compile(self, size: int | None = None) -> ov.CompiledModel | DeviceError:
-        """The model or a static shape of it, compiled; or the error for what a device lacks."""
+    def compile(self) -> ov.CompiledModel | DeviceError:
+        """The model, compiled; or the error for what a device lacks."""
         properties = self.config.properties_for(self.device)
-        model = self.model if size is None else self.static[size]
-        return compile_for(self.device, model, properties, self.source.folder.path)
+        return compile_for(self.device, self.model, properties, self.source.folder.path)
 
-
-Compiled = Mapping[int | None, ov.CompiledModel | DeviceError]
-"""A compiled model, by None, and its static shapes, by their sizes."""
+    def compiler(self) -> ShapeCompiler | None:
+        """What compiles it for static shapes; None on a GPU, which fails to run them."""
+        if self.config.static_shapes == "none" or self.kv != "paged" or not self.device.is_cpu:
+            return None
+        properties = {**self.config.properties_for(self.device), **COMPILE_OPTIONS}
+        path, device, num_bytes = (
+            self.source.folder.path,
+            self.device,
+            self.source.folder.num_bytes,
+        )
+        return ShapeCompiler(
+            self.model, lambda graph: compile_for(device, graph, properties, path), num_bytes
+        )
 
 
 def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -> LoadedModel:
@@ -136,19 +145,14 @@ def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig, int]]) -> lis
     """Compile models side by side, each on the device and KV backend that its config asks for.
 
     Each comes with the size of its vocabulary; logits beyond so many columns are cut off. The
-    sources' IR may be changed on the way. A static shape that cannot be made is left out,
-    with a warning: its passes are run as others are. Raises `DeviceError` for what a device does
+    sources' IR may be changed on the way. Raises `DeviceError` for what a device does
     not offer, `ModelError` for a model whose KV cache cannot be rolled back.
     """
     prepared = [_prepare(source, config, config.kv) for source, config, _ in models]
     # Nothing but compilation, which lets go of Python's lock: a thread that changes a graph under
     # that lock and one that compiles can wait for each other for ever.
     with ThreadPoolExecutor() as pool:
-        compiling = [
-            {size: pool.submit(one.compile, size) for size in (None, *one.static)}
-            for one in prepared
-        ]
-    compiled = [{size: done.result() for size, done in one.items()} for one in compiling]
+        compiled = list(pool.map(_Prepared.compile, prepared))
     sizes = [vocab_size for _, _, vocab_size in models]
     encoders = load_encoders([(source, config) for source, config, _ in models])
     return [_open(*model) for model in zip(prepared, compiled, sizes, encoders, strict=True)]
@@ -180,9 +184,7 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
         repeat_attention_rows(model)
     if source.folder.border is not None and not choose_factors(model, source.folder.border):
         raise _lacks_choice(source.folder)
-    sizes = config.static_sizes if backend == "paged" else ()
-    shapes = {size: shape for size in sizes if (shape := _static_shape(model, size)) is not None}
-    return _Prepared(source, config, device, backend, reason, model, shapes, axes, max_hidden)
+    return _Prepared(source, config, device, backend, reason, model, axes, max_hidden)
 
 
 def _lacks_choice(folder: ModelFolder) -> ModelError:
@@ -192,20 +194,6 @@ def _lacks_choice(folder: ModelFolder) -> ModelError:
         "with ov-specdec export, or set max_position_embeddings in config.json to "
         f"{folder.border} to use it for shorter texts"
     )
-
-
-def _static_shape(model: ov.Model, size: int) -> ov.Model | None:
-    """A paged model for passes over so many tokens, if it has a form for them."""
-    try:
-        return static_shape(model, size)
-    except ModelError as error:
-        _warn_without_static(size, error)
-        return None
-
-
-def _warn_without_static(size: int, error: ModelError | DeviceError) -> None:
-    message = f"{error}; going on without a static shape for {size} tokens"
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _prepare_encoder_decoder(
@@ -233,11 +221,16 @@ def _prepare_encoder_decoder(
     _refuse_static_shapes(config, reason)
     _require_readable_states(config, device)
     select_rows(source.model, axis=1)
-    return _Prepared(source, config, device, "stateful", reason, source.model, {}, axes, 0)
+    return _Prepared(source, config, device, "stateful", reason, source.model, axes, 0)
+
+
+def _needs_static_shapes(config: RuntimeConfig) -> bool:
+    """Whether sizes were asked for, and not left open."""
+    return not isinstance(config.static_shapes, str)
 
 
 def _refuse_static_shapes(config: RuntimeConfig, reason: str) -> None:
-    if config.needs_static_shapes:
+    if _needs_static_shapes(config):
         raise OptionError(
             f"static_shapes={list(config.static_shapes)} needs a paged KV cache, and the main "
             f"model's is stateful ({reason}): leave it out"
@@ -254,28 +247,30 @@ def _require_readable_states(config: RuntimeConfig, device: Device) -> None:
 
 
 def _open(
-    prepared: _Prepared, compiled: Compiled, vocab_size: int, encoder: Encoder | None
+    prepared: _Prepared,
+    model: ov.CompiledModel | DeviceError,
+    vocab_size: int,
+    encoder: Encoder | None,
 ) -> LoadedModel:
     """A runner on a compiled model; on another KV backend where it did not compile for the first.
 
     Raises the `DeviceError` where there is no other.
     """
-    model, folder = compiled[None], prepared.source.folder
+    folder = prepared.source.folder
     max_length, border = prepared.max_length, folder.border
     if isinstance(model, DeviceError):
         if not prepared.may_fall_back:
             raise model
         fresh = replace(prepared.source, model=read_ir(prepared.source.folder))
         other = _prepare(fresh, prepared.config, "stateful")
-        alone: Compiled = {None: other.compile()}
-        return _open(replace(other, reason=str(model)), alone, vocab_size, encoder)
+        return _open(replace(other, reason=str(model)), other.compile(), vocab_size, encoder)
     if encoder is not None:
         decoder = EncoderDecoderModel(
             model, prepared.axes, encoder, max_length=max_length, vocab_size=vocab_size
         )
         return _loaded(decoder, prepared)
     if prepared.kv == "paged":
-        return _loaded(_open_paged(prepared, model, compiled, vocab_size), prepared)
+        return _loaded(_open_paged(prepared, model, vocab_size), prepared)
     stateful = StatefulModel(
         model,
         prepared.axes,
@@ -288,33 +283,17 @@ def _open(
     return _loaded(stateful, prepared)
 
 
-def _open_paged(
-    prepared: _Prepared, model: ov.CompiledModel, compiled: Compiled, vocab_size: int
-) -> PagedModel:
+def _open_paged(prepared: _Prepared, model: ov.CompiledModel, vocab_size: int) -> PagedModel:
     """A runner with memory of its device."""
     return PagedModel(
         model,
         max_length=prepared.max_length,
         vocab_size=vocab_size,
-        static=_usable_static(compiled),
         memory=block_memory(prepared.device),
         max_cache_bytes=largest_tensor(prepared.device),
         is_invariant=prepared.config.batch_invariant,
         border=prepared.source.folder.border,
     )
-
-
-def _usable_static(compiled: Compiled) -> dict[int, ov.CompiledModel]:
-    """The static shapes that did compile, by their sizes."""
-    usable = {}
-    for size, model in compiled.items():
-        if size is None:
-            continue
-        if isinstance(model, DeviceError):
-            _warn_without_static(size, model)
-        else:
-            usable[size] = model
-    return usable
 
 
 def _loaded(runner: Runner, prepared: _Prepared) -> LoadedModel:
@@ -324,6 +303,7 @@ def _loaded(runner: Runner, prepared: _Prepared) -> LoadedModel:
         prepared.reason,
         prepared.source.folder,
         prepared.config,
+        prepared.compiler(),
     )
 
 

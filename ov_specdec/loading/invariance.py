@@ -76,9 +76,7 @@ def open_invariance(loaded: LoadedModel, off: BatchInvariance | None = None) -> 
 def verdict_file(folder: ModelFolder, config: RuntimeConfig) -> Path | None:
     """Where the verdict on a configuration is kept; None for a user without a cache folder."""
     cache = user_cache()
-    # Static shapes are kernels of their own.
-    parts = f"{fingerprint(folder, config, 'paged')} {sorted(config.static_shapes)}"
-    digest = hashlib.sha256(parts.encode()).hexdigest()
+    digest = hashlib.sha256(fingerprint(folder, config, "paged").encode()).hexdigest()
     return None if cache is None else cache / "invariance" / f"{digest[:16]}.json"
 
 

@@ -25,9 +25,7 @@ def kept_costs(
 ) -> KeptCosts:
     """The costs of a main model, and of its draft if there is one. compare: see `measure`."""
     runners = [model.runner for model in models]
-    sizes = [str(sorted(runner.static_shapes)) for runner in runners]
-    parts = [*sizes, *(model.fingerprint() for model in models)]
-    digest = hashlib.sha256("\n".join(parts).encode())
+    digest = hashlib.sha256("\n".join(model.fingerprint() for model in models).encode())
     cache = user_cache()
     return KeptCosts(
         runners[0],

@@ -14,10 +14,9 @@ from ov_specdec.loading.devices import (
     Precision,
     cache_precision,
     causal_keys,
-    find_device,
-    openvino_core,
     precision_properties,
 )
+from ov_specdec.loading.static_shapes import StaticShapes
 
 Backend = Literal["paged", "stateful"]
 KvBackend = Literal["auto", "paged", "stateful"]
@@ -31,11 +30,11 @@ class RuntimeConfig:
     the model; None takes as many as OpenVINO finds right. cache_dir: folder where OpenVINO keeps
     compiled models for the next time, one folder for each device and set of properties; None:
     nowhere. encoder_device: where the encoder of an encoder-decoder model runs; None: where its
-    decoder does. static_shapes: tokens of passes that a paged model is compiled once more for.
-    needs_static_shapes: a stateful KV cache, which has none, is an error. batch_invariant: run the
-    passes of a paged model in the form that gives a token the same logits in any of them.
-    shares_passes: several sequences may share passes. max_model_len: tokens that a sequence may
-    have, where that is fewer than the model's context; None: as many.
+    decoder does. static_shapes: numbers of tokens that a paged model may be compiled for once more,
+    see `StaticShapes`. batch_invariant: run the passes of a paged model in the form that gives a
+    token the same logits in any of them. shares_passes: several sequences may share passes.
+    max_model_len: tokens that a sequence may have, where that is fewer than the model's context;
+    None: as many.
     """
 
     device: str = "CPU"
@@ -46,8 +45,7 @@ class RuntimeConfig:
     num_threads: int | None = None
     cache_dir: str | Path | None = None
     encoder_device: str | None = None
-    static_shapes: tuple[int, ...] = ()
-    needs_static_shapes: bool = False
+    static_shapes: StaticShapes = "none"
     batch_invariant: bool = False
     shares_passes: bool = True
     max_model_len: int | None = None
@@ -76,12 +74,6 @@ class RuntimeConfig:
                 raise OptionError(f"cache_dir={self.cache_dir!r} must be a folder")
             if expand_home(self.cache_dir).is_file():
                 raise OptionError(f"cache_dir='{self.cache_dir}' is a file: give a folder")
-
-    @property
-    def static_sizes(self) -> tuple[int, ...]:
-        """The sizes that are compiled: of a single token, an invariant pass makes two."""
-        least = 2 if self.batch_invariant else 1
-        return tuple(dict.fromkeys(max(size, least) for size in self.static_shapes))
 
     def properties_for(self, device: Device) -> dict[str, str]:
         """OpenVINO properties; those given by name win over the others.
@@ -116,9 +108,5 @@ class RuntimeConfig:
             properties={**(self.properties or {}), **(properties or {})},
             batch_invariant=False,
             max_model_len=None,
+            static_shapes="none" if self.static_shapes == "none" else "auto",
         )
-
-
-def takes_static_shapes(config: RuntimeConfig) -> bool:
-    """Whether a model may be compiled for static shapes: on CPU, for a GPU fails to run them."""
-    return find_device(openvino_core(), config.device).is_cpu

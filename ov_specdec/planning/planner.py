@@ -66,7 +66,7 @@ class Kind:
     rounds: recent ones, of which the latest count most. plans: the last ones, which serve again
     while bids are alike, and all else is the same but the price of a second. expected: their tokens
     and seconds, by the home size. trying: seconds that a pass over one draft token takes longer
-    than one over none.
+    than one over none. wished: the size of its passes, if all were prepared alike.
     """
 
     rounds: float = 0.0
@@ -75,6 +75,7 @@ class Kind:
     plans: list[Plan] = field(default_factory=list)
     expected: Numbers | float = 0.0
     trying: float = 0.0
+    wished: int = 0
 
 
 class Planner:
@@ -104,6 +105,8 @@ class Planner:
         self._costs = costs
         self._size, self._home = 0, 1
         """Tokens of the last pass, and of those that most steps have."""
+        self.wished = 0
+        """The size that the pass of the last plan would have, if all were prepared alike."""
         self._rate = 0.0
         self._credit = 0.0
         """Plain passes whose time may go into trying again what does not pay."""
@@ -133,11 +136,20 @@ class Planner:
         if any(plan.reason == OUTBID for plan in kind.plans):
             kind.rounds = 0.0  # it goes on as one of another kind
             return kind.plans
+        self.wished = kind.wished
         return self._probe(kind, bids, load)
 
     def pass_size(self, num_tokens: int, load: Load) -> int:
         """The size that a pass over so many tokens is to be padded to: the one that costs least."""
         return num_tokens + int(self._next(num_tokens, num_tokens + MOST, load).argmin())
+
+    def draft_size(self, num_tokens: int, static: Collection[int]) -> int:
+        """The same of a pass of the draft model. static: sizes that are always prepared."""
+        if not static or (draft := self._costs.curve.draft) is None:
+            return num_tokens
+        last = num_tokens + MOST
+        seconds = draft.by_size(num_tokens, last, 0) + draft.changes(num_tokens, last, 0, 0)
+        return num_tokens + int(seconds.argmin())
 
     def learn(self, step: StepStats, static: Collection[int] = ()) -> None:
         """Take note of what has run. static: sizes that are always prepared."""
@@ -224,6 +236,9 @@ class Planner:
             home = fastest
         self._home, self._rate = int(sizes[home]), float(rates[home])
         kind.expected = np.stack([tokens.ravel()[best[1]], seconds[best]])
+        alike = main.dynamic(first, first + most, load.num_cached)[ranking.number]
+        wish = (tokens / (alike + ranking.seconds)).argmax()
+        kind.wished = first + int(ranking.number.flat[wish])
 
     def _probe(self, kind: Kind, bids: Sequence[Bid], load: Load) -> list[Plan]:
         """The plans, one with a draft token to see whether it pays now, where it is due.

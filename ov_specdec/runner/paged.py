@@ -16,6 +16,7 @@ from ov_specdec.logits import Logits
 from ov_specdec.runner.base import FOREIGN, Slot, Span, check_room, check_rows, check_tensors
 from ov_specdec.runner.block_memory import BlockMemory, VisibleMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
+from ov_specdec.runner.static_shape import StaticShape
 
 CACHES = ("key_cache.", "value_cache.")
 """How the names of the inputs begin that hold the KV cache, one of each per layer."""
@@ -32,11 +33,9 @@ class PagedModel:
     them. max_cache_bytes: of one tensor, as the device allows; None: any number.
 
     max_length: tokens of one sequence, the model's context. There are blocks for so many, but for
-    what `limit` says. static: the model compiled for passes over so many tokens and no others.
-    OpenVINO prepares a model anew for each number of tokens that differs from the last one; a
-    static shape is always prepared. is_invariant: run passes in the form that gives a token the
-    same logits in any of them: see `Form`. Where several sequences share them, that is cheaper with
-    the inputs of `repeat_attention_rows`.
+    what `limit` says. is_invariant: run passes in the form that gives a token the same logits in
+    any of them: see `Form`. Where several sequences share them, that is cheaper with the inputs of
+    `repeat_attention_rows`.
     max_pass_tokens: tokens of the largest pass; what has more is run in several. None: any number.
     border: see `Runner`; the model then has the input `LONG`.
     """
@@ -50,7 +49,6 @@ class PagedModel:
         *,
         max_length: int,
         vocab_size: int,
-        static: Mapping[int, ov.CompiledModel] | None = None,
         memory: BlockMemory | None = None,
         max_cache_bytes: int | None = None,
         is_invariant: bool = False,
@@ -63,7 +61,7 @@ class PagedModel:
         self.is_proven = False
         self.max_pass_tokens: int | None = None
         self._model = PackedModel(compiled)
-        self._static = {size: PackedModel(shape, size) for size, shape in (static or {}).items()}
+        self._static: dict[int, PackedModel] = {}
         ports = {port.any_name: port for port in compiled.inputs}
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
         # The values are never quantized over the block axis, so their shape tells the block size.
@@ -83,6 +81,16 @@ class PagedModel:
         if not self.is_invariant:
             return sizes
         return sizes | {1} if 2 in sizes else sizes - {1}
+
+    def add_static(self, shape: StaticShape) -> None:
+        """Run passes over so many tokens by this static shape from now on."""
+        model = PackedModel(shape.compiled, shape.size)
+        model.use_caches(self.memory.tensors)
+        self._static[shape.size] = model
+
+    def drop_static(self, size: int) -> None:
+        """Run passes over so many tokens by the dynamic model again."""
+        self._static.pop(size, None)
 
     def limit(self, num_tokens: int) -> None:
         """Have so many tokens at most, in whole blocks; before any sequence has some.

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
 
 from ov_specdec.arguments import pair_models
 from ov_specdec.drafters.base import Drafter
@@ -27,7 +26,7 @@ from ov_specdec.loading.profile import Profile, fingerprint
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Common
-from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
+from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve, Role
 from ov_specdec.planning.costs.curve import ROWS
 from ov_specdec.planning.draft_length import Bid, ConstantLength
 from ov_specdec.planning.planner import Load, Planner
@@ -46,8 +45,6 @@ from ov_specdec.tuning.search import (
     search,
 )
 from ov_specdec.tuning.weigh import weigh
-
-Role = Literal["main", "draft"]
 
 PROMPTS = (
     "def read_json(path):\n",

@@ -144,7 +144,8 @@ def ways(
         yield "plain, 16 at a time, arriving", staggered(plain)
     with load(first, max_batch_size=16, kv_cache_size=room) as crowded:
         yield f"{first}, 16 at a time, memory for {MEMORY}", staggered(crowded)
-    with load(first, static_shapes="auto", max_batch_size=16) as static:
+    with load(first, static_shapes=[2, 4, 8, 16], max_batch_size=16) as static:
+        static.prepare()
         yield f"{first}, static shapes", one_by_one(static)
         yield f"{first}, static shapes, 16 at a time", staggered(static)
     with load(first) as saved, load(first) as fresh:

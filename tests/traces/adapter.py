@@ -46,6 +46,7 @@ from ov_specdec.runner.encoder import Encoder
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.stateful import MAX_HIDDEN, StatefulModel
+from ov_specdec.runner.static_shape import StaticShape
 from ov_specdec.stats import RoundStats
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.text_to_text import TextToText
@@ -104,7 +105,8 @@ class Core:
         main, draft = self._runners["main"], self._runners.get("draft")
         usual = Limits(max_batch_size=run.max_batch_size)
         limits = usual if run.prefill is None else Limits(run.max_batch_size, run.prefill)
-        costs = _costs(run.curve)
+        shapes = [frozenset(m.static_shapes) for m in (run.main, run.draft) if m is not None]
+        costs = _costs(run.curve, *shapes)
         self._engine = Engine(main, draft, limits, costs)
         tokenizer: Any = MAIN
         has_source = run.main.kv == "encoder-decoder"
@@ -197,11 +199,12 @@ def _runner(role: str, model: Model, letters: Letters, journal: Journal) -> Any:
         return StatefulModel(compiled, axes, max_hidden=max_hidden, border=model.border, **known)
     paged = PagedModel(
         compiled,
-        static={size: Compiled(device, size) for size in model.static_shapes},
         is_invariant=model.form != "plain",
         border=model.border,
         **known,
     )
+    for size in model.static_shapes:
+        paged.add_static(StaticShape(size, Compiled(device, size)))
     paged.max_pass_tokens = model.max_pass_tokens
     # As many as the tensors have room for, unless the run says so.
     paged.limit(64 * model.max_length if model.memory is None else model.memory)
@@ -215,11 +218,14 @@ def _pairing(run: Run) -> Pairing | None:
     return Pairing(run.pairing, TokenizerPair(*pieces, len(MAIN.tokens), len(OTHER.tokens)))
 
 
-def _costs(curve: Curve | None) -> Costs:
+def _costs(
+    curve: Curve | None, main: frozenset[int], draft_sizes: frozenset[int] = frozenset()
+) -> Costs:
     if curve is None:
         return FixedCurve(NOMINAL)
     draft = None if curve.draft is None else _pass_curve(curve.draft)
     costs = CostCurve(_pass_curve(curve.main), draft)
+    costs = costs.with_static("main", main, 0.0).with_static("draft", draft_sizes, 0.0)
     if curve.follows == "clock":
         return LiveCurve(costs)
     return FixedCurve(costs)

@@ -30,12 +30,12 @@ from ov_specdec.cli.option_names import in_option_names
 from ov_specdec.cli.options import (
     GENERATION_NAMES,
     PIPELINE_OPTIONS,
+    STATIC_SHAPES_OPTION,
     SYSTEM_OPTION,
     check_generation,
     make_pipeline,
     pop_generation,
     pop_pipeline,
-    static_shapes_option,
     with_options,
 )
 from ov_specdec.cli.terminal import console, with_errors
@@ -69,7 +69,7 @@ GREETING = "/help lists commands and keys, Ctrl-D leaves"
 @with_options(
     (
         *PIPELINE_OPTIONS,
-        static_shapes_option("auto"),
+        STATIC_SHAPES_OPTION,
         length_option(DEFAULTS["max_new_tokens"]),
         *GENERATION_OPTIONS,
         CACHE_PROMPT_OPTION,
@@ -91,7 +91,7 @@ def chat(system: str | None, prompt_cache: Path | None, show_draft: bool, **opti
     require_chat_template(pipeline["main"])
     conversation = Conversation().with_system(system or "")
     show = in_colours(Console(highlight=False)) if show_draft else show_text
-    with make_pipeline(pipeline, generation) as models:
+    with make_pipeline(pipeline) as models:
         if prompt_cache is not None:
             with console.status("Reading"):
                 use_prompt_cache(models, prompt_cache, conversation, generation, note)

@@ -4,12 +4,12 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
-from ov_specdec.planning.costs.curve import CostCurve, PassCurve, nearest_row, nearest_size
+from ov_specdec.planning.costs.curve import CostCurve, PassCurve, Role, nearest_row, nearest_size
 from ov_specdec.stats import PassStats, StepStats
 
-Cell = tuple[Literal["main", "draft"], int, int]
+Cell = tuple[Role, int, int]
 """The model, tokens in the pass, and the row of the curve."""
 
 ENOUGH = 15
@@ -77,9 +77,13 @@ class LiveCurve:
         for size in seconds:
             self._compare(("draft", size, row), seconds[size] / expected[size])
 
-    def prepare(self) -> CostCurve:
+    def improve(self) -> None:
         """Nothing to do: see `KeptCosts`."""
-        return self.curve
+
+    def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
+        """Have a model's static shapes be these, each of which saves so many seconds."""
+        self.curve = self.curve.with_static(role, sizes, saved)
+        self.is_changed = True
 
     def keep(self) -> None:
         """Nothing to do: see `KeptCosts`."""
@@ -110,9 +114,11 @@ class FixedCurve:
     def learn(self, step: StepStats) -> None:
         """Nothing to learn."""
 
-    def prepare(self) -> CostCurve:
+    def improve(self) -> None:
         """Nothing to measure."""
-        return self.curve
+
+    def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
+        """Nothing changes."""
 
     def keep(self) -> None:
         """Nothing to keep."""

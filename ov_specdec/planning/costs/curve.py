@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,12 @@ BORDERS = tuple(math.isqrt(low * high) for low, high in pairwise(ROWS))
 SIZE_BORDERS = tuple(math.sqrt(low * high) for low, high in pairwise(GRID))
 """Where a row, or a size, is as many times too small as the next one is too large."""
 
+MOST_SAVED = 0.5
+"""Of a pass over one token, by a static shape: it was 0.13 to 0.25."""
+
+Role = Literal["main", "draft"]
+"""Whose passes."""
+
 
 @dataclass(frozen=True)
 class PassCurve:
@@ -43,14 +50,16 @@ class PassCurve:
     if it has another size than the one before, because OpenVINO prepares for the new shapes. start:
     the same of the first pass after those of another model, which has taken the caches.
     per_sequence: seconds that each sequence beyond the first adds to a pass over as many tokens.
-    static: sizes that are always prepared, so that a pass takes no longer after one of another
-    size.
+    saved: seconds that a pass takes less in a static shape, whatever its size: what OpenVINO asks
+    and prepares of a dynamic one. static: sizes that there are static shapes of at present; they
+    are always prepared.
     """
 
     seconds: Mapping[int, Mapping[int, float]]
     change: float = 0.0
     start: float = 0.0
     per_sequence: float = 0.0
+    saved: float = 0.0
     static: frozenset[int] = frozenset()
 
     def at(self, num_tokens: int, num_cached: int, num_sequences: int = 1) -> float:
@@ -62,7 +71,16 @@ class PassCurve:
         low, high, share = self._between(num_cached)
         size = min(num_tokens, LONGEST)
         seconds = float(low[size]) + share * float(high[size] - low[size])
-        return seconds + self.per_sequence * (num_sequences - 1)
+        return seconds + self.per_sequence * (num_sequences - 1) - self.saved_at(num_tokens)
+
+    def saved_at(self, num_tokens: int) -> float:
+        """Seconds that the static shape of a size saves; 0 where there is none."""
+        return self._saved if num_tokens in self.static else 0.0
+
+    @cached_property
+    def _saved(self) -> float:
+        """What disturbs a trial must not make passes cost nothing."""
+        return min(self.saved, MOST_SAVED * self.pace)
 
     def changes(self, first: int, last: int, prepared: int, home: int) -> NDArray[np.floating]:
         """Seconds that passes over `first` to `last` tokens take longer, and those after them.
@@ -79,6 +97,14 @@ class PassCurve:
 
     def by_size(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
         """Seconds of passes over `first` to `last` tokens; those beyond the longest are as long."""
+        result = self.dynamic(first, last, num_cached)
+        for size in self.static:
+            if first <= size <= last:
+                result[size - first] -= self._saved
+        return result
+
+    def dynamic(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
+        """The same, as if there were no static shapes."""
         low, high, share = self._between(num_cached)
         sizes = slice(min(first, LONGEST), last + 1)
         result: NDArray[np.floating] = low[sizes] + share * (high[sizes] - low[sizes])
@@ -105,13 +131,23 @@ class PassCurve:
     def corrected(self, num_tokens: int, num_cached: int, factor: float) -> "PassCurve":
         """The curve with one measurement multiplied; one that is missing is taken from others."""
         place = nearest_row(num_cached)
-        row = dict(self.seconds.get(place) or {size: self.at(size, place) for size in SIZES})
-        row[num_tokens] = factor * self.at(num_tokens, place)
+        row = dict(self.seconds.get(place) or self._row(place))
+        row[num_tokens] = factor * self.at(num_tokens, place) + self.saved_at(num_tokens)
         return replace(self, seconds={**self.seconds, place: row})
+
+    def _row(self, num_cached: int) -> dict[int, float]:
+        """What is known of dynamic passes after so many tokens."""
+        seconds = self.dynamic(0, SIZES[-1], num_cached)
+        return {size: float(seconds[size]) for size in SIZES}
+
+    @property
+    def pace(self) -> float:
+        """Seconds of a dynamic pass over one token."""
+        return float(self.dynamic(1, 1, ROWS[0])[0])
 
     def _cells(self, pace: float) -> Iterator[tuple[int, int, float]]:
         """All measurements, scaled so that a pass over one token takes `pace` seconds."""
-        scale = pace / self.at(1, ROWS[0])
+        scale = pace / self.pace
         for cached, row in self.seconds.items():
             for size, seconds in row.items():
                 yield cached, size, scale * seconds
@@ -122,7 +158,7 @@ class PassCurve:
         What disturbed all passes of one of them is taken out before: sizes that only that one has
         would else look expensive beside the others.
         """
-        pace = min(self.at(1, ROWS[0]), other.at(1, ROWS[0]))
+        pace = min(self.pace, other.pace)
         rows: dict[int, dict[int, float]] = {}
         for cached, size, seconds in (*self._cells(pace), *other._cells(pace)):
             row = rows.setdefault(cached, {})
@@ -132,6 +168,7 @@ class PassCurve:
             other.change or self.change,
             other.start or self.start,
             other.per_sequence or self.per_sequence,
+            other.saved or self.saved,
             other.static,
         )
 
@@ -153,6 +190,14 @@ class CostCurve:
         """What two measurements of the same models tell together."""
         draft = self.draft and other.draft and self.draft.least(other.draft)
         return CostCurve(self.main.least(other.main), draft, self.sweeps + other.sweeps)
+
+    def with_static(self, role: Role, sizes: frozenset[int], saved: float) -> "CostCurve":
+        """The curve with static shapes of these sizes, each of which saves so many seconds."""
+        passes = self.main if role == "main" else self.draft
+        if passes is None:
+            return self
+        passes = replace(passes, static=sizes, saved=saved)
+        return replace(self, main=passes) if role == "main" else replace(self, draft=passes)
 
     def drafting(self, num_cached: int) -> tuple[float, float, float]:
         """Seconds of drafting: once a round, per draft token, and after a fully accepted draft.

@@ -9,7 +9,7 @@ from typing import Any
 from ov_specdec.files import UNREADABLE, replacing
 from ov_specdec.planning.costs.curve import CostCurve, PassCurve
 
-VERSION = 3
+VERSION = 4
 
 
 def read_curve(path: Path) -> CostCurve | None:
@@ -59,7 +59,7 @@ def _as_dict(curve: PassCurve) -> dict[str, Any]:
         "change": curve.change,
         "start": curve.start,
         "per_sequence": curve.per_sequence,
-        "static": sorted(curve.static),
+        "saved": curve.saved,
     }
 
 
@@ -69,17 +69,15 @@ def _pass_curve(content: Any) -> PassCurve:
         int(cached): {int(size): float(value) for size, value in row.items()}
         for cached, row in content["seconds"].items()
     }
-    change, start, per_sequence = (
-        float(content[name]) for name in ("change", "start", "per_sequence")
-    )
+    extras = [float(content[name]) for name in ("change", "start", "per_sequence", "saved")]
     values = [value for row in seconds.values() for value in row.values()]
     if (
         not all(seconds.values())
         or not values
-        or not all(0.0 <= extra < math.inf for extra in (change, start, per_sequence))
+        or not all(0.0 <= extra < math.inf for extra in extras)
     ):
         raise ValueError("rows without times")
     if not all(0.0 < value < math.inf for value in values):
         raise ValueError("times that are none")
-    static = frozenset(map(int, content["static"]))
-    return PassCurve(seconds, change, start, per_sequence, static)
+    change, start, per_sequence, saved = extras
+    return PassCurve(seconds, change, start, per_sequence, saved)

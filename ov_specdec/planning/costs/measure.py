@@ -50,14 +50,19 @@ def no_comparison(place: int, logits: Logits, way: str) -> None:
 
 
 class PassTimes:
-    """The passes of one model that were timed, over a sequence of its own."""
+    """The passes of one model that were timed, over a sequence of its own.
+
+    saved: seconds that a pass takes less in a static shape.
+    """
 
     def __init__(
         self,
         model: Runner,
         new_namespace: Callable[[], Hashable],
         compare: Compare = no_comparison,
+        saved: float = 0.0,
     ) -> None:
+        self._saved = saved
         self._new_namespace = new_namespace
         self._compare = compare
         self._cache = CachedSequence(model, new_namespace())
@@ -135,12 +140,15 @@ class PassTimes:
             if len(times) > 1 and size not in static
         ]
         rows = {
-            row: {size: min(map(min, times)) for size, times in sorted(sizes.items())}
+            row: {
+                size: min(map(min, times)) + (self._saved if size in static else 0.0)
+                for size, times in sorted(sizes.items())
+            }
             for row, sizes in self._times.items()
         }
         change = max(median(changes), 0.0) if changes else 0.0
         start = min(self._starts) - rows[ROWS[0]][1] if self._starts else 0.0
-        curve = PassCurve(rows, change, max(start, 0.0), static=static)
+        curve = PassCurve(rows, change, max(start, 0.0), saved=self._saved, static=static)
         if not self._spreads:
             return curve
         more = min(self._spreads) - curve.at(SEQUENCES, ROWS[0])
@@ -170,22 +178,28 @@ def measure(
     seconds: float,
     *,
     sweeps: int = SWEEPS,
-    known: Collection[int] = (),
+    kept: CostCurve | None = None,
     progress: Callable[[float], None] | None = None,
     new_namespace: Callable[[], Hashable] = object,
     compare: Compare = no_comparison,
 ) -> CostCurve:
     """The cost curve of a main and a draft model, in about `seconds`; at least three sizes.
 
-    What is not measured is interpolated. known: sizes that an earlier measurement had time for;
-    the others come first. progress: told of the share of the time that has passed, 0 to 1.
+    What is not measured is interpolated. kept: what an earlier measurement had time for: sizes that
+    it has not come first. progress: told of the share of the time that has passed, 0 to 1.
     new_namespace: of sequences that share nothing: for encoder-decoder models, their sources.
     compare: is told of the main model's rows. Nothing else may use the models meanwhile. Raises
     `CacheFullError` where memory has no room for the shortest passes.
     """
-    models = [PassTimes(main, new_namespace, compare)]
+    known: Collection[int] = ()
+    saved = draft_saved = 0.0
+    if kept is not None:
+        known = kept.main.seconds.get(ROWS[0], ()) if kept.sweeps else ()
+        saved = kept.main.saved
+        draft_saved = kept.draft.saved if kept.draft else 0.0
+    models = [PassTimes(main, new_namespace, compare, saved)]
     if draft is not None:
-        models.append(PassTimes(draft, new_namespace))
+        models.append(PassTimes(draft, new_namespace, saved=draft_saved))
     try:
         complete = _time_rows(models, seconds, sweeps, known, progress)
     finally:

@@ -9,11 +9,11 @@ from typing import Protocol
 from ov_specdec.checks import require_number
 from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs.correction import LiveCurve
-from ov_specdec.planning.costs.curve import NOMINAL, ROWS, CostCurve
+from ov_specdec.planning.costs.curve import NOMINAL, CostCurve, Role
 from ov_specdec.planning.costs.kept import read_curve, write_curve
 from ov_specdec.planning.costs.measure import SWEEPS, Compare, measure, no_comparison
 from ov_specdec.runner.base import Runner
-from ov_specdec.stats import StepStats
+from ov_specdec.stats import StepStats, Stopwatch
 
 Progress = Callable[[float], None]
 """Told of the share of a measurement that is done, from 0 to 1."""
@@ -27,8 +27,12 @@ class Costs(Protocol):
         """The present curve. Looking at it runs no passes."""
         ...
 
-    def prepare(self) -> CostCurve:
-        """Measure where that has not been done. Nothing else may use the models."""
+    def improve(self) -> None:
+        """Measure a part of what is not known, if it is due. Nothing else may use the models."""
+        ...
+
+    def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
+        """Have a model's static shapes be these, each of which saves so many seconds."""
         ...
 
     def learn(self, step: StepStats) -> None:
@@ -40,13 +44,20 @@ class Costs(Protocol):
         ...
 
 
+PART = 1 / 16
+"""Of the time for measuring a curve, at a time."""
+
+SPENT_ON_MEASURING = 0.05
+"""Part of the time of decoding."""
+
+
 class KeptCosts:
     """The curve of a pair of models on this machine. Implements `Costs`.
 
-    path: the file that keeps it, None: none does. seconds: for measuring it where the file has
-    none, or one of fewer than `SWEEPS`: of a large model, the time allows a part of one, and what
-    is measured in later processes makes it better. Passes are timed by `prepare` alone; until then,
-    and where memory has no room for them, the curve is an imagined one, which the passes that run
+    path: the file that keeps it, None: none does. seconds: for measuring all of it at once, where
+    the file has none, or one of fewer than `SWEEPS`: of a large model, the time allows a part of
+    one, and what is measured in later processes makes it better. In use, it is measured part by
+    part. Where memory has no room for that the curve is an imagined one, which the passes that run
     correct. new_namespace, compare: see `measure`.
     """
 
@@ -67,6 +78,8 @@ class KeptCosts:
         self._seconds = seconds
         self._live: LiveCurve | None = None
         self._is_prepared = False
+        self._decoding, self._part = 0.0, 0.0
+        """Seconds of decoding since a part was measured, and what that took."""
 
     @property
     def curve(self) -> CostCurve:
@@ -77,17 +90,36 @@ class KeptCosts:
         """Measure the curve, where that has not been done. seconds: measure it anew."""
         if seconds is not None:
             require_number("seconds", seconds, above=0.0)
-            self._measure(progress, seconds, ceil(SWEEPS * seconds / self._seconds))
-        elif not self._is_prepared:
+            sweeps = ceil(SWEEPS * seconds / self._seconds)
+            self._measure(progress, seconds, sweeps, replace(self.curve, sweeps=0))
+        else:
             known = self.curve
             if known.sweeps < SWEEPS:
-                kept = known if known.sweeps else None
-                self._measure(progress, self._seconds, SWEEPS - known.sweeps, kept)
+                self._measure(progress, self._seconds, SWEEPS - known.sweeps, known)
         self._is_prepared = True
         return self.curve
 
+    def improve(self) -> None:
+        """Measure a part of the curve: at once the sizes without which there is none, 0.1 s.
+
+        Others as decoding goes on, for a small share of its time.
+        """
+        known = self.curve
+        is_first = known.sweeps == 0 and not self._is_prepared
+        is_due = SPENT_ON_MEASURING * self._decoding > max(self._part, PART * self._seconds)
+        if is_first or (is_due and known.sweeps < SWEEPS):
+            watch = Stopwatch()
+            self._measure(None, 0.0 if is_first else PART * self._seconds, 1, known)
+            self._is_prepared = True  # also where memory has no room for it
+            self._decoding, self._part = 0.0, watch.total()
+
+    def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
+        """Have a model's static shapes be these, each of which saves so many seconds."""
+        self._known.take_up(role, sizes, saved)
+
     def learn(self, step: StepStats) -> None:
         """Correct the curve by a step, once somebody has looked at it."""
+        self._decoding += step.main.seconds
         if self._live is not None:
             self._live.learn(step)
 
@@ -105,7 +137,7 @@ class KeptCosts:
             kept = None if self._path is None else read_curve(self._path)
             # A file that was made for a pair serves no main model alone, and the reverse.
             if kept is None or (kept.draft is None) != (self._models[1] is None):
-                kept = _imagined(*self._models)
+                kept = NOMINAL if self._models[1] is not None else CostCurve(NOMINAL.main)
             self._live = LiveCurve(kept)
         return self._live
 
@@ -114,31 +146,23 @@ class KeptCosts:
         progress: Progress | None,
         seconds: float,
         sweeps: int,
-        kept: CostCurve | None = None,
+        kept: CostCurve,
     ) -> None:
-        known = () if kept is None else kept.main.seconds.get(ROWS[0], ())
+        """Time passes. kept: the curve so far; one of no sweeps is replaced."""
         try:
             curve = measure(
                 *self._models,
                 seconds,
                 sweeps=sweeps,
-                known=known,
+                kept=kept,
                 progress=progress,
                 new_namespace=self._new_namespace,
                 compare=self._compare,
             )
         except CacheFullError:  # only requests that are as short can run
             return
-        if kept is not None:
+        if kept.sweeps:
             curve = kept.least(curve)
         self._live = LiveCurve(curve)
         if self._path is not None:
             write_curve(self._path, curve)
-
-
-def _imagined(main: Runner, draft: Runner | None) -> CostCurve:
-    """What passes of two models cost that nobody has timed, in plain passes."""
-    curve = CostCurve(replace(NOMINAL.main, static=main.static_shapes))
-    if draft is None or NOMINAL.draft is None:
-        return curve
-    return replace(curve, draft=replace(NOMINAL.draft, static=draft.static_shapes))

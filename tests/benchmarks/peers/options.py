@@ -17,9 +17,9 @@ from ov_specdec.cli.options import (
     MODEL_OPTIONS,
     PAIRING_OPTION,
     PROFILE_OPTION,
+    STATIC_SHAPES_OPTION,
     parse_properties,
     parse_sizes,
-    static_shapes_option,
     with_options,
 )
 from ov_specdec.errors import OptionError
@@ -112,7 +112,7 @@ PEERS_OPTIONS = (
     DEVICE_OPTION,
     PROFILE_OPTION,
     *COMPILE_OPTIONS,
-    static_shapes_option("auto"),
+    STATIC_SHAPES_OPTION,
 )
 
 
