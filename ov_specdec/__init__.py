@@ -54,7 +54,8 @@ if TYPE_CHECKING:
         TokenizerMismatchError,
     )
     from ov_specdec.generation import GenerationStream
-    from ov_specdec.options import GenerationKwargs, GenerationOptions
+    from ov_specdec.kwargs import GenerationKwargs
+    from ov_specdec.options import GenerationOptions
     from ov_specdec.pipeline import SpeculativePipeline
     from ov_specdec.speech.options import TranscriptionKwargs, TranscriptionOptions
     from ov_specdec.speech.segments import (
@@ -87,7 +88,8 @@ else:
         "batch": ("Batch",),
         "chunks": ("Chunk", "GenerationResult", "Origin"),
         "generation": ("GenerationStream",),
-        "options": ("GenerationKwargs", "GenerationOptions"),
+        "kwargs": ("GenerationKwargs",),
+        "options": ("GenerationOptions",),
         "pipeline": ("SpeculativePipeline",),
         "speech.options": ("TranscriptionKwargs", "TranscriptionOptions"),
         "speech.segments": ("Segment", "SpeechStats", "TranscriptionChunk", "TranscriptionResult"),

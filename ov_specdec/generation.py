@@ -10,13 +10,14 @@ import numpy as np
 
 from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, GenerationResult, Output, collect
+from ov_specdec.description import as_tuple
 from ov_specdec.drafters.factory import DrafterFactory
 from ov_specdec.engine import MAX_UNREAD, Cancelled, EngineLoop, Round
 from ov_specdec.engine import Sequence as EngineSequence
 from ov_specdec.engine.from_options import make_sequence
-from ov_specdec.errors import CacheFullError, ContextLengthError, OptionError
+from ov_specdec.errors import CacheFullError, ContextLengthError, Option, OptionError
 from ov_specdec.invariance import Invariance
-from ov_specdec.options import GenerationOptions, as_tuple
+from ov_specdec.options import GenerationOptions
 from ov_specdec.planning.schedule import LearnedStats
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.source import Source
@@ -163,7 +164,7 @@ class TextGenerator:
             options = self.text_to_text.complete(options, self.tokenizer)
             tokens = [self.text_to_text.decoder_start_token_id]
         for name, named in options.token_ids().items():
-            require_ids(name, named, self.vocab_size)
+            require_ids(Option(name), named, self.vocab_size)
         eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
         length, set_by = self._length_limit(len(tokens), options.max_new_tokens)
         samplers = make_samplers(
@@ -244,8 +245,12 @@ class TextGenerator:
         needed = min(len(ids) + num_new, context)
         if capacity is not None and needed > capacity:
             raise CacheFullError(
-                f"prompt and max_new_tokens need {needed} tokens of KV cache, kv_cache_size has "
-                f"room for {capacity}: raise it, or lower max_new_tokens"
+                "prompt and ",
+                Option("max_new_tokens"),
+                f" need {needed} tokens of KV cache, ",
+                Option("kv_cache_size"),
+                f" has room for {capacity}: raise it, or lower ",
+                Option("max_new_tokens"),
             )
         require_ids("the prompt", ids, self.vocab_size)
         return ids
@@ -274,7 +279,7 @@ class TextGenerator:
 def _require_no_languages(options: GenerationOptions) -> None:
     for name in ("src_lang", "tgt_lang"):
         if (given := getattr(options, name)) is not None:
-            raise OptionError(f"{name}={given!r} needs an encoder-decoder model: leave it out")
+            raise OptionError(Option(name, given), " needs an encoder-decoder model: leave it out")
 
 
 @dataclass(frozen=True)

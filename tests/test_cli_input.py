@@ -23,7 +23,7 @@ BAD_INPUT = {
     "no IR": (["generate", "x", "--main", ".", "--drafter", "none"], "holds no openvino_model.xml"),
     "no draft": (
         ["generate", "x", "--main", "."],
-        "no draft model for --main .: give --draft FOLDER, or choose --drafter suffix or",
+        "no draft model for --main .: give --draft, or choose --drafter suffix or",
     ),
     "needless draft": (
         ["generate", "x", "--draft", "folder", "--drafter", "none"],

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from ov_specdec.engine import Engine
-from tests.docs import CLI_REFERENCE, DOCS, MODULES, PACKAGE, cli_reference, modules
+from tests.docs import (
+    CLI_REFERENCE,
+    DOCS,
+    KWARGS,
+    MODULES,
+    PACKAGE,
+    cli_reference,
+    kwargs,
+    modules,
+)
 
 ROOT = Path(__file__).parent.parent
 OUTSIDE_THE_SITE = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "models").rglob("*.md"))]
@@ -25,6 +34,10 @@ def test_the_command_line_reference_is_what_the_commands_say():
 
 def test_the_list_of_modules_is_what_their_docstrings_say():
     assert MODULES.read_text(encoding="utf-8") == modules(), "run: python -m tests.docs"
+
+
+def test_the_keyword_arguments_are_the_options():
+    assert KWARGS.read_text(encoding="utf-8") == kwargs(), "run: python -m tests.docs"
 
 
 def test_the_architecture_tells_a_step_call_by_call():

@@ -133,7 +133,7 @@ def test_generation_ends_with_the_context(pipeline):
         ("x", {"max_new_tokens": 0}, "max_new_tokens=0"),
         ("x", {"temprature": 1}, "unknown option 'temprature'"),
         ("x", {"prompt_lookup_num_tokens": 3}, "needs drafter='prompt-lookup'"),
-        ("x", {"reference_texts": "y"}, "needs drafter='suffix' or 'both'"),
+        ("x", {"reference_texts": "y"}, "needs drafter='suffix' or drafter='both'"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(pipeline, prompt, options, complaint):

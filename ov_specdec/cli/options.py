@@ -12,8 +12,8 @@ from click.core import ParameterSource
 
 from ov_specdec.cli.generation_options import (
     GENERATION_OPTIONS,
-    TEMPLATE_OPTION,
     length_option,
+    option_of,
 )
 from ov_specdec.cli.prompt import read_prompt
 from ov_specdec.cli.terminal import console
@@ -239,7 +239,8 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
             **options,
         )
 
-    generation_options = (length_option(), *GENERATION_OPTIONS, TEMPLATE_OPTION)
+    template = option_of("apply_chat_template")
+    generation_options = (length_option(), *GENERATION_OPTIONS, template)
     loading_options = (*PIPELINE_OPTIONS, STATIC_SHAPES_OPTION)
     return with_options((*PROMPT_OPTIONS, *loading_options, *generation_options))(gathered)
 

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ov_specdec.cli.generation_options import SPECULATION_OPTIONS, seed_option
+from ov_specdec.cli.generation_options import option_of, options_of
 from ov_specdec.cli.messages import fail
 from ov_specdec.cli.options import (
     COMPILE_OPTIONS,
@@ -23,6 +23,7 @@ from ov_specdec.cli.speech import LOADING, make_speech_pipeline
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.errors import AudioError, OptionError
+from ov_specdec.options import by_group
 from ov_specdec.speech.audio import require_libraries
 from ov_specdec.speech.formats import Format, write
 from ov_specdec.speech.options import TranscriptionOptions
@@ -82,8 +83,8 @@ TRANSCRIPTION_OPTIONS = (
         metavar="N",
         help="Most tokens for a window. [as many as the model has room for]",
     ),
-    seed_option(),
-    *SPECULATION_OPTIONS,
+    option_of("seed"),
+    *options_of(by_group()["Speculation"]),
 )
 
 

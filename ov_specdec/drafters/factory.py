@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Literal
 
-from ov_specdec.checks import shorten
 from ov_specdec.drafters.base import Drafter
 from ov_specdec.drafters.cascade import Cascade
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
@@ -13,7 +12,7 @@ from ov_specdec.drafters.pairing import DraftModel
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
-from ov_specdec.errors import OptionError, SessionError
+from ov_specdec.errors import Option, OptionError, SessionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.runner.source import Source
 from ov_specdec.sampling.samplers import Sampler
@@ -144,13 +143,21 @@ class DrafterFactory:
             return
         for name in dict.fromkeys(name for kind in KINDS for name in kind.options):
             if getattr(options, name) and name not in self.kind.options:
-                users = [repr(kind.name) for kind in KINDS if name in kind.options]
+                users = [kind.name for kind in KINDS if name in kind.options]
+                either = [part for user in users for part in (" or ", Option("drafter", user))]
                 raise OptionError(
-                    f"{name}={shorten(getattr(options, name))} needs drafter="
-                    f"{' or '.join(users)}, not {self.kind.name!r}"
+                    Option(name, getattr(options, name)),
+                    " needs ",
+                    *either[1:],
+                    f", not {self.kind.name}",
                 )
         if not self.kind.makes and options.num_assistant_tokens != "auto":
             raise OptionError(
-                f"num_assistant_tokens={options.num_assistant_tokens} needs a drafter, and "
-                f"drafter={self.kind.name!r} has none: leave out one of the two"
+                *(
+                    Option("num_assistant_tokens", options.num_assistant_tokens),
+                    " needs a drafter, ",
+                ),
+                "and ",
+                Option("drafter", self.kind.name),
+                " has none: leave out one of the two",
             )

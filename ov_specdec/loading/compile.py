@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import openvino as ov
 
-from ov_specdec.errors import DeviceError, ModelError, OptionError
+from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
 from ov_specdec.loading.device_memory import block_memory, largest_tensor
 from ov_specdec.loading.devices import (
     NOT_PAGED,
@@ -104,8 +104,9 @@ class _Prepared:
         context, wanted = self.source.folder.context_length, self.config.max_model_len
         if wanted is not None and wanted > context:
             raise OptionError(
-                f"max_model_len={wanted} is more than the context of {self.source.folder.path}, "
-                f"{context} tokens: lower it"
+                Option("max_model_len", wanted),
+                f" is more than the context of {self.source.folder.path}, {context} tokens: lower "
+                "it",
             )
         return context if wanted is None else wanted
 
@@ -176,8 +177,10 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
         _require_readable_states(config, device)
     elif config.max_hidden_tokens is not None:
         raise OptionError(
-            f"max_hidden_tokens={config.max_hidden_tokens} has no effect on {source.folder.path}, "
-            "whose KV cache is paged: leave it out, or add kv='stateful'"
+            Option("max_hidden_tokens", config.max_hidden_tokens),
+            f" has no effect on {source.folder.path}, whose KV cache is paged: leave it out, or "
+            "add ",
+            Option("kv", "stateful"),
         )
     select_rows(model, axis=0 if backend == "paged" else 1)
     if backend == "paged" and config.batch_invariant and config.shares_passes:
@@ -202,14 +205,15 @@ def _prepare_encoder_decoder(
     """A decoder that attends to an encoder's output: its states are trimmed at once."""
     if config.kv == "paged":
         raise OptionError(
-            f"kv='paged' cannot be used with {source.folder.path}, an encoder-decoder model: leave "
-            "it out"
+            Option("kv", "paged"),
+            f" cannot be used with {source.folder.path}, an encoder-decoder model: leave it out",
         )
     if config.max_hidden_tokens:
         raise OptionError(
-            f"max_hidden_tokens={config.max_hidden_tokens} cannot be used with "
-            f"{source.folder.path}, an encoder-decoder model, whose KV cache is always trimmed: "
-            "leave it out"
+            Option("max_hidden_tokens", config.max_hidden_tokens),
+            f" cannot be used with {source.folder.path}, an encoder-decoder model, whose KV cache "
+            "is always trimmed: "
+            "leave it out",
         )
     axes = sequence_axes(source.model, OWN_STATES)
     if not axes:
@@ -232,8 +236,8 @@ def _needs_static_shapes(config: RuntimeConfig) -> bool:
 def _refuse_static_shapes(config: RuntimeConfig, reason: str) -> None:
     if _needs_static_shapes(config):
         raise OptionError(
-            f"static_shapes={list(config.static_shapes)} needs a paged KV cache, and the main "
-            f"model's is stateful ({reason}): leave it out"
+            Option("static_shapes", list(config.static_shapes)),
+            f" needs a paged KV cache, and the main model's is stateful ({reason}): leave it out",
         )
 
 

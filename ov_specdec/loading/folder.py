@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ov_specdec.checks import shorten
-from ov_specdec.errors import ModelError
+from ov_specdec.errors import ModelError, shorten
 from ov_specdec.files import read_json
 from ov_specdec.loading.locate import DECODER_FILE, ENCODER_FILE, decoder_file
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import openvino as ov
 
-from ov_specdec.errors import ModelError, TokenizerMismatchError, openvino_message
+from ov_specdec.errors import ModelError, Option, TokenizerMismatchError, openvino_message
 from ov_specdec.loading.devices import openvino_core
 from ov_specdec.loading.folder import FEATURE_SETTINGS, ModelFolder
 from ov_specdec.text.guard import Check, Difference, GuardReport, compare_tokenizers
@@ -120,7 +120,8 @@ def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
     if main.folder.is_encoder_decoder:
         raise TokenizerMismatchError(
             "draft and main are encoder-decoder models with different tokenizers, which cannot be "
-            "paired: use a draft of the same family, or drafter='suffix'"
+            "paired: use a draft of the same family, or ",
+            Option("drafter", "suffix"),
         )
     return TokenizerPair(
         PieceTokenizer(main.tokenizer),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from ov_specdec.checks import shorten
+from ov_specdec.errors import shorten
 from ov_specdec.openai.ask import Ask
 from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.openai.requests import read_chat, read_completion

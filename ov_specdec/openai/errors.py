@@ -1,6 +1,5 @@
 """Errors in OpenAI's shape."""
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,15 +88,9 @@ def from_exception(error: BaseException, request_id: str) -> ApiError:
     if isinstance(error, ContextLengthError):
         return ApiError(400, str(error), None, "context_length_exceeded")
     if isinstance(error, OptionError | LogitsError):
-        return ApiError(400, str(error), _field_at_fault(str(error)))
+        return ApiError(400, str(error), FIELDS.get(error.option or ""))
     if isinstance(error, CacheFullError):
         return ApiError(400, str(error), None, "kv_cache_full")
     return ApiError(
         500, f"the server failed at this request; its log says why under {request_id}", None
     )
-
-
-def _field_at_fault(message: str) -> str | None:
-    """The field of a request whose option a message begins with, as in "seed=-1 must be"."""
-    found = re.match(r"(\w+)(?:=| holds )", message)
-    return None if found is None else FIELDS.get(found[1])

@@ -9,10 +9,9 @@ from ov_specdec.checks import (
     require_number,
     require_text,
     require_utf8,
-    shorten,
     suggest,
 )
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import OptionError, shorten
 from ov_specdec.openai.errors import invalid
 
 

@@ -6,8 +6,7 @@ The fields beyond OpenAI's have the names that vLLM and llama.cpp give them.
 from collections.abc import Mapping
 from typing import Any
 
-from ov_specdec.checks import shorten
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import OptionError, shorten
 from ov_specdec.openai.ask import Ask
 from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.fields import Fields

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ov_specdec.checks import shorten
 from ov_specdec.chunks import Chunk, GenerationResult
+from ov_specdec.errors import shorten
 from ov_specdec.openai.answers import Answer, make_metrics, make_usage
 from ov_specdec.openai.ask import Ask
 from ov_specdec.openai.errors import ApiError, invalid

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ov_specdec.checks import shorten
+from ov_specdec.errors import shorten
 from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.fields import Fields
 from ov_specdec.openai.requests import read_messages, read_template_options

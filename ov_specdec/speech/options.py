@@ -1,62 +1,33 @@
 """The options of a transcription, under the names of transformers' `generate` for Whisper."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, get_args
 
 from ov_specdec.checks import (
     make_plain,
     require_bool,
     require_choice,
+    require_known,
     require_number,
     require_text,
     require_utf8,
-    suggest,
 )
-from ov_specdec.errors import OptionError
-from ov_specdec.options import GenerationOptions, Schedule, as_tuple
+from ov_specdec.description import as_tuple, describe
+from ov_specdec.errors import Option, OptionError
+from ov_specdec.kwargs import SpeechKwargs
+from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.processors import LogitsProcessor
 from ov_specdec.speech.settings import Task
 
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """As in openai/whisper."""
 
-GENERATION = (
-    *("max_new_tokens", "top_k", "top_p", "min_p", "typical_p", "seed", "repetition_penalty"),
-    *("no_repeat_ngram_size", "bad_words_ids", "logit_bias", "suppress_tokens", "logits_processor"),
-    *("num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold"),
-    *("assistant_do_sample", "prompt_lookup_num_tokens", "max_matching_ngram_size"),
-    *("reference_texts", "cache_salt"),
-)
+GENERATION = tuple(name for name, each in describe(GenerationOptions).items() if each.about.speech)
 """Those of `GenerationOptions` that mean something for speech too."""
 
 
-class GenerationPart(TypedDict, total=False):
-    """The options of `GENERATION` as keyword arguments."""
-
-    max_new_tokens: int | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    typical_p: float | None
-    seed: int | None
-    repetition_penalty: float
-    no_repeat_ngram_size: int
-    bad_words_ids: Sequence[Sequence[int]]
-    logit_bias: Mapping[int, float] | None
-    suppress_tokens: Sequence[int]
-    logits_processor: Sequence[Callable[..., Any]]
-    num_assistant_tokens: int | Literal["auto"]
-    num_assistant_tokens_schedule: Schedule | None
-    assistant_confidence_threshold: float
-    assistant_do_sample: bool
-    prompt_lookup_num_tokens: int | None
-    max_matching_ngram_size: int | None
-    reference_texts: str | Sequence[str]
-    cache_salt: str | None
-
-
-class TranscriptionKwargs(GenerationPart, total=False):
+class TranscriptionKwargs(SpeechKwargs, total=False):
     """All options as keyword arguments, but for those that `transcribe` names itself."""
 
     temperature: float | Sequence[float]
@@ -108,10 +79,10 @@ class TranscriptionOptions:
         for name in ("language", "initial_prompt"):
             if getattr(self, name) is not None:
                 require_text(name, getattr(self, name))
-                require_utf8(name, getattr(self, name))
+                require_utf8(Option(name), getattr(self, name))
         object.__setattr__(self, "temperature", as_tuple(self.temperature))
         if not self.temperatures:
-            raise OptionError("temperature=() must be a number, or several")
+            raise OptionError(Option("temperature", ()), " must be a number, or several")
         for temperature in self.temperatures:
             require_number("temperature", temperature, low=0.0)
         if self.compression_ratio_threshold is not None:
@@ -130,11 +101,7 @@ class TranscriptionOptions:
     def from_kwargs(cls, options: Mapping[str, Any]) -> "TranscriptionOptions":
         """Options by name; `OptionError` for a name that does not exist."""
         own = [each.name for each in fields(cls) if each.name != "generation"]
-        known = [*own, *GENERATION]
-        for name in options:
-            if name not in known:
-                hint = suggest(name, known, f"there are: {', '.join(known)}", most=1)
-                raise OptionError(f"unknown option '{name}': {hint}")
+        require_known(options, [*own, *GENERATION], "option")
         chosen = {name: value for name, value in options.items() if name in own}
         shared = {name: value for name, value in options.items() if name in GENERATION}
         return cls(**chosen, generation=shared)
