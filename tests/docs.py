@@ -2,12 +2,8 @@
 
 import ast
 import copy
-import json
-from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
 
 import click
 
@@ -15,14 +11,12 @@ import ov_specdec
 from ov_specdec.cli.app import COMMANDS, app
 from ov_specdec.cli.chat.commands import HELP
 from ov_specdec.cli.options import GENERATION_NAMES, PIPELINE_NAMES
-from ov_specdec.description import Described, describe
-from ov_specdec.options import GenerationOptions
+from tests.option_tables import KWARGS, OPTIONS, kwargs, options_page
 
 PACKAGE = Path(ov_specdec.__file__).parent
 DOCS = Path(__file__).parent.parent / "docs"
 CLI_REFERENCE = DOCS / "cli.md"
 MODULES = DOCS / "modules.md"
-KWARGS = PACKAGE / "kwargs.py"
 WIDTH = 100
 
 # Prose, and shell commands as a reader would type them.
@@ -313,49 +307,8 @@ def _line(module: Path) -> str:
     return docstring.partition("\n")[0]
 
 
-KWARGS_BEGINNING = '''\
-"""The options as keyword arguments, so that editors and type checkers know them.
-
-Made from `GenerationOptions` by `python -m tests.docs`.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict
-'''
-
-
-def kwargs(options: type = GenerationOptions) -> str:
-    """The module with the options as dictionaries."""
-    described = describe(options).values()
-    speech = [each for each in described if each.about.speech]
-    parts = [
-        KWARGS_BEGINNING,
-        _typed_dict("GenerationKwargs", "Those of `GenerationOptions`.", described),
-        _typed_dict("SpeechKwargs", "Those of them that mean something for speech too.", speech),
-    ]
-    return "\n\n".join(parts)
-
-
-def _typed_dict(name: str, docstring: str, described: Iterable[Described]) -> str:
-    lines = [f"    {each.name}: {_source(each.kind)}" for each in described]
-    head = f'class {name}(TypedDict, total=False):\n    """{docstring}"""\n\n'
-    return head + "\n".join(lines) + "\n"
-
-
-def _source(kind: Any) -> str:
-    """A type as one writes it."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        # As one would order them: None is last.
-        return " | ".join(sorted(map(_source, parts), key=lambda part: part == "None"))
-    if origin is Literal:
-        return f"Literal[{', '.join(json.dumps(word) for word in parts)}]"
-    if origin is not None:
-        return f"{origin.__name__}[{', '.join(map(_source, parts))}]"
-    return {NoneType: "None", ...: "..."}.get(kind) or getattr(kind, "__name__", str(kind))
-
-
 if __name__ == "__main__":
+    OPTIONS.write_text(options_page(), encoding="utf-8")
     KWARGS.write_text(kwargs(), encoding="utf-8")
     CLI_REFERENCE.write_text(cli_reference(), encoding="utf-8")
     MODULES.write_text(modules(), encoding="utf-8")

@@ -1,6 +1,7 @@
 """`ov-specdec batch`: files of requests in OpenAI's format, and what becomes of bad lines."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +11,7 @@ from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.batch_file import Results, Serving, Tally, answer_lines
 from ov_specdec.openai import ApiError
 from ov_specdec.openai.batches import LineError, make_result, read_request
+from ov_specdec.openai.body import Rules, UnknownNames
 from tests.command_line import run
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -150,7 +152,8 @@ BAD_BODIES = {
 
 def test_bad_bodies_have_the_answers_of_a_server(serving, tmp_path):
     lines = [line(name, **body) for name, (body, _, _) in BAD_BODIES.items()]
-    found, tally = answer([*lines, line("good", prompt="ab")], tmp_path / "results", serving)
+    strict = replace(serving, rules=Rules(unknown=UnknownNames(refuse=True)))
+    found, tally = answer([*lines, line("good", prompt="ab")], tmp_path / "results", strict)
     results = by_id(found)
     for name, (_, status, param) in BAD_BODIES.items():
         response = results[name]["response"]

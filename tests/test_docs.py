@@ -12,13 +12,12 @@ from ov_specdec.engine import Engine
 from tests.docs import (
     CLI_REFERENCE,
     DOCS,
-    KWARGS,
     MODULES,
     PACKAGE,
     cli_reference,
-    kwargs,
     modules,
 )
+from tests.option_tables import KWARGS, OPTIONS, kwargs, options_page
 
 ROOT = Path(__file__).parent.parent
 OUTSIDE_THE_SITE = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "models").rglob("*.md"))]
@@ -34,6 +33,10 @@ def test_the_command_line_reference_is_what_the_commands_say():
 
 def test_the_list_of_modules_is_what_their_docstrings_say():
     assert MODULES.read_text(encoding="utf-8") == modules(), "run: python -m tests.docs"
+
+
+def test_the_tables_of_options_are_what_their_descriptions_say():
+    assert OPTIONS.read_text(encoding="utf-8") == options_page(), "run: python -m tests.docs"
 
 
 def test_the_keyword_arguments_are_the_options():

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.address import bare_host, is_loopback
 from ov_specdec.errors import OptionError
-from ov_specdec.openai.tokens import Detokenize
+from ov_specdec.openai.tokens import DetokenizeBody
 from ov_specdec.server.app import make_app
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
@@ -415,7 +415,7 @@ def test_the_size_of_the_vocabulary_is_asked_for_once():
 
     service, tokenizer = Service(Settings()), Tokens()
     service.take(SimpleNamespace(tokenizer=tokenizer))
-    assert service.detokenize(Detokenize(None, [1, 2, 3])) == {"prompt": "[1, 2, 3]"}
+    assert service.detokenize(DetokenizeBody(tokens=[1, 2, 3])) == {"prompt": "[1, 2, 3]"}
     assert tokenizer.num_asked == 1
 
 

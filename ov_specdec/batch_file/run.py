@@ -16,6 +16,7 @@ from ov_specdec.openai.batches import (
     make_result,
     read_request,
 )
+from ov_specdec.openai.body import Rules
 from ov_specdec.pipeline import SpeculativePipeline
 
 AHEAD = 2
@@ -25,12 +26,12 @@ when there is room for them, and a file of any length takes little memory."""
 
 @dataclass(frozen=True)
 class Serving:
-    """What all requests of a file share. temperature: of requests that give none."""
+    """What all requests of a file share. rules: how they are read."""
 
     pipeline: SpeculativePipeline
     model_name: str
     max_batch_size: int
-    temperature: float | None = 1.0
+    rules: Rules = field(default_factory=Rules)
 
 
 @dataclass
@@ -135,7 +136,7 @@ class _Run:
             yield from self._step()
 
     def _begin(self, request: BatchRequest) -> None:
-        ask = request.ask(self._serving.temperature)
+        ask = request.ask(self._serving.rules)
         if ask.model not in (None, self._serving.model_name):
             raise ApiError(
                 404,

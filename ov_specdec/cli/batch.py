@@ -15,6 +15,7 @@ from ov_specdec.cli.options import (
     BATCH_OPTIONS,
     PIPELINE_OPTIONS,
     SERVED_NAME_OPTION,
+    STRICT_FIELDS_OPTION,
     make_pipeline,
     model_name,
     pop_pipeline,
@@ -22,6 +23,7 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import OptionError
+from ov_specdec.openai.body import Rules, UnknownNames
 
 
 @click.command()
@@ -34,8 +36,14 @@ from ov_specdec.errors import OptionError
     metavar="FILE",
     help="Add results to this file; what it answers already is skipped.",
 )
-@with_options((SERVED_NAME_OPTION, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
-def batch(requests: Path, output: Path, served_model_name: str | None, **options: Any) -> None:
+@with_options((SERVED_NAME_OPTION, STRICT_FIELDS_OPTION, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
+def batch(
+    requests: Path,
+    output: Path,
+    served_model_name: str | None,
+    strict_fields: bool,
+    **options: Any,
+) -> None:
     """Answer REQUESTS, a file in OpenAI's batch format, many at a time.
 
     Each line is {"custom_id", "method": "POST", "url", "body"}, with /v1/completions or
@@ -52,7 +60,10 @@ def batch(requests: Path, output: Path, served_model_name: str | None, **options
             models,
             served_model_name or model_name(pipeline["main"]),
             pipeline["max_batch_size"],
-            temperature=None if pipeline["generation_config"] == "model" else 1.0,
+            Rules(
+                None if pipeline["generation_config"] == "model" else 1.0,
+                UnknownNames(refuse=strict_fields),
+            ),
         )
         tally = Tally()
         try:

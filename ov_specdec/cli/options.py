@@ -197,6 +197,12 @@ BATCH_OPTIONS = (
 SERVED_NAME_OPTION = click.option(
     "--served-model-name", metavar="NAME", help="Name of the model. [that of its folder]"
 )
+STRICT_FIELDS_OPTION = click.option(
+    "--strict-fields",
+    is_flag=True,
+    help="Refuse fields of requests that are not known. [they are ignored, with a warning for each "
+    "name]",
+)
 SYSTEM_OPTION = click.option(
     "--system", metavar="TEXT", help="System message before the prompt, for chat models."
 )

@@ -17,6 +17,7 @@ from ov_specdec.cli.options import (
     BATCH_OPTIONS,
     PIPELINE_OPTIONS,
     SERVED_NAME_OPTION,
+    STRICT_FIELDS_OPTION,
     make_lasting_pipeline,
     model_name,
     pop_pipeline,
@@ -57,6 +58,7 @@ SERVER_OPTIONS = (
         "--api-key-file", metavar="F", help="File of such keys, one a line. [requests need no key]"
     ),
     SERVED_NAME_OPTION,
+    STRICT_FIELDS_OPTION,
     click.option(
         "--max-queue",
         type=int,

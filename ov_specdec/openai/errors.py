@@ -1,15 +1,20 @@
 """Errors in OpenAI's shape."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ov_specdec.description import describe
 from ov_specdec.errors import (
     AudioError,
     CacheFullError,
     ContextLengthError,
     LogitsError,
+    Option,
     OptionError,
 )
+from ov_specdec.options import GenerationOptions
 
 TYPES = {
     400: "invalid_request_error",
@@ -27,19 +32,16 @@ TYPES = {
 
 
 FIELDS = {
-    "assistant_confidence_threshold": "assistant_confidence_threshold",
-    "continue_final_message": "continue_final_message",
-    "forced_bos_token_id": "forced_bos_token_id",
+    **{name: each.field for name, each in describe(GenerationOptions).items() if each.field},
     "initial_prompt": "prompt",
     "language": "language",
-    "logit_bias": "logit_bias",
-    "num_assistant_tokens": "num_assistant_tokens",
+    "max_new_tokens": "max_tokens",
     "reference_texts": "prediction",
-    "src_lang": "src_lang",
-    "tgt_lang": "tgt_lang",
 }
-"""Fields of all endpoints by the option that they become, of those that only the models can tell
-to be wrong."""
+"""Fields by the option that they become."""
+
+MAX_SHOWN = 80
+"""Characters of a value in a message."""
 
 
 @dataclass
@@ -76,6 +78,23 @@ def invalid(param: str | None, message: str, code: str | None = None) -> ApiErro
     return ApiError(400, message, param, code)
 
 
+def show(value: object) -> str:
+    """A value as a message shows it: as in JSON, and not all of a long one."""
+    shown = json.dumps(value, ensure_ascii=False, default=repr)
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
+
+
+def from_option_error(error: OptionError, own: Mapping[str, str] | None = None) -> ApiError:
+    """An error of an option by the name of its field. own: those of the endpoint, by option."""
+    names = {**FIELDS, **(own or {})}
+
+    def as_field(option: Option) -> str:
+        name = names.get(option.name, option.name)
+        return name if option.value is ... else f"{name}={show(option.value)}"
+
+    return invalid(names.get(error.option or ""), error.render(as_field))
+
+
 def from_exception(error: BaseException, request_id: str) -> ApiError:
     """What an exception of the generation comes to. request_id: the log has it too.
 
@@ -87,8 +106,10 @@ def from_exception(error: BaseException, request_id: str) -> ApiError:
         return ApiError(400, str(error), "file", "invalid_audio")
     if isinstance(error, ContextLengthError):
         return ApiError(400, str(error), None, "context_length_exceeded")
-    if isinstance(error, OptionError | LogitsError):
-        return ApiError(400, str(error), FIELDS.get(error.option or ""))
+    if isinstance(error, OptionError):
+        return from_option_error(error)
+    if isinstance(error, LogitsError):
+        return ApiError(400, str(error))
     if isinstance(error, CacheFullError):
         return ApiError(400, str(error), None, "kv_cache_full")
     return ApiError(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ov_specdec.checks import require_int, require_number, require_text
+from ov_specdec.checks import require_bool, require_int, require_number, require_text
 from ov_specdec.errors import OptionError
 from ov_specdec.server.stream import MAX_UNREAD
 
@@ -18,7 +18,8 @@ class Settings:
     body has to arrive. step_timeout: seconds after which a step counts as hung. shutdown_timeout:
     seconds that running requests get to end. cors_origins: web sites that may call it.
     temperature: of requests that give none; None leaves it to the pipeline. max_unread: pieces that
-    a stream may be ahead of its reader. Raises `OptionError` for values that cannot be used.
+    a stream may be ahead of its reader. strict_fields: refuse fields that are not known. Raises
+    `OptionError` for values that cannot be used.
     """
 
     model_name: str = "ov-specdec"
@@ -33,6 +34,7 @@ class Settings:
     cors_origins: Sequence[str] = ()
     temperature: float | None = 1.0
     max_unread: int = MAX_UNREAD
+    strict_fields: bool = False
 
     def __post_init__(self) -> None:
         require_text("model_name", self.model_name)
@@ -46,6 +48,7 @@ class Settings:
             require_number("request_timeout", self.request_timeout, above=0.0)
         if self.temperature is not None:
             require_number("temperature", self.temperature, low=0.0)
+        require_bool("strict_fields", self.strict_fields)
         _require_list("cors_origins", self.cors_origins)
         _require_list("api_keys", self.api_keys)
         for number, key in enumerate(self.api_keys, start=1):
