@@ -23,6 +23,7 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.runner.source import Source
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.stats import LengthLimit
+from ov_specdec.text.characters import Decode
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import Prompt, encode_prompt
@@ -165,7 +166,7 @@ class TextGenerator:
             tokens = [self.text_to_text.decoder_start_token_id]
         for name, named in options.token_ids().items():
             require_ids(Option(name), named, self.vocab_size)
-        eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
+        eos = options.ending_ids(self.eos_token_ids)
         length, set_by = self._length_limit(len(tokens), options.max_new_tokens)
         samplers = make_samplers(
             options, prompt_length=len(tokens), eos_token_ids=eos, prompt_ids=ids
@@ -187,7 +188,9 @@ class TextGenerator:
             [self.tokenizer.encode_rendered(text).ids for text in texts],
             Source(np.array([ids]), namespace) if self.text_to_text else None,
         )
-        text = IncrementalDetokenizer(self.tokenizer.decode, tokens, options.stops)
+        text = IncrementalDetokenizer(
+            self._decode(options, eos), tokens, options.stops, options.include_stop_str_in_output
+        )
         output = Output(text, len(ids))
         output.stats.max_sequences = self._max_sequences
         output.stats.length_limit = set_by
@@ -224,8 +227,18 @@ class TextGenerator:
             salt, start = generation.options.cache_salt, generation.num_prompt_tokens
             tokens = generation.sequence.tokens
             self.last_kept = Kept(tokens, salt)
-            self.generated_tokens.remember(text, ids, prompt=tokens[:start], salt=salt)
+            if generation.options.skip_special_tokens:  # else the template writes some again
+                self.generated_tokens.remember(text, ids, prompt=tokens[:start], salt=salt)
             self.drafters.remember(salt, tokens, start)
+
+    def _decode(self, options: GenerationOptions, eos_token_ids: frozenset[int]) -> Decode:
+        """From the ids of an output to its text, of which a token that ends it is no part."""
+        skips = options.skip_special_tokens
+        decode = self.tokenizer.decode if skips else self.tokenizer.decode_all
+        hidden = frozenset(options.stop_token_ids) if skips else eos_token_ids
+        if options.include_stop_str_in_output or not hidden:
+            return decode
+        return lambda ids: decode([token for token in ids if token not in hidden])
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The prompt's ids; `OptionError` if it is empty, too long or not to be read."""

@@ -15,6 +15,9 @@ class GenerationKwargs(TypedDict, total=False):
     stop_strings: str | Sequence[str]
     eos_token_id: int | Sequence[int] | None
     ignore_eos: bool
+    stop_token_ids: Sequence[int]
+    include_stop_str_in_output: bool
+    skip_special_tokens: bool
     do_sample: bool | None
     temperature: float | None
     top_k: int | None

@@ -98,6 +98,18 @@ class GenerationOptions:
         ),
     ] = None
     ignore_eos: Annotated[bool, About("Go on after an end-of-sequence token.")] = False
+    stop_token_ids: Annotated[
+        Sequence[int],
+        About(
+            "Token that ends the text beside the end-of-sequence tokens, whose text is left out.",
+            low=0,
+            metavar="ID",
+        ),
+    ] = ()
+    include_stop_str_in_output: Annotated[
+        bool, About("Leave the stop string or token in the text that it ends.")
+    ] = False
+    skip_special_tokens: Annotated[bool, About("Leave special tokens out of the text.")] = True
     do_sample: Annotated[
         bool | None,
         About(
@@ -321,7 +333,7 @@ class GenerationOptions:
     reference_texts: Annotated[
         str | Sequence[str],
         About(
-            "Text that the output may quote, in which suffix looks too.",
+            "Text that the output may quote: what follows a match in it becomes draft tokens.",
             "The model does not see it.",
             metavar="FILE",
             field=None,
@@ -458,6 +470,11 @@ class GenerationOptions:
             return frozenset()
         return None if self.eos_token_id is None else frozenset(as_tuple(self.eos_token_id))
 
+    def ending_ids(self, eos_token_ids: frozenset[int]) -> frozenset[int]:
+        """All tokens that end the text. eos_token_ids: the model's own."""
+        own = self.eos_token_ids
+        return (eos_token_ids if own is None else own) | frozenset(as_tuple(self.stop_token_ids))
+
     @property
     def begins_answer(self) -> bool:
         """Whether a chat template ends the prompt with the beginning of an answer."""
@@ -477,6 +494,7 @@ class GenerationOptions:
             "forced_bos_token_id": () if forced is None else (forced,),
             "logit_bias": tuple(self.logit_bias or ()),
             "bad_words_ids": tuple(token for word in self.bad_words_ids for token in word),
+            "stop_token_ids": as_tuple(self.stop_token_ids),
             "suppress_tokens": as_tuple(self.suppress_tokens),
         }
 

@@ -300,10 +300,11 @@ def test_any_line_is_read_or_refused(content):
         assert error.code.startswith("invalid_")
 
 
-def test_a_prediction_is_drafted_from(chat_pair, tmp_path):
+@pytest.mark.parametrize("drafter", ["suffix", "none"])
+def test_a_prediction_is_drafted_from(chat_pair, tmp_path, drafter):
     messages = [{"role": "user", "content": "Write a function"}]
     body = {"messages": messages, "max_tokens": 40, "ignore_eos": True}
-    with SpeculativePipeline(chat_pair[0], drafter="suffix", precision="exact") as pipeline:
+    with SpeculativePipeline(chat_pair[0], drafter=drafter, precision="exact") as pipeline:
         serving = Serving(pipeline, "tiny", 2)
         (plain,), _ = answer([line("a", CHAT, **body)], tmp_path / "plain", serving)
         text = plain["response"]["body"]["choices"][0]["message"]["content"]

@@ -62,10 +62,6 @@ BAD_INPUT = {
         ["generate", "x", "--drafter", "suffix", "--reference-texts", "nowhere"],
         "'nowhere' cannot be read as text",
     ),
-    "needless reference text": (
-        ["generate", "x", "--reference-texts", str(ROOT / "LICENSE")],
-        "needs --drafter suffix or",
-    ),
     "no model to make a draft of": (
         ["export", "--draft-from-main", "int4"],
         "--draft-from-main int4 needs the model: give --main NAME",

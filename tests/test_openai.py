@@ -77,6 +77,9 @@ def refused(read, **fields):
         ({"num_assistant_tokens": 0}, {"num_assistant_tokens": 0}),
         ({"assistant_confidence_threshold": 0.4}, {"assistant_confidence_threshold": 0.4}),
         ({"cache_salt": "x"}, {"cache_salt": "x"}),
+        ({"stop_token_ids": [3, 4]}, {"stop_token_ids": [3, 4]}),
+        ({"skip_special_tokens": False}, {"skip_special_tokens": False}),
+        ({"include_stop_str_in_output": True}, {"include_stop_str_in_output": True}),
         ({"logprobs": True, "top_logprobs": 3}, {"logprobs": 3}),
         ({"logprobs": True}, {"logprobs": 0}),
         ({"chat_template_kwargs": {"a": 1}}, {"chat_template_kwargs": {"a": 1}}),
@@ -127,12 +130,20 @@ def test_neutral_values_pass(fields):
     assert chat(**fields) == chat()
 
 
-def test_usage_in_every_event_is_refused_and_none_of_it_passes():
-    wanted = {"include_usage": True, "continuous_usage_stats": False}
-    assert chat(stream=True, stream_options=wanted).include_usage
-    with pytest.raises(ApiError) as raised:
-        chat(stream=True, stream_options={**wanted, "continuous_usage_stats": True})
-    assert raised.value.param == "stream_options.continuous_usage_stats"
+def test_usage_in_every_event_is_that_of_its_choice_so_far():
+    wanted = {"include_usage": True, "continuous_usage_stats": True}
+    for ask in (completion, chat):
+        asked = ask(stream=True, n=2, stream_options=wanted)
+        stream = make_stream(answer(asked))
+        pieces = [(0, "a", [1, 2]), (1, "b", [3]), (0, "c", [4])]
+        chunks = [(i, Chunk(text, ids, "plain", num_prompt_tokens=5)) for i, text, ids in pieces]
+        usages = [data_of(stream.add(*chunk)[0].decode().strip())["usage"] for chunk in chunks]
+        assert [usage["completion_tokens"] for usage in usages] == [2, 1, 3]
+        assert [usage["total_tokens"] for usage in usages] == [7, 6, 8]
+    for some in ({"include_usage": True}, {"continuous_usage_stats": True}):
+        stream = make_stream(answer(chat(stream=True, stream_options=some)))
+        event = data_of(stream.add(*chunks[0])[0].decode().strip())
+        assert event.get("usage") is None
 
 
 @pytest.mark.parametrize(
@@ -156,8 +167,11 @@ def test_usage_in_every_event_is_refused_and_none_of_it_passes():
         ({"n": 129}, "n=129 must be less than or equal to 128"),
         ({"top_logprobs": 3}, "top_logprobs=3 needs logprobs=true"),
         ({"top_logprobs": 21, "logprobs": True}, "top_logprobs=21"),
-        ({"stop": ""}, 'stop="" must be a text or several'),
+        ({"stop": ""}, 'stop="" must be a text or up to 16, none empty'),
         ({"stop": [1]}, "stop=[1]"),
+        ({"stop": ["a"] * 17}, 'stop=["a", "a"'),
+        ({"stop": "a" * 257}, 'stop="aaa'),
+        ({"stop_token_ids": [-1]}, "stop_token_ids[0]=-1"),
         ({"logit_bias": {"x": 1}}, 'logit_bias={"x": 1} holds "x": keys must be token ids'),
         ({"logit_bias": {"9" * 5000: 1}}, 'logit_bias={"999'),
         ({"logit_bias": {"1": 101}}, "logit_bias.1=101 must be less than or equal to 100"),

@@ -92,13 +92,12 @@ class DrafterKind:
 
 
 OF_MODELS = ("assistant_confidence_threshold",)
-OF_SUFFIXES = ("reference_texts",)
 OF_LOOKUP = ("prompt_lookup_num_tokens", "max_matching_ngram_size")
 
 KINDS = (
     DrafterKind("model", (draft_model,), OF_MODELS),
-    DrafterKind("suffix", (suffix_matches,), OF_SUFFIXES),
-    DrafterKind("both", (suffix_matches, draft_model), (*OF_SUFFIXES, *OF_MODELS)),
+    DrafterKind("suffix", (suffix_matches,)),
+    DrafterKind("both", (suffix_matches, draft_model), OF_MODELS),
     DrafterKind("prompt-lookup", (prompt_lookup,), OF_LOOKUP),
     DrafterKind("none"),
 )
@@ -126,11 +125,17 @@ class DrafterFactory:
     earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
 
     def make(self, beginning: Beginning) -> Drafter | None:
-        """The drafter that the options ask for; None for plain decoding."""
-        if beginning.options.num_assistant_tokens == 0 or not self.kind.makes:
+        """The drafter that the options ask for; None for plain decoding.
+
+        Reference texts are looked into whatever else drafts.
+        """
+        makes = self.kind.makes
+        if beginning.references and suffix_matches not in makes:
+            makes = (suffix_matches, *makes)
+        if beginning.options.num_assistant_tokens == 0 or not makes:
             return None
         known = replace(beginning, draft=self.draft, earlier=self.earlier)
-        return reduce(Cascade, [make(known) for make in self.kind.makes])
+        return reduce(Cascade, [make(known) for make in makes])
 
     def remember(self, namespace: Hashable, tokens: Sequence[int], num_prompt: int) -> None:
         """Keep a finished output for later generations of this namespace. From any thread."""
@@ -151,7 +156,8 @@ class DrafterFactory:
                     *either[1:],
                     f", not {self.kind.name}",
                 )
-        if not self.kind.makes and options.num_assistant_tokens != "auto":
+        has_drafter = self.kind.makes or options.reference_texts
+        if not has_drafter and options.num_assistant_tokens != "auto":
             raise OptionError(
                 *(
                     Option("num_assistant_tokens", options.num_assistant_tokens),

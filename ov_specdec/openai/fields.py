@@ -76,6 +76,8 @@ def _read_bias(bias: dict[str, float]) -> dict[int, float]:
     return {int(token): value for token, value in bias.items()}
 
 
+StopString = Annotated[str, Field(min_length=1, max_length=256)]
+
 FORMS: Mapping[str, Any] = {
     "logit_bias": Annotated[
         dict[str, Annotated[float, Field(ge=-100, le=100)]], AfterValidator(_read_bias)
@@ -91,8 +93,8 @@ FORMS: Mapping[str, Any] = {
         AfterValidator(lambda seed: seed % (2 * MAX_SEED)),
     ],
     "stop_strings": Annotated[
-        Annotated[str, Field(min_length=1)] | list[Annotated[str, Field(min_length=1)]],
-        said("a text or several, none empty"),
+        StopString | Annotated[list[StopString], Field(max_length=16)],
+        said("a text or up to 16, none empty or longer than 256 characters"),
     ],
     # -1 is vLLM's way to keep all.
     "top_k": Annotated[int, Field(ge=-1), AfterValidator(lambda top_k: max(top_k, 0))],

@@ -63,7 +63,7 @@ class StreamOptions(Body):
     """What a stream holds besides the text."""
 
     include_usage: bool | None = None
-    continuous_usage_stats: Annotated[Any, Only(False)] = None
+    continuous_usage_stats: bool | None = None
     include_obfuscation: Annotated[Any, Only(False)] = None
 
 
@@ -98,6 +98,7 @@ class ChoicesBody(GenerationBody):
             n=self.n or 1,
             stream=bool(self.stream),
             include_usage=bool(streaming.include_usage),
+            usage_in_events=bool(streaming.include_usage and streaming.continuous_usage_stats),
             origins=bool(self.return_origins),
             user=self.user or self.safety_identifier,
             **more,

@@ -8,8 +8,9 @@ from ov_specdec.text.characters import CharacterStream, Decode
 class IncrementalDetokenizer:
     """Turns token ids into text that may be shown: whole characters, and nothing of a stop string.
 
-    `text` is the output so far, cut before the first stop string; `stopped` says whether there was
-    one. Text is held back while it may still become part of a longer character or a stop string.
+    `text` is the output so far, cut before the first stop string, or after it where it is to be
+    included; `stopped` says whether there was one. Text is held back while it may still become part
+    of a longer character or a stop string.
     """
 
     def __init__(
@@ -17,9 +18,11 @@ class IncrementalDetokenizer:
         decode: Decode,
         prompt: Sequence[int],
         stop_strings: Sequence[str] = (),
+        includes_stop: bool = False,
     ) -> None:
         self._characters = CharacterStream(decode, prompt)
         self._stop_strings = stop_strings
+        self._includes_stop = includes_stop
         self._num_shown = 0
         self.text = ""
         self.stopped = False
@@ -48,9 +51,10 @@ class IncrementalDetokenizer:
         longest = max(map(len, self._stop_strings), default=1)
         search_from = max(0, len(self.text) - longest + 1)
         self.text += new
-        found = [self.text.find(stop, search_from) for stop in self._stop_strings]
-        if hits := [position for position in found if position >= 0]:
-            self.text = self.text[: min(hits)]
+        found = [(self.text.find(stop, search_from), len(stop)) for stop in self._stop_strings]
+        if hits := [(start, length) for start, length in found if start >= 0]:
+            start, length = min(hits)
+            self.text = self.text[: start + length * self._includes_stop]
             self.stopped = True
 
     def _length_of_stop_prefix(self) -> int:
