@@ -91,7 +91,7 @@ class Described:
         """
         if value is None and NoneType in _alternatives(self.kind):
             return
-        if self.item in (int, str):
+        if self.item in (int, float, str):
             for each in as_tuple(value):
                 self._check_one(self.item, each)
         elif self.choices and value not in self.choices and len(self.kinds) == 1:

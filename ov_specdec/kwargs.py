@@ -1,6 +1,6 @@
 """The options as keyword arguments, so that editors and type checkers know them.
 
-Made from `GenerationOptions` by `python -m tests.docs`.
+Made from their descriptions by `python -m tests.docs`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -80,3 +80,14 @@ class SpeechKwargs(TypedDict, total=False):
     max_matching_ngram_size: int | None
     reference_texts: str | Sequence[str]
     cache_salt: str | None
+
+
+class TranscriptionKwargs(SpeechKwargs, total=False):
+    """Those of `TranscriptionOptions`, but for those that `transcribe` names itself."""
+
+    temperature: float | Sequence[float]
+    compression_ratio_threshold: float | None
+    logprob_threshold: float | None
+    no_speech_threshold: float | None
+    condition_on_prev_tokens: bool
+    silence_threshold: float | None

@@ -9,6 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import ov_specdec
 from ov_specdec.description import Described, describe
 from ov_specdec.options import GenerationOptions, by_group
+from ov_specdec.speech.options import TranscriptionOptions
 
 OPTIONS = Path(__file__).parent.parent / "docs" / "options.md"
 KWARGS = Path(ov_specdec.__file__).parent / "kwargs.py"
@@ -25,9 +26,13 @@ their names in [Python](python.md#options), on the [command line](cli.md), and i
 def options_page(options: type = GenerationOptions) -> str:
     """The page: a table for each group of options."""
     described = describe(options)
+    groups = {
+        **{group: [described[n] for n in names] for group, names in by_group(options).items()},
+        "Speech": list(describe(TranscriptionOptions).values()),
+    }
     tables = [
-        "\n".join([f"## {group}\n", *TABLE_HEAD, *(_row(described[name]) for name in names), ""])
-        for group, names in by_group(options).items()
+        "\n".join([f"## {group}\n", *TABLE_HEAD, *map(_row, rows), ""])
+        for group, rows in groups.items()
     ]
     return "\n".join([OPTIONS_INTRODUCTION, *tables])
 
@@ -60,14 +65,16 @@ def _in_words(each: Described) -> str:
     kinds = [f"{IN_WORDS[kind]}{of}{_bounds(each)}" for kind in each.kinds if kind in IN_WORDS]
     choices = [f"`{choice}`" for choice in each.choices]
     if each.item in IN_WORDS:
-        kinds = [f"one {IN_WORDS[each.item]} or several"]
+        kinds = [f"one {IN_WORDS[each.item]} or several{_bounds(each)}"]
     return ", ".join([*kinds, *choices]) or f"`{_source(each.kind).removesuffix(' | None')}`"
 
 
 def _bounds(each: Described) -> str:
     about = each.about
-    if str in each.kinds or (about.low is None and about.above is None):
+    if str in (*each.kinds, each.item):
         return ""
+    if about.low is None and about.above is None:
+        return "" if about.high is None else f", up to {about.high:g}"
     if about.above is not None:
         return f", above {about.above:g}" + (f", up to {about.high:g}" if about.high else "")
     return (
@@ -75,10 +82,12 @@ def _bounds(each: Described) -> str:
     )
 
 
+NAMED = ("language", "task", "return_timestamps", "initial_prompt")
+
 KWARGS_BEGINNING = '''\
 """The options as keyword arguments, so that editors and type checkers know them.
 
-Made from `GenerationOptions` by `python -m tests.docs`.
+Made from their descriptions by `python -m tests.docs`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -94,13 +103,21 @@ def kwargs(options: type = GenerationOptions) -> str:
         KWARGS_BEGINNING,
         _typed_dict("GenerationKwargs", "Those of `GenerationOptions`.", described),
         _typed_dict("SpeechKwargs", "Those of them that mean something for speech too.", speech),
+        _typed_dict(
+            "TranscriptionKwargs",
+            "Those of `TranscriptionOptions`, but for those that `transcribe` names itself.",
+            (each for name, each in describe(TranscriptionOptions).items() if name not in NAMED),
+            "SpeechKwargs",
+        ),
     ]
     return "\n\n".join(parts)
 
 
-def _typed_dict(name: str, docstring: str, described: Iterable[Described]) -> str:
+def _typed_dict(
+    name: str, docstring: str, described: Iterable[Described], base: str = "TypedDict"
+) -> str:
     lines = [f"    {each.name}: {_source(each.kind)}" for each in described]
-    head = f'class {name}(TypedDict, total=False):\n    """{docstring}"""\n\n'
+    head = f'class {name}({base}, total=False):\n    """{docstring}"""\n\n'
     return head + "\n".join(lines) + "\n"
 
 

@@ -1,7 +1,7 @@
 """The options of a generation, as commands take them: made of their descriptions."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin
@@ -33,6 +33,13 @@ def _length(text: str) -> int | str:
         return text if text == "auto" else int(text)
     except ValueError as error:
         raise click.BadParameter(f"'{text}' must be auto or a whole number") from error
+
+
+def _threshold(text: str) -> float | None:
+    try:
+        return None if text == "none" else float(text)
+    except ValueError as error:
+        raise click.BadParameter(f"'{text}' must be a number or none") from error
 
 
 def _stop(text: str) -> str:
@@ -75,25 +82,31 @@ def _list(file: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Way:
-    """How a value is typed. type: reads it. several: whether the option may be given again."""
+    """How a value is typed. type: reads it. whole: it reads all of several at once."""
 
     type: Callable[[str], Any] | click.ParamType[Any]
-    several: bool = False
+    whole: bool = False
     note: str = ""
+
+    def is_repeated(self, each: Described) -> bool:
+        """Whether the option is given several times for several values."""
+        origins = {get_origin(kind) for kind in each.kinds}
+        if self.whole:
+            return get_origin(each.item) is Sequence
+        return bool(origins & {Sequence, Mapping})
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 WAYS = {
     "auto|N": Way(_length),
-    "FILE": Way(_text, several=True),
-    "ID": Way(int, several=True),
-    "ID,ID,...": Way(_ids),
-    "ID=BIAS": Way(_bias, several=True),
-    "JSON": Way(_object),
-    "JSON-FILE": Way(_list),
-    "LANG": Way(str),
-    "S": Way(_stop, several=True, note=r"Escapes: \n \t \r \\ \xNN \uNNNN."),
+    "FILE": Way(_text),
+    "ID,ID,...": Way(_ids, whole=True),
+    "ID=BIAS": Way(_bias),
+    "JSON": Way(_object, whole=True),
+    "JSON-FILE": Way(_list, whole=True),
+    "S": Way(_stop, note=r"Escapes: \n \t \r \\ \xNN \uNNNN."),
+    "X|none": Way(_threshold),
 }
 """By metavar; a number is typed as N or X."""
 
@@ -103,7 +116,7 @@ def option_of(name: str, default: Any = None, options: type = GenerationOptions)
     each = describe(options)[name]
     default = each.default if default is None else default
     way, metavar = _way_of(each)
-    several = way.several or get_origin(each.item) is Sequence
+    several = way.is_repeated(each)
     flag = str(each.flag)
     if bool in each.kinds and default is not False:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"

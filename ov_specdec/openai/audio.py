@@ -14,6 +14,7 @@ from ov_specdec.openai.events import encode_event
 from ov_specdec.openai.fields import Only, with_options
 from ov_specdec.options import GenerationOptions
 from ov_specdec.speech.formats import write
+from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import Segment, TranscriptionChunk, TranscriptionResult
 from ov_specdec.speech.settings import Task
 
@@ -55,14 +56,16 @@ def _add_file(schema: dict[str, Any]) -> None:
     schema["required"] = [FILE]
 
 
-@with_options([describe(GenerationOptions)[name] for name in OPTIONS])
+SPEECH = describe(TranscriptionOptions)
+
+
+@with_options([*(describe(GenerationOptions)[name] for name in OPTIONS), SPEECH["initial_prompt"]])
 class TranslationForm(Body):
     """Fields of /v1/audio/translations, beside the file."""
 
     model_config = ConfigDict(strict=False, json_schema_extra=_add_file)  # a form is all text
 
     model: str | None = None
-    prompt: str | None = None
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
     response_format: AudioFormat | None = None
     user: str | None = None
@@ -71,7 +74,7 @@ class TranslationForm(Body):
         """What it asks for."""
         return self._ask("translate")
 
-    def _ask(self, task: Task, *, stream: bool = False, language: str | None = None) -> AudioAsk:
+    def _ask(self, task: Task, *, stream: bool = False) -> AudioAsk:
         """What both endpoints ask for in the same way."""
         form = self.response_format or "json"
         if stream and form not in ("json", "text"):
@@ -79,8 +82,6 @@ class TranslationForm(Body):
         options = {
             **self.options,
             "task": task,
-            "language": language,
-            "initial_prompt": self.prompt,
             # 0 is what leaves the temperature to the thresholds, as OpenAI has it.
             "temperature": self.temperature or None,
             "return_timestamps": form in TIMED,
@@ -89,10 +90,10 @@ class TranslationForm(Body):
         return AudioAsk(task, self.model, given, form, stream, self.user)
 
 
+@with_options([SPEECH["language"]])
 class TranscriptionForm(TranslationForm):
     """Fields of /v1/audio/transcriptions, beside the file."""
 
-    language: str | None = None
     stream: bool | None = None
     timestamp_granularities: list[Literal["segment"]] | None = Field(
         None, alias="timestamp_granularities[]"
@@ -107,7 +108,7 @@ class TranscriptionForm(TranslationForm):
 
     def ask(self) -> AudioAsk:
         """What it asks for."""
-        ask = self._ask("transcribe", stream=bool(self.stream), language=self.language)
+        ask = self._ask("transcribe", stream=bool(self.stream))
         if self.timestamp_granularities and ask.form != "verbose_json":
             raise invalid(
                 "timestamp_granularities",

@@ -15,6 +15,7 @@ from ov_specdec.errors import (
     OptionError,
 )
 from ov_specdec.options import GenerationOptions
+from ov_specdec.speech.options import TranscriptionOptions
 
 TYPES = {
     400: "invalid_request_error",
@@ -32,9 +33,12 @@ TYPES = {
 
 
 FIELDS = {
-    **{name: each.field for name, each in describe(GenerationOptions).items() if each.field},
-    "initial_prompt": "prompt",
-    "language": "language",
+    **{
+        name: each.field
+        for options in (GenerationOptions, TranscriptionOptions)
+        for name, each in describe(options).items()
+        if each.field
+    },
     "max_new_tokens": "max_tokens",
     "reference_texts": "prediction",
 }
