@@ -49,11 +49,20 @@ def suggest(
     return f"did you mean {' or '.join(close)}?" if close else otherwise
 
 
-def require_known(names: Iterable[str], known: Collection[str], kind: str) -> None:
-    """Refuse a name that does not exist. kind: what it should be the name of."""
+def require_known(
+    names: Iterable[str],
+    known: Collection[str],
+    kind: str,
+    elsewhere: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse a name that does not exist.
+
+    kind: what it should be the name of. elsewhere: known names by those they have elsewhere.
+    """
     for name in names:
         if name not in known:
-            hint = suggest(name, known, f"there are: {', '.join(known)}", most=1)
+            meant = (elsewhere or {}).get(name, name)
+            hint = suggest(meant, known, f"there are: {', '.join(known)}", most=1)
             raise OptionError(f"unknown {kind} '{name}': {hint}")
 
 

@@ -443,7 +443,9 @@ class GenerationOptions:
     @classmethod
     def from_kwargs(cls, options: Mapping[str, Any]) -> "GenerationOptions":
         """Options by name; `OptionError` for a name that does not exist."""
-        require_known(options, describe(cls), "option")
+        described = describe(cls)
+        elsewhere = {each.field: name for name, each in described.items() if each.field}
+        require_known(options, described, "option", elsewhere)
         return cls(**options)
 
     @property

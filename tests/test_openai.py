@@ -189,6 +189,7 @@ def test_usage_in_every_event_is_that_of_its_choice_so_far():
         ({"num_assistant_tokens": 257}, "num_assistant_tokens=257"),
         ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size=-1"),
         ({"max_token": 5}, "max_token=5 is not supported: did you mean max_tokens?"),
+        ({"stop_strings": "a"}, 'stop_strings="a" is not supported: did you mean stop?'),
         ({"zzz": 5}, "zzz=5 is not supported: leave it out"),
         ({"prediction": "x"}, 'prediction="x" must be a JSON object'),
         ({"cache_salt": "\ud800"}, "cache_salt is not valid text"),
@@ -295,6 +296,7 @@ def test_a_prediction_is_looked_for_matches_in_and_counted():
         (OptionError(Option("src_lang", "de"), " needs an encoder-decoder model"), "src_lang"),
         (OptionError(Option("logit_bias"), " holds token id 99999"), "logit_bias"),
         (OptionError("src_lang is no option here"), None),
+        (OptionError(Option("max_new_tokens", 0), " is too few"), "max_tokens"),
     ],
 )
 def test_an_option_that_a_model_has_no_use_for_names_its_field(error, param):

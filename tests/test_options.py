@@ -68,6 +68,7 @@ from tests.fakes import ScriptedModel, counting
         ({"src_lang": 4}, "src_lang=4 must be a text"),
         ({"logits_processor": [3]}, "logits_processor=.* must be a list of functions"),
         ({"max_new_token": 5}, "unknown option 'max_new_token': did you mean max_new_tokens"),
+        ({"stop": "a"}, "unknown option 'stop': did you mean stop_strings"),
         ({"zzz": 5}, "unknown option 'zzz': there are: max_new_tokens"),
     ],
 )

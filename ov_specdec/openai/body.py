@@ -1,14 +1,14 @@
 """Bodies of requests as pydantic models, and what is wrong with one in OpenAI's shape."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ov_specdec.checks import suggest
-from ov_specdec.openai.errors import ApiError, invalid, show
+from ov_specdec.openai.errors import FIELDS, ApiError, invalid, show
 
 log = logging.getLogger("ov_specdec.openai")
 
@@ -46,14 +46,19 @@ class UnknownNames:
     def check(self, name: str, value: object, known: Mapping[str, object]) -> None:
         """Take note of a name that is not known; `ApiError` where it is to be refused."""
         if self.refuse:
-            hint = suggest(name, known, "leave it out", most=1, cutoff=0.8)
+            hint = _hint(name, known, "leave it out")
             message = f"{name}={show(value)} is not supported: {hint}"
             raise invalid(name, message, "unknown_parameter")
         shown = name[:MAX_NAME]
         if shown not in self._told and len(self._told) < MAX_TOLD:
             self._told.add(shown)
-            hint = suggest(name, known, "no such field is known", most=1, cutoff=0.8)
+            hint = _hint(name, known, "no such field is known")
             log.warning("%r is ignored in requests: %s", shown, hint)
+
+
+def _hint(name: str, known: Iterable[str], otherwise: str) -> str:
+    """What may have been meant: the field of an option of that name, or one with nearly that."""
+    return suggest(FIELDS.get(name, name), known, otherwise, most=1, cutoff=0.8)
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ov_specdec.description import describe
@@ -13,6 +13,7 @@ from ov_specdec.errors import (
     LogitsError,
     Option,
     OptionError,
+    SpecdecError,
 )
 from ov_specdec.options import GenerationOptions
 from ov_specdec.speech.options import TranscriptionOptions
@@ -88,8 +89,8 @@ def show(value: object) -> str:
     return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
 
 
-def from_option_error(error: OptionError, own: Mapping[str, str] | None = None) -> ApiError:
-    """An error of an option by the name of its field. own: those of the endpoint, by option."""
+def in_field_names(error: SpecdecError, own: Mapping[str, str] | None = None) -> ApiError:
+    """An error of options by the names of their fields. own: those of the endpoint, by option."""
     names = {**FIELDS, **(own or {})}
 
     def as_field(option: Option) -> str:
@@ -108,14 +109,9 @@ def from_exception(error: BaseException, request_id: str) -> ApiError:
         return error
     if isinstance(error, AudioError):
         return ApiError(400, str(error), "file", "invalid_audio")
-    if isinstance(error, ContextLengthError):
-        return ApiError(400, str(error), None, "context_length_exceeded")
-    if isinstance(error, OptionError):
-        return from_option_error(error)
-    if isinstance(error, LogitsError):
-        return ApiError(400, str(error))
-    if isinstance(error, CacheFullError):
-        return ApiError(400, str(error), None, "kv_cache_full")
+    if isinstance(error, OptionError | LogitsError | CacheFullError):
+        codes = {ContextLengthError: "context_length_exceeded", CacheFullError: "kv_cache_full"}
+        return replace(in_field_names(error), code=codes.get(type(error)))
     return ApiError(
         500, f"the server failed at this request; its log says why under {request_id}", None
     )

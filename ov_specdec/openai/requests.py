@@ -10,7 +10,7 @@ from pydantic import Field
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.ask import Ask
 from ov_specdec.openai.body import Body, Rules, read
-from ov_specdec.openai.errors import from_option_error, invalid
+from ov_specdec.openai.errors import in_field_names, invalid
 from ov_specdec.openai.fields import Object, Only, Positive, options_of, said, with_options
 from ov_specdec.openai.messages import Content, Messages, join, read_messages
 from ov_specdec.options import GenerationOptions
@@ -55,7 +55,7 @@ def read_ask(kind: type[A], body: object, rules: Rules | None = None) -> Ask:
     try:
         GenerationOptions.from_kwargs(ask.options)
     except OptionError as error:
-        raise from_option_error(error, {"max_new_tokens": kind.length_field}) from error
+        raise in_field_names(error, {"max_new_tokens": kind.length_field}) from error
     return ask
 
 
