@@ -235,7 +235,7 @@ class TextGenerator:
         """From the ids of an output to its text, of which a token that ends it is no part."""
         skips = options.skip_special_tokens
         decode = self.tokenizer.decode if skips else self.tokenizer.decode_all
-        hidden = frozenset(options.stop_token_ids) if skips else eos_token_ids
+        hidden = frozenset(as_tuple(options.stop_token_ids)) if skips else eos_token_ids
         if options.include_stop_str_in_output or not hidden:
             return decode
         return lambda ids: decode([token for token in ids if token not in hidden])

@@ -130,7 +130,7 @@ def test_a_stop_token_ends_the_text_which_does_not_show_it(pipeline, num_assista
     full = pipeline.generate("def area(", **OPTIONS).token_ids
     end = next(i for i, token in enumerate(full) if i > 5 and token not in full[:i])
     options = {**OPTIONS, "num_assistant_tokens": num_assistant_tokens}
-    options |= {"stop_token_ids": [full[end], 3]}
+    options |= {"stop_token_ids": full[end]}
     result = pipeline.generate("def area(", **options)
     shown = pipeline.generate("def area(", include_stop_str_in_output=True, **options)
     assert result.token_ids == shown.token_ids == full[: end + 1]

@@ -131,7 +131,7 @@ def option_of(name: str, default: Any = None, options: type = GenerationOptions)
         is_flag=bool in each.kinds,
         multiple=several,
         default=None if default == () else default,
-        show_default=default not in (None, False, ()) or (default == 0 and default is not False),
+        show_default=default is not None and default is not False and default != (),
         help=" ".join(filter(None, (help_, way.note, unset))),
     )
 

@@ -159,11 +159,8 @@ class DrafterFactory:
         has_drafter = self.kind.makes or options.reference_texts
         if not has_drafter and options.num_assistant_tokens != "auto":
             raise OptionError(
-                *(
-                    Option("num_assistant_tokens", options.num_assistant_tokens),
-                    " needs a drafter, ",
-                ),
-                "and ",
+                Option("num_assistant_tokens", options.num_assistant_tokens),
+                " needs a drafter, and ",
                 Option("drafter", self.kind.name),
                 " has none: leave out one of the two",
             )

@@ -124,7 +124,7 @@ def explain(error: ValidationError) -> tuple[str, str, str]:
     if kind == "missing":
         return path, f"{path} is missing: give it", kind
     reason = REASONS.get(kind) or first["msg"].replace("Input should", "must", 1)
-    return path, f"{path or 'the whole'}={show(first['input'])} {reason}", kind
+    return path, f"{path}{'=' * bool(path)}{show(first['input'])} {reason}", kind
 
 
 def _json_path(steps: tuple[int | str, ...]) -> str:

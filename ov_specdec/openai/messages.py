@@ -25,7 +25,10 @@ class TextPart(BaseModel):
     text: str
 
 
-Content = Annotated[str | list[TextPart], said("a text or a list of parts with text")]
+Content = Annotated[
+    str | Annotated[list[TextPart], Field(fail_fast=True)],
+    said("a text or a list of parts with text"),
+]
 
 
 class Message(BaseModel):
@@ -55,7 +58,7 @@ class InputMessage(Message):
         return {k: v for k, v in super().given().items() if k not in OF_ANSWERS}
 
 
-Messages = Annotated[list[Message], Field(min_length=1)]
+Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
 
 
 def join(content: str | list[TextPart]) -> str:

@@ -3,7 +3,7 @@
 The fields beyond OpenAI's have the names that vLLM, transformers and llama.cpp give them.
 """
 
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -23,7 +23,7 @@ TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 COMPLETION_TOKENS = 16
 """max_tokens of /v1/completions where it is not given, as in OpenAI's reference."""
 
-Ids = Annotated[list[int], Field(min_length=1)]
+Ids = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 
 
 class GenerationBody(Body):
@@ -41,10 +41,7 @@ class GenerationBody(Body):
         raise NotImplementedError
 
 
-A = TypeVar("A", bound=GenerationBody)
-
-
-def read_ask(kind: type[A], body: object, rules: Rules | None = None) -> Ask:
+def read_ask(kind: type[GenerationBody], body: object, rules: Rules | None = None) -> Ask:
     """What a body of this kind asks for; `ApiError` for what cannot be honoured."""
     rules = rules or Rules()
     asked = read(kind, body, rules.unknown)
@@ -165,7 +162,7 @@ class CompletionBody(ChoicesBody):
     """Body of /v1/completions."""
 
     prompt: Annotated[
-        str | Ids | Annotated[list[str | Ids], Field(min_length=1)],
+        str | Ids | Annotated[list[str | Ids], Field(min_length=1, fail_fast=True)],
         said("a text or token ids, or a list of such"),
     ]
     max_tokens: Positive | None = None

@@ -9,7 +9,7 @@ from ov_specdec.openai.answers import Answer, make_metrics, make_usage
 from ov_specdec.openai.ask import Ask
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.events import encode_event
-from ov_specdec.openai.fields import Object, Only, Positive, options_of, with_options
+from ov_specdec.openai.fields import Object, Only, Positive, options_of, values, with_options
 from ov_specdec.openai.messages import InputMessage, read_messages
 from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.stats import GenerationStats
@@ -22,9 +22,12 @@ def _as_messages(given: object) -> object:
 
 Input = Annotated[
     list[InputMessage],
-    Field(min_length=1),
+    Field(min_length=1, fail_fast=True),
     BeforeValidator(_as_messages, json_schema_input_type=str | list[InputMessage]),
 ]
+
+
+Metadata = Annotated[dict[str, str], values(lambda text: isinstance(text, str), "a text")]
 
 
 @with_options(options_of("responses"))
@@ -36,7 +39,9 @@ class ResponsesBody(GenerationBody):
     input: Input
     instructions: str | None = None
     max_output_tokens: Positive | None = None
-    metadata: dict[str, str] | None = None
+    metadata: (
+        Annotated[dict[str, str], values(lambda text: isinstance(text, str), "a text")] | None
+    ) = None
     parallel_tool_calls: bool | None = None
     tool_choice: Literal["none", "auto"] | None = None
     # Without a counterpart here.

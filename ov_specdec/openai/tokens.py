@@ -1,7 +1,9 @@
 """Bodies of /tokenize and /detokenize, in vLLM's shape."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from ov_specdec.description import describe
 from ov_specdec.openai.body import Body
@@ -58,4 +60,4 @@ class DetokenizeBody(Body):
     """Body of /detokenize."""
 
     model: str | None = None
-    tokens: list[int]
+    tokens: Annotated[list[int], Field(fail_fast=True)]
