@@ -130,7 +130,7 @@ class DrafterFactory:
         Reference texts are looked into whatever else drafts.
         """
         makes = self.kind.makes
-        if beginning.references and suffix_matches not in makes:
+        if beginning.options.reference_texts and suffix_matches not in makes:
             makes = (suffix_matches, *makes)
         if beginning.options.num_assistant_tokens == 0 or not makes:
             return None
