@@ -196,6 +196,7 @@ def test_usage_in_every_event_is_that_of_its_choice_so_far():
         ({"max_token": 5}, "max_token=5 is not supported: did you mean max_tokens?"),
         ({"stop_strings": "a"}, 'stop_strings="a" is not supported: did you mean stop?'),
         ({"zzz": 5}, "zzz=5 is not supported: leave it out"),
+        ({"n": "\ud800"}, r'n="\ud800" must be a whole number'),
         ({"prediction": "x"}, 'prediction="x" must be a JSON object'),
         ({"cache_salt": "\ud800"}, "cache_salt is not valid text"),
         (

@@ -212,8 +212,7 @@ def _prepare_encoder_decoder(
         raise OptionError(
             Option("max_hidden_tokens", config.max_hidden_tokens),
             f" cannot be used with {source.folder.path}, an encoder-decoder model, whose KV cache "
-            "is always trimmed: "
-            "leave it out",
+            "is always trimmed: leave it out",
         )
     axes = sequence_axes(source.model, OWN_STATES)
     if not axes:

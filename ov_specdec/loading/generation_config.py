@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from ov_specdec.errors import ModelError, Option, OptionError, shorten
+from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.files import read_json
 from ov_specdec.options import SAMPLING_OPTIONS, GenerationOptions
 
@@ -98,7 +98,7 @@ def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults
         checked = GenerationOptions(**drawn)
     except OptionError as error:
         # As the file has it: no option was typed.
-        reason = error.render(lambda option: f"{option.name} {shorten(option.value)}")
+        reason = error.render(lambda option: str(option).replace("=", " ", 1))
         raise _unusable(path, reason) from error
     named = chain.from_iterable(checked.token_ids().values())
     if unknown := [token for token in named if token >= vocab_size]:

@@ -86,6 +86,7 @@ def invalid(param: str | None, message: str, code: str | None = None) -> ApiErro
 def show(value: object) -> str:
     """A value as a message shows it: as in JSON, and not all of a long one."""
     shown = json.dumps(value, ensure_ascii=False, default=repr)
+    shown = shown.encode(errors="backslashreplace").decode()  # halves of surrogate pairs
     return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
 
 

@@ -42,8 +42,8 @@ def encode_prompt(
     if given := options.chat_options():
         raise OptionError(
             Option(given[0]),
-            " has no effect on a prompt that is not put into a chat template: leave it "
-            "out, or give messages to a model that has a template",
+            " has no effect on a prompt that is not put into a chat template: leave it out, or "
+            "give messages to a model that has a template",
         )
     if isinstance(prompt, str):
         require_utf8("the prompt", prompt)
@@ -56,8 +56,8 @@ def _require_no_language(options: GenerationOptions) -> None:
     if options.src_lang is not None:
         raise OptionError(
             Option("src_lang", options.src_lang),
-            " has no effect on messages and token ids: leave it out, "
-            "or give the prompt as one text",
+            " has no effect on messages and token ids: leave it out, or give the prompt as one "
+            "text",
         )
 
 
