@@ -20,6 +20,7 @@ LAYERS = (
     {"options", "logprobs"},
     {"cache", "sampling", "text"},
     {"runner"},
+    {"pass_agreement"},
     {"invariance"},
     {"static_trial"},
     {"planning"},

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from ov_specdec.errors import ExportError, OptionError, TransformersVersionError
+from ov_specdec.loading.attention import lost_cap
 from ov_specdec.loading.export_environment import Progress, find_python
+from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.int4 import (
     DEFAULT_GROUP_SIZE,
     GROUP_SIZES,
@@ -31,6 +33,7 @@ from ov_specdec.loading.locate import (
 )
 from ov_specdec.loading.origin import require_origin, write_origin
 from ov_specdec.loading.partial import partial_folder
+from ov_specdec.loading.source import read_ir
 from ov_specdec.text.tokenizer import MARIAN_FILE
 
 WEIGHT_FORMATS = ("fp16", "int8", "int4")
@@ -169,9 +172,17 @@ def export_model(
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
         if not Path(name).is_dir():
             _require_tokenizer(_cached_snapshot(name), name)
+        _note_lost_cap(partial / folder.name, name, on_note)
         write_origin(partial / folder.name, name)
         (partial / folder.name).rename(folder)
     return Exported(folder, is_new=True)
+
+
+def _note_lost_cap(folder: Path, name: str, on_note: Callable[[str], object]) -> None:
+    """Say where what was exported does not cap attention scores as the checkpoint does."""
+    found = ModelFolder.read(folder)
+    if found.attention_cap is not None and (lost := lost_cap(found, read_ir(found))):
+        on_note(f"{name}: {lost}")
 
 
 def _check_source(name: str) -> None:
