@@ -211,7 +211,7 @@ def fake_optimum(monkeypatch):
         commands.append(command)
         Path(command[-1]).mkdir()
         for name in export_module.NEEDED_FILES:
-            (Path(command[-1]) / name).touch()
+            (Path(command[-1]) / name).write_text("{}")
         return 0
 
     monkeypatch.setattr(export_module, "run_child", write)

@@ -105,7 +105,7 @@ FAILURES = (
     (
         r"model type `(\S+)` but Transformers does not recognize",
         "this version of transformers does not know the family '{0}': add --transformers with a "
-        "later one",
+        "later one; where Optimum takes none, use an IR that was exported elsewhere",
     ),
     (r"MemoryError|Cannot allocate memory", "memory ran out: close other programs"),
 )
