@@ -13,6 +13,7 @@ from ov_specdec.loading import pass_agreement
 from ov_specdec.loading.graph import to_paged
 from ov_specdec.loading.source import read_ir
 from ov_specdec.pass_agreement import TOLERANCE, distance
+from ov_specdec.runner.block_memory import VisibleMemory
 
 
 def same_positions(model: ov.Model) -> None:
@@ -51,6 +52,20 @@ def broken(monkeypatch, tmp_path):
     for module in ("source", "compile", "pass_agreement"):
         monkeypatch.setattr(f"ov_specdec.loading.{module}.read_ir", read_broken)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_the_check_has_no_kv_cache_copied(tiny_pair, monkeypatch, tmp_path):
+    """What is copied takes memory, even where nothing was written to."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    held, resize = [], VisibleMemory.resize
+
+    def record(memory, ports, num_blocks):
+        held.append(len(memory.tensors))
+        resize(memory, ports, num_blocks)
+
+    monkeypatch.setattr(VisibleMemory, "resize", record)
+    SpeculativePipeline(*tiny_pair).close()
+    assert held == [0, 0]
 
 
 def test_the_distance_of_rows():

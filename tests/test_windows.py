@@ -75,6 +75,7 @@ def test_windows_and_chunks_are_read_off_graphs(models):
     found = {"windows": windows(source.model), "chunks": chunks(source.model)}
     wanted = {
         "gemma3_text": {"windows": {WINDOW}, "chunks": set()},
+        "gpt_neo": {"windows": {WINDOW}, "chunks": set()},
         "gpt_oss": {"windows": {WINDOW}, "chunks": set()},
         "phi3": {"windows": set(), "chunks": set()},
         "llama4_text": {"windows": set(), "chunks": {WINDOW}},
@@ -141,6 +142,8 @@ def test_check_compares_both_caches_past_windows(models, monkeypatch):
         done = run("check", models.main)
         assert done.returncode == 1
         assert "KV caches: paged and stateful DIFFER" in done.stdout
+    elif models.main.parent.name == "gpt_neo":
+        assert "of 1 layers with a window, OpenVINO carries over 0" in str(found)
     else:
         assert WINDOW in found.distances
 

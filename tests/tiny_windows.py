@@ -22,7 +22,13 @@ from tests.tiny import VOCAB_SIZE, export, reference, save_tokenizer
 
 FOLDER = Path(__file__).parent / "data" / "windows"
 
-VERSIONS = {"gemma3_text": "5.0", "gpt_oss": "5.5", "phi3": "5.5", "llama4_text": "4.57"}
+VERSIONS = {
+    "gemma3_text": "5.0",
+    "gpt_neo": "5.5",
+    "gpt_oss": "5.5",
+    "llama4_text": "4.57",
+    "phi3": "5.5",
+}
 """Families, and the transformers that Optimum exports them with."""
 
 WINDOW = 32
@@ -52,6 +58,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
         **WINDOWS,
         "layer_types": ["sliding_attention", "full_attention"],
         "query_pre_attn_scalar": 16,
+    },
+    "gpt_neo": {
+        **COMMON,
+        "num_layers": 2,
+        "num_heads": 2,
+        "attention_types": [[["global", "local"], 1]],
+        "window_size": WINDOW,
     },
     "gpt_oss": {
         **COMMON,
@@ -139,7 +152,7 @@ def save_checkpoint(family: str, folder: Path, noise: float) -> None:
 
     torch.manual_seed(1)
     config = AutoConfig.for_model(family, **SETTINGS[family])
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for weight in model.parameters():
             if weight.dim() > 1:

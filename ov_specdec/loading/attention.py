@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 
+import numpy as np
 import openvino as ov
 
 from ov_specdec.errors import ModelError
@@ -13,6 +14,8 @@ ATTENTION = "ScaledDotProductAttention"
 MASK = 3
 """Place of the mask among the inputs of an exported attention."""
 
+MASK_TYPES = (ov.Type.boolean, ov.Type.u8, ov.Type.i8)
+
 SLIDING_WINDOW = 10
 """Place of the window among the inputs of OpenVINO's paged attention; 0: all that came before."""
 
@@ -20,15 +23,20 @@ SLIDING_WINDOW = 10
 def is_local(source: ModelSource) -> bool:
     """Whether a layer attends to the places near a token only, by configuration or graph.
 
-    Hidden entries of the KV cache would take up places there.
+    Hidden entries of the KV cache would take up places there, and in a table of masks, which has
+    no more than the context.
     """
     folder, model = source.folder, source.model
     in_graph = {size for size in windows(model) | chunks(model) if size < folder.context_length}
-    return bool(folder.sliding_window or folder.chunk or in_graph)
+    has_table = any(_table(node) for node in model.get_ops())
+    return bool(folder.sliding_window or folder.chunk or in_graph or has_table)
 
 
 def windows(model: ov.Model) -> set[int]:
-    """The windows of an exported decoder, in tokens: its masks have `key > query - window`."""
+    """The windows of an exported decoder, in tokens.
+
+    Its masks have `key > query - window`, or come from a table, as in GPT-Neo.
+    """
     return {window for node in model.get_ops() if (window := _window(node))}
 
 
@@ -107,9 +115,20 @@ def warn_of_lost_cap(source: ModelSource) -> None:
 
 def _window(node: ov.Node) -> int:
     """The window that a node of a mask keeps to; 0 for any other node."""
-    if node.get_type_name() != "Greater" or not _is_mask(node):
+    if node.get_type_name() == "Greater" and _is_mask(node):
+        return max(-_added(node.input_value(1).get_node()), 0)
+    if num_queries := _table(node):
+        visible = int(np.count_nonzero(node.get_data()[0, 0, -1]))
+        return visible if visible < num_queries else 0
+    return 0
+
+
+def _table(node: ov.Node) -> int:
+    """How many queries a constant table of masks [1, 1, queries, keys] has; 0 for another node."""
+    if node.get_type_name() != "Constant" or node.get_output_element_type(0) not in MASK_TYPES:
         return 0
-    return max(-_added(node.input_value(1).get_node()), 0)
+    shape = list(node.get_output_shape(0))
+    return shape[2] if len(shape) == 4 and shape[:2] == [1, 1] and shape[2] == shape[3] > 1 else 0
 
 
 def _before(node: ov.Node) -> Iterator[ov.Node]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ov_specdec.errors import DeviceError, ModelError
 from ov_specdec.files import UNREADABLE, replacing, user_cache
-from ov_specdec.loading.compile import LoadedModel, ToLoad, load_model, load_models
+from ov_specdec.loading.compile import LoadedModel, ToLoad, load_model
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.source import read_ir
 from ov_specdec.pass_agreement import (
@@ -23,13 +23,14 @@ from ov_specdec.pass_agreement import (
 VERSION = 1
 
 
-def load_verifiable(models: Sequence[ToLoad]) -> list[LoadedModel]:
-    """Compile models as `load_models` does, and check that their passes agree.
+def verifiable(loaded: Sequence[LoadedModel], models: Sequence[ToLoad]) -> list[LoadedModel]:
+    """The same models where their passes agree, and others in place of those whose do not.
 
-    What is seen is kept beside what passes cost. Where passes on a paged KV cache that nobody has
-    asked for do not agree, the stateful one is taken. Raises `ModelError` where that does not help.
+    models: what they were loaded from. Their memory has its limit: to set one after passes would
+    copy the KV cache. What is seen is kept beside what passes cost. Where passes on a paged KV
+    cache that nobody has asked for do not agree, the stateful one is taken. Raises `ModelError`
+    where that does not help.
     """
-    loaded = load_models(models)
     return [_verifiable(one, model) for one, model in zip(loaded, models, strict=True)]
 
 
