@@ -9,7 +9,7 @@ from pathlib import Path
 from ov_specdec import SpeculativePipeline
 from ov_specdec.drafters.base import Proposal, Steps
 from ov_specdec.drafters.factory import Beginning, DrafterKind
-from ov_specdec.errors import SpecdecError
+from ov_specdec.errors import SpecdecError, openvino_message
 from ov_specdec.planning.draft_length import ask
 from ov_specdec.sampling.verification import Draft
 
@@ -49,11 +49,6 @@ class Verdict:
     stateful: str = ""
     reason: str = ""
 
-    @property
-    def is_broken(self) -> bool:
-        """Whether a text is not transformers'."""
-        return WRONG in (self.paged, self.stateful)
-
 
 def judge(family: str, version: str, folder: Path) -> Verdict:
     """Compare texts on both KV caches, plain and with drafts, with those of transformers."""
@@ -78,4 +73,6 @@ def _compare(folder: Path, kv: str) -> str:
             found.append([result.token_ids for result in together])
     except SpecdecError as error:
         return f"refused: {error}".replace(f"{folder}/", "")
+    except RuntimeError as error:  # OpenVINO's
+        return f"{WRONG}: {openvino_message(error)}"
     return EXACT if all(ids == list(outputs) for ids in found) else WRONG
