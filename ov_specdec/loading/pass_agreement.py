@@ -42,7 +42,7 @@ def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
     if loaded.kv == "stateful" or config.kv != "auto":
         raise _cannot_verify(source.folder, reason)
     source = replace(source, model=read_ir(source.folder))
-    config = replace(config, kv="stateful", static_shapes=(), batch_invariant=False)
+    config = replace(config, kv="stateful", batch_invariant=False)
     try:
         other = load_model(source, config, vocab_size=vocab_size)
     except DeviceError as error:

@@ -54,9 +54,9 @@ def main() -> int:
         write_table()
         return 0
     kept = read(KEPT)
-    changed = [family for family in found if found[family] != kept.get(family)]
+    changed = [family for family in kept if family in found and found[family] != kept[family]]
     for family in changed:
-        print(f"CHANGED {kept.get(family)} -> {found[family]}")  # noqa: T201
+        print(f"CHANGED {kept[family]} -> {found[family]}")  # noqa: T201
     return 1 if changed else 0
 
 
