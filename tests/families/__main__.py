@@ -54,7 +54,8 @@ def main() -> int:
         write_table()
         return 0
     kept = read(KEPT)
-    changed = [family for family in kept if family in found and found[family] != kept[family]]
+    both = kept.keys() & found.keys()
+    changed = [family for family in sorted(both) if found[family].outline != kept[family].outline]
     for family in changed:
         print(f"CHANGED {kept[family]} -> {found[family]}")  # noqa: T201
     return 1 if changed else 0

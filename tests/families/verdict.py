@@ -49,6 +49,12 @@ class Verdict:
     stateful: str = ""
     reason: str = ""
 
+    @property
+    def outline(self) -> tuple[str, ...]:
+        """All but the reasons, which may name any of several states."""
+        caches = (each.partition(":")[0] for each in (self.paged, self.stateful))
+        return (self.family, self.transformers, *caches)
+
 
 def judge(family: str, version: str, folder: Path) -> Verdict:
     """Compare texts on both KV caches, plain and with drafts, with those of transformers."""
