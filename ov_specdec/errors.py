@@ -105,6 +105,21 @@ class ExportError(SpecdecError):
     """A checkpoint could not be exported to OpenVINO IR."""
 
 
+class TransformersVersionError(ExportError):
+    """Optimum exports a model with another version of transformers than the one it found."""
+
+    def __init__(self, name: str, bound: str, wanted: str, found: str) -> None:
+        """bound: whether the version that is wanted is the "Maximum" or the "Minimum"."""
+        limit = "at most" if bound == "Maximum" else "at least"
+        self.wanted = wanted
+        self.finding = (
+            f"{name}: Optimum exports this family with transformers {wanted} {limit}, and this is "
+            f"{found}"
+        )
+        remedy = f"transformers='{wanted}' makes an environment for it"
+        super().__init__(f"{self.finding}: {remedy}")
+
+
 CLOSED = "this pipeline is closed: make a new one"
 """What a `SessionError` says of a pipeline that was closed."""
 

@@ -41,6 +41,7 @@ from ov_specdec.loading.invariance import (
 from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.memory_limit import limit_memory
+from ov_specdec.loading.pass_agreement import verifiable
 from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, open_source
@@ -174,11 +175,13 @@ class SpeculativePipeline:
             self.profile = None
         # Main first, then the draft where there is one; empty once the pipeline is closed.
         vocab_sizes = [source.vocab_size for source in sources]
-        self._models = load_models(list(zip(sources, configs, vocab_sizes, strict=False)))
+        to_load = list(zip(sources, configs, vocab_sizes, strict=False))
+        self._models = load_models(to_load)
         self.drafter = kind.name
         self.tokenizer = sources[0].tokenizer
         self.load_seconds = watch.total()
         limit_memory(self._models, kv_cache_size, max_batch_size)
+        self._models = verifiable(self._models, to_load)
         self._invariance = open_invariance(self.main, off)
         if batch_invariant is True and not self._invariance.check().is_proven:
             raise DeviceError(Option("batch_invariant", True), f": {self.batch_invariant.reason}")

@@ -22,6 +22,7 @@ LAYERS = (
     {"cache", "sampling", "text"},
     {"runner"},
     {"invariance"},
+    {"pass_agreement"},
     {"static_trial"},
     {"planning"},
     {"drafters", "loading"},

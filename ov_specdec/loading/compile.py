@@ -9,6 +9,13 @@ from dataclasses import dataclass, replace
 import openvino as ov
 
 from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
+from ov_specdec.loading.attention import (
+    count_windowed,
+    is_local,
+    require_whole,
+    require_windows,
+    warn_of_lost_cap,
+)
 from ov_specdec.loading.device_memory import block_memory, largest_tensor
 from ov_specdec.loading.devices import (
     NOT_PAGED,
@@ -137,12 +144,16 @@ class _Prepared:
         )
 
 
+ToLoad = tuple[ModelSource, RuntimeConfig, int]
+"""A model, how to compile it, and the size of its vocabulary."""
+
+
 def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -> LoadedModel:
     """Compile one model. See `load_models`."""
     return load_models([(source, config, vocab_size)])[0]
 
 
-def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig, int]]) -> list[LoadedModel]:
+def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
     """Compile models side by side, each on the device and KV backend that its config asks for.
 
     Each comes with the size of its vocabulary; logits beyond so many columns are cut off. The
@@ -168,10 +179,11 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     if max_hidden is None:
         # A GPU has once read what the mask hides.
         max_hidden = MAX_HIDDEN if device.is_cpu else 0
-    # In a sliding window, hidden entries would take the places of visible ones.
-    if source.folder.sliding_window or not hides_by_mask(source.model):
+    # In a window or a chunk, hidden entries would take the places of visible ones.
+    if is_local(source) or not hides_by_mask(source.model):
         max_hidden = 0
-    backend, reason, model = _choose_backend(source, device, kv)
+    warn_of_lost_cap(source)
+    backend, reason, model = _choose_backend(source, device, kv, config.max_model_len)
     if backend == "stateful":
         _refuse_static_shapes(config, reason)
         _require_readable_states(config, device)
@@ -311,7 +323,7 @@ def _loaded(runner: Runner, prepared: _Prepared) -> LoadedModel:
 
 
 def _choose_backend(
-    source: ModelSource, device: Device, kv: KvBackend
+    source: ModelSource, device: Device, kv: KvBackend, max_length: int | None
 ) -> tuple[Backend, str, ov.Model]:
     """The backend, the reason for it, and the model in the form that it takes."""
     if kv == "stateful":
@@ -320,8 +332,11 @@ def _choose_backend(
         if kv == "paged":
             require_paged(device)
         return "stateful", f"{NOT_PAGED} {device.name}", source.model
+    num_windowed = count_windowed(source.model)
     try:
+        require_whole(source, max_length or source.folder.context_length)
         to_paged(source.model)
+        require_windows(source.model, num_windowed)
     except ModelError as error:
         if kv == "paged":
             raise

@@ -18,6 +18,7 @@ FEATURES_CHECK = "feature extractor"
 """The guard's check of how speech models hear."""
 
 KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
+COUNTS_RECURRENT = "cache_position"
 HIDDEN_STATES = "encoder_hidden_states"
 ENCODER_DECODER_INPUTS = {
     *("input_ids", "beam_idx", "cache_position"),
@@ -92,6 +93,11 @@ def read_ir(folder: ModelFolder) -> ov.Model:
         raise ModelError(
             f"{folder.ir} is not a stateful decoder: export it with ov-specdec export, or with "
             f"optimum-cli export openvino --task {task}"
+        )
+    if COUNTS_RECURRENT in inputs - known:
+        raise ModelError(
+            f"{folder.ir} counts tokens by its input '{COUNTS_RECURRENT}', as Mamba does: models "
+            "of recurrent layers alone cannot forget rejected draft tokens, and are not supported"
         )
     if unknown := [port.any_name for port in model.inputs if not port.names & known]:
         raise ModelError(
