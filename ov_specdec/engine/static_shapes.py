@@ -28,8 +28,8 @@ WORTH = 0.04
 class Compiler(Protocol):
     """Compiles a model for static shapes, one at a time."""
 
-    def has_room(self) -> bool:
-        """Whether there is memory for one more."""
+    def has_room(self, num_shapes: int) -> bool:
+        """Whether there is memory for one beside so many."""
         ...
 
     def start(self, size: int) -> None:
@@ -129,7 +129,7 @@ class StaticShapes:
         if self._wanted is not None:
             wanted = (max(size, self._least) for size in self._wanted)
             return next((size for size in wanted if size not in static), 0)
-        if not self._compiler.has_room():
+        if not self._compiler.has_room(len(self._runner.static_shapes - {1})):
             return 0
         curve = getattr(self._costs.curve, self._role)
         best, share = 0, WORTH

@@ -29,7 +29,8 @@ def most_saving(
     def with_shape(size: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
         return np.where(wished <= size, dynamic[size] - saved, np.inf)
 
-    now = dynamic[wished] + curve.change
+    # So probable is it that the pass before had another size.
+    now = dynamic[wished] + curve.change * (1.0 - times / times.sum())
     for size in curve.static:
         if size < len(dynamic):
             now = np.minimum(now, with_shape(size))
