@@ -34,7 +34,9 @@ def most_saving(
     for size in curve.static:
         if size < len(dynamic):
             now = np.minimum(now, with_shape(size))
-    candidates = [size for size in allowed if size not in curve.static]
+    # Larger ones would only seem to cost less, where the curve is noisy.
+    enough = min((size for size in allowed if size >= wished[-1]), default=max(allowed))
+    candidates = [size for size in allowed if size <= enough and size not in curve.static]
     gains = [float(times @ (now - np.minimum(now, with_shape(size)))) for size in candidates]
     best = int(np.argmax(gains)) if gains else 0
     if not gains or gains[best] <= 0.0:
