@@ -142,6 +142,8 @@ def test_usage_in_every_event_is_refused_and_none_of_it_passes():
         ({"top_logprobs": 21, "logprobs": True}, "top_logprobs=21"),
         ({"stop": ""}, "stop='' must be a text or several"),
         ({"stop": [1]}, "stop=[1]"),
+        ({"stop": ["a"] * 17}, "stop has 17 texts: give up to 16"),
+        ({"stop": ["a", "b" * 257]}, "stop has a text of 257 characters: give up to 256"),
         ({"logit_bias": {"x": 1}}, "logit_bias holds 'x'"),
         ({"logit_bias": {"9" * 5000: 1}}, "logit_bias holds '999"),
         ({"logit_bias": {"1": 101}}, "logit_bias[1]=101 must be from -100 to 100"),

@@ -21,6 +21,9 @@ MAX_TOP_LOGPROBS = 20
 
 MAX_SEED = 2**63
 
+MAX_STOPS, MAX_STOP_LENGTH = 16, 256
+"""Stop strings, and characters of each: every one is looked for in every text."""
+
 TEXT_PARTS = ("text", "input_text", "output_text")
 """Types of the parts of a content that are text; the last two are those of /v1/responses."""
 
@@ -283,6 +286,12 @@ def _read_stops(stop: Any) -> tuple[str, ...]:
     stops = [stop] if isinstance(stop, str) else stop or []
     if not isinstance(stops, list) or not all(isinstance(text, str) and text for text in stops):
         raise invalid("stop", f"stop={shorten(stop)} must be a text or several, none empty")
+    if len(stops) > MAX_STOPS:
+        raise invalid("stop", f"stop has {len(stops)} texts: give up to {MAX_STOPS}")
+    if (longest := max(map(len, stops), default=0)) > MAX_STOP_LENGTH:
+        raise invalid(
+            "stop", f"stop has a text of {longest} characters: give up to {MAX_STOP_LENGTH}"
+        )
     return tuple(stops)
 
 
