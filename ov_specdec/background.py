@@ -46,15 +46,16 @@ class Background:
         return self._loop.step_seconds
 
     def check(
-        self, prompt: Prompt, options: GenerationOptions, receive: Receive, on_end: OnEnd
+        self, ids: Sequence[int], options: GenerationOptions, receive: Receive, on_end: OnEnd
     ) -> Generation:
         """A generation that is yet to be submitted; raises what `stream` raises.
 
-        receive: is handed chunks as they come, the last one with the finish reason. on_end: is
-        called once, with the error that has ended it, `Cancelled` for example. Both are called in
-        the thread, or in that which cancels or closes, and may not wait.
+        ids: of its prompt, as `encode` gives them. receive: is handed chunks as they come, the last
+        one with the finish reason. on_end: is called once, with the error that has ended it,
+        `Cancelled` for example. Both are called in the thread, or in that which cancels or closes,
+        and may not wait.
         """
-        return self._generator.begin(prompt, options, receive, on_end)
+        return self._generator.begin(ids, options, receive, on_end)
 
     def submit(self, generation: Generation) -> None:
         """Have a generation run as soon as there is room."""
@@ -64,7 +65,7 @@ class Background:
         """End a generation within one step."""
         self._loop.cancel(generation.sequence)
 
-    def tokens_of(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
+    def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The ids of a prompt; raises what `stream` raises."""
         return self._generator.encode(prompt, options)
 

@@ -72,6 +72,15 @@ SERVER_OPTIONS = (
         help="Seconds after which a request ends with 504. [none]",
     ),
     click.option(
+        "--max-request-tokens",
+        type=int,
+        metavar="N",
+        default=262_144,
+        show_default=True,
+        help="Tokens that the choices of a request may have together, prompts and those that "
+        "log-probabilities name included; more are answered with 400.",
+    ),
+    click.option(
         "--shutdown-timeout",
         type=float,
         metavar="S",

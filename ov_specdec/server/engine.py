@@ -16,8 +16,8 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.metrics import Metrics, Timer
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
+from ov_specdec.server.work import limit_work
 from ov_specdec.stats import BatchInvariance
-from ov_specdec.text.prompt import Prompt
 from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
@@ -78,7 +78,7 @@ class LocalEngine:
         self.metrics = Metrics(settings.model_name, replica)
         self.metrics.watch(self.background)
         self.metrics.batch_invariant.set_function(lambda: pipeline.batch_invariant.is_proven)
-        self._step_timeout = settings.step_timeout
+        self._settings = settings
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -117,7 +117,7 @@ class LocalEngine:
     async def check_health(self) -> None:
         """Raise `ApiError` unless the thread runs, and its present step makes progress."""
         background = self.background
-        if not background.is_alive or background.step_seconds > self._step_timeout:
+        if not background.is_alive or background.step_seconds > self._settings.step_timeout:
             raise ApiError(503, "the engine makes no progress", code="engine_stalled")
 
     async def collect_metrics(self) -> list[Metric]:
@@ -127,17 +127,22 @@ class LocalEngine:
     def close(self) -> None:
         """Free the models."""
         self.pipeline.close()
-        self.background.join(self._step_timeout)
+        self.background.join(self._settings.step_timeout)
 
     def _check(self, ask: Ask, tenant: str | None, stream: Stream[Chunk]) -> list[Generation]:
         """The generations of a request, ready to be submitted. Takes a while: not for the loop."""
+        options = self.complete(ask.options, tenant)
+        prompts = [self.background.encode(prompt, options) for prompt in ask.prompts]
+        limited = limit_work(ask, prompts, self.max_length, self._settings.max_request_tokens)
+        repeated = [ids for ids in prompts for _ in range(ask.n)]
+        choices = zip(repeated, limited.generations(), strict=True)
         return [
-            self._check_one(prompt, self.complete(options, tenant), stream, index)
-            for index, (prompt, options) in enumerate(ask.generations())
+            self._check_one(ids, self.complete(own, tenant), stream, index)
+            for index, (ids, (_, own)) in enumerate(choices)
         ]
 
     def _check_one(
-        self, prompt: Prompt, options: GenerationOptions, stream: Stream[Chunk], index: int
+        self, ids: Sequence[int], options: GenerationOptions, stream: Stream[Chunk], index: int
     ) -> Generation:
         def end(error: BaseException | None) -> None:
             reason = generation.sequence.finish_reason if error is None else None
@@ -145,7 +150,7 @@ class LocalEngine:
             stream.end(error)
 
         receive = self._receiver(stream, index)
-        generation = self.background.check(prompt, options, receive, end)
+        generation = self.background.check(ids, options, receive, end)
         return generation
 
     def _receiver(self, stream: Stream[Chunk], index: int) -> Callable[[Sequence[Chunk]], None]:

@@ -14,11 +14,12 @@ class Settings:
 
     model_name: under which it serves them. api_keys: any of them opens it; none: it is open.
     max_queue: requests that may wait beside the `max_batch_size` that run. request_timeout: seconds
-    from arrival to the last token; None: any. max_body: bytes. body_timeout: seconds in which a
-    body has to arrive. step_timeout: seconds after which a step counts as hung. shutdown_timeout:
-    seconds that running requests get to end. cors_origins: web sites that may call it.
-    temperature: of requests that give none; None leaves it to the pipeline. max_unread: pieces that
-    a stream may be ahead of its reader. Raises `OptionError` for values that cannot be used.
+    from arrival to the last token; None: any. max_request_tokens: see `limit_work`. max_body:
+    bytes. body_timeout: seconds in which a body has to arrive. step_timeout: seconds after which a
+    step counts as hung. shutdown_timeout: seconds that running requests get to end. cors_origins:
+    web sites that may call it. temperature: of requests that give none; None leaves it to the
+    pipeline. max_unread: pieces that a stream may be ahead of its reader. Raises `OptionError` for
+    values that cannot be used.
     """
 
     model_name: str = "ov-specdec"
@@ -26,6 +27,7 @@ class Settings:
     max_batch_size: int = 16
     max_queue: int = 128
     request_timeout: float | None = None
+    max_request_tokens: int = 262_144
     max_body: int = 4_000_000
     body_timeout: float = 30.0
     step_timeout: float = 60.0
@@ -36,9 +38,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         require_text("model_name", self.model_name)
-        for name, low in (("max_batch_size", 1), ("max_queue", 0), ("max_body", 1)):
-            require_int(name, getattr(self, name), low=low)
-        require_int("max_unread", self.max_unread, low=1)
+        require_int("max_queue", self.max_queue, low=0)
+        for name in ("max_batch_size", "max_request_tokens", "max_body", "max_unread"):
+            require_int(name, getattr(self, name), low=1)
         for name in ("body_timeout", "step_timeout"):
             require_number(name, getattr(self, name), above=0.0)
         require_number("shutdown_timeout", self.shutdown_timeout, low=0.0)
