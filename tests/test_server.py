@@ -360,7 +360,7 @@ def test_a_form_in_an_encoding_that_cannot_be_read_is_refused(server):
     assert "the form cannot be read" in answer.json()["error"]["message"]
 
 
-def test_a_client_that_leaves_before_its_body_is_read_is_logged_as_such(caplog):
+def test_a_client_that_leaves_before_its_body_is_read_is_logged_as_such(server, caplog):
     caplog.set_level("INFO", "ov_specdec.server")
     messages = [
         {"type": "http.request", "body": b"{", "more_body": True},
@@ -373,7 +373,7 @@ def test_a_client_that_leaves_before_its_body_is_read_is_logged_as_such(caplog):
     async def send(message):
         pass
 
-    asyncio.run(make_app(Service(Settings()))(scope_of_completion(), receive, send))
+    asyncio.run(make_app(server.service)(scope_of_completion(), receive, send))
     line = caplog.records[-1].record.as_dict()
     assert (line["status"], line["client_left"]) == (499, True)
 

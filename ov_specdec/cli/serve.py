@@ -66,6 +66,14 @@ SERVER_OPTIONS = (
         help="Requests that may wait beside those that run; more are answered with 429.",
     ),
     click.option(
+        "--queue-timeout",
+        type=float,
+        metavar="S",
+        default=120.0,
+        show_default=True,
+        help="Seconds that a request may wait for its turn; then it is answered with 503.",
+    ),
+    click.option(
         "--request-timeout",
         type=float,
         metavar="S",

@@ -16,6 +16,7 @@ from ov_specdec.cluster.prefixes import hash_prefixes
 from ov_specdec.cluster.work import ModelInfo, Work
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.options import GenerationOptions
+from ov_specdec.server.engine import Turn
 from ov_specdec.server.stream import Stream
 from ov_specdec.stats import BatchInvariance
 from ov_specdec.text.generated_tokens import GeneratedTokens
@@ -54,10 +55,11 @@ class RemoteEngine:
 
     @asynccontextmanager
     async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
     ) -> AsyncIterator[None]:
         """See `Engine`."""
         prefixes = await asyncio.to_thread(self._prefixes, ask, tenant)
+        await turn()
         reading = asyncio.create_task(self._read(Work(ask, tenant, prefixes), stream))
         try:
             yield

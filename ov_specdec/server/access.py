@@ -2,7 +2,7 @@
 
 import hmac
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from time import monotonic
@@ -38,11 +38,16 @@ class Record:
     tenant: str | None = None
     status: int = 0
     error: str | None = None
+    code: str | None = None
     user: str | None = None
     finish_reason: str | None = None
     num_generated: int = 0
     seconds_to_first: float | None = None
     began: float = field(default_factory=monotonic)
+
+    def fail(self, failure: ApiError) -> None:
+        """It has come to an error."""
+        self.status, self.error, self.code = failure.status, failure.message, failure.code
 
     def note(self, chunk: Chunk) -> None:
         """A chunk of the answer has come."""
@@ -71,10 +76,16 @@ class Record:
 
 
 class Access:
-    """ASGI middleware. api_keys: any of them opens the guarded paths; none: they are open."""
+    """ASGI middleware. api_keys: any of them opens the guarded paths; none: they are open.
 
-    def __init__(self, app: ASGIApp, api_keys: Sequence[str]) -> None:
+    on_failure: told of requests under those paths that have failed.
+    """
+
+    def __init__(
+        self, app: ASGIApp, api_keys: Sequence[str], on_failure: Callable[[Record], None]
+    ) -> None:
         self._app = app
+        self._on_failure = on_failure
         # Digests have one length, so that comparing them takes the same time for every key.
         self._digests = [sha256(key.encode()).digest() for key in api_keys]
 
@@ -100,12 +111,14 @@ class Access:
             await self._app(scope, receive, sending)
         except Exception as error:
             failure = from_exception(error, record.id)
-            record.status, record.error = failure.status, failure.message
+            record.fail(failure)
             if failure.status == 500:
                 log.error("request %s has failed", record.id, exc_info=error)
             if not has_begun:
                 await error_response(failure)(scope, receive, sending)
         finally:
+            if record.status >= 400 and route.startswith(GUARDED):
+                self._on_failure(record)
             quiet = route in QUIET and record.status < 400
             log.log(logging.DEBUG if quiet else logging.INFO, "request", extra={"record": record})
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from ov_specdec.openai import ApiError, Ask, read_chat, read_completion, read_responses
 from ov_specdec.openai.audio import FILE, AudioAsk, read_transcription, read_translation
 from ov_specdec.openai.errors import invalid
-from ov_specdec.openai.tokens import read_detokenize, read_tokenize
+from ov_specdec.openai.tokens import Detokenize, Tokenize, read_detokenize, read_tokenize
 from ov_specdec.server import schemas
 from ov_specdec.server.access import Access, Record, error_response
 from ov_specdec.server.audio_reply import AudioReply
@@ -36,6 +36,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     504: {"model": schemas.ErrorBody, "description": "The answer took too long."},
 }
 
+T = TypeVar("T", Tokenize, Detokenize)
+
 Read = Callable[[object, float | None], Ask]
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -54,11 +56,12 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     _add_audio(app, service)
     _add_tokens(app, service)
     _add_state(app, service)
-    app.add_middleware(Access, api_keys=service.settings.api_keys)
-    if service.settings.cors_origins:
+    settings = service.settings
+    app.add_middleware(Access, api_keys=settings.api_keys, on_failure=service.metrics.failed)
+    if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=list(service.settings.cors_origins),
+            allow_origins=list(settings.cors_origins),
             allow_methods=["GET", "POST"],
             allow_headers=["*"],  # OpenAI's client sends several of its own
             expose_headers=["retry-after", "x-request-id"],
@@ -69,75 +72,86 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
 def _add_generation(app: FastAPI, service: Service) -> None:
     settings = service.settings
 
-    async def generate(request: Request, read: Read) -> Reply:
-        body = await read_json(request, settings.max_body, settings.body_timeout)
+    def generate(request: Request, read: Read) -> Reply:
         record: Record = request.state.record
-        ask = read(body, settings.temperature)
-        service.check_model(ask.model)
-        record.user = ask.user
-        return Reply(service, service.answer(ask), record.tenant, record)
+
+        async def read_body() -> Ask:
+            limits = settings.max_body, settings.body_timeout
+            ask = await read_json(request, *limits, lambda body: read(body, settings.temperature))
+            record.user = ask.user
+            service.check_model(ask.model)
+            return ask
+
+        return Reply(service, read_body, record)
 
     @_post(app, "/v1/chat/completions", schemas.ChatBody, schemas.Answer)
     async def chat_completions(request: Request) -> Any:
         """Answer a conversation, in the model's chat template."""
-        return await generate(request, read_chat)
+        return generate(request, read_chat)
 
     @_post(app, "/v1/completions", schemas.CompletionBody, schemas.Answer)
     async def completions(request: Request) -> Any:
         """Continue one prompt or several, texts or token ids, without a chat template."""
-        return await generate(request, read_completion)
+        return generate(request, read_completion)
 
     @_post(app, "/v1/responses", schemas.ResponsesBody, schemas.Response)
     async def responses(request: Request) -> Any:
         """Answer a text or a conversation; nothing is stored."""
-        return await generate(request, read_responses)
+        return generate(request, read_responses)
 
 
 def _add_audio(app: FastAPI, service: Service) -> None:
     settings = service.settings
 
-    async def transcribe(
+    def transcribe(
         request: Request, read: Callable[[Mapping[str, Sequence[str]]], AudioAsk]
     ) -> AudioReply:
-        limits = settings.max_body, settings.body_timeout
-        texts, recording = await read_form(request, *limits, settings.cors_origins)
         record: Record = request.state.record
-        ask = read(texts)
-        if recording is None:
-            raise invalid(FILE, "file is missing: send the recording as a file")
-        service.check_model(ask.model)
-        record.user = ask.user
-        return AudioReply(service, ask, recording, record)
+
+        async def read_body() -> tuple[AudioAsk, BinaryIO]:
+            limits = settings.max_body, settings.body_timeout
+            texts, recording = await read_form(request, *limits, settings.cors_origins)
+            ask = read(texts)
+            if recording is None:
+                raise invalid(FILE, "file is missing: send the recording as a file")
+            record.user = ask.user
+            service.check_model(ask.model)
+            return ask, recording
+
+        return AudioReply(service, read_body, record)
 
     @_post(app, "/v1/audio/transcriptions", schemas.TranscriptionForm, schemas.Transcription)
     async def transcriptions(request: Request) -> Any:
         """Transcribe a recording."""
-        return await transcribe(request, read_transcription)
+        return transcribe(request, read_transcription)
 
     @_post(app, "/v1/audio/translations", schemas.TranslationForm, schemas.Transcription)
     async def translations(request: Request) -> Any:
         """Translate a recording into English."""
-        return await transcribe(request, read_translation)
+        return transcribe(request, read_translation)
 
 
 def _add_tokens(app: FastAPI, service: Service) -> None:
     settings = service.settings
 
+    async def answer(
+        request: Request, read: Callable[[object], T], make: Callable[[T], dict[str, Any]]
+    ) -> JSONResponse:
+        record: Record = request.state.record
+        with service.entered(record.tenant):
+            wanted = await read_json(request, settings.max_body, settings.body_timeout, read)
+            service.check_model(wanted.model)
+            return await asyncio.to_thread(lambda: JSONResponse(make(wanted)))
+
     @_post(app, "/tokenize", schemas.TokenizeBody, schemas.Tokens)
     async def tokenize(request: Request) -> Any:
         """The token ids of a prompt, or of messages in the chat template."""
-        body = await read_json(request, settings.max_body, settings.body_timeout)
-        wanted = read_tokenize(body)
-        service.check_model(wanted.model)
-        return await asyncio.to_thread(service.tokenize, wanted)
+        return await answer(request, read_tokenize, service.tokenize)
 
     @_post(app, "/detokenize", schemas.DetokenizeBody, schemas.Text)
     async def detokenize(request: Request) -> Any:
         """The text of token ids."""
-        body = await read_json(request, settings.max_body, settings.body_timeout)
-        wanted = read_detokenize(body)
-        service.check_model(wanted.model)
-        return await asyncio.to_thread(service.detokenize, wanted)
+        return await answer(request, read_detokenize, service.detokenize)
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
@@ -215,8 +229,9 @@ def _post(
 
 def _answer_error(request: Request, error: Exception) -> JSONResponse:
     record: Record = request.state.record
-    record.error = str(error)
-    return error_response(error if isinstance(error, ApiError) else ApiError(500, str(error)))
+    failure = error if isinstance(error, ApiError) else ApiError(500, str(error))
+    record.fail(failure)
+    return error_response(failure)
 
 
 def _answer_http_error(request: Request, error: Exception) -> JSONResponse:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -21,6 +21,9 @@ from ov_specdec.stats import BatchInvariance
 from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
+
+Turn = Callable[[], Awaitable[None]]
+"""Waits until a request may run; raises `ApiError` where that takes too long."""
 
 
 class Engine(Protocol):
@@ -42,12 +45,13 @@ class Engine(Protocol):
         ...
 
     def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
     ) -> AbstractAsyncContextManager[None]:
         """Run the generations of a request; whatever of them is left in the end is cancelled.
 
         tenant: whose cached prefixes may be used. stream: is filled with their chunks, and fails
-        with the error that ends one. What is wrong with the request may be raised on entering.
+        with the error that ends one. turn: is awaited before they run, once the request is seen to
+        be right as far as that can be seen here. What is wrong with it is raised on entering.
         """
         ...
 
@@ -97,10 +101,11 @@ class LocalEngine:
 
     @asynccontextmanager
     async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
     ) -> AsyncIterator[None]:
-        """See `Engine`. What is wrong with the request is raised on entering."""
+        """See `Engine`."""
         generations = await asyncio.to_thread(self._check, ask, tenant, stream)
+        await turn()
         try:
             for generation in generations:
                 self.background.submit(generation)

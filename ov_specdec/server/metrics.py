@@ -34,7 +34,9 @@ class Metrics:
         if replica is not None:
             self._labels["replica"] = replica
         self.running = self._gauge("num_requests_running", "Requests that share passes.")
-        self.waiting = self._gauge("num_requests_waiting", "Requests that wait for room.")
+        self.waiting = self._gauge(
+            "num_requests_waiting_for_memory", "Requests that have had their turn, and wait for it."
+        )
         self.kv_usage = self._gauge("kv_cache_usage_perc", "KV cache in use, 0 to 1.")
         self.batch_invariant = self._gauge(
             "batch_invariant", "1 where passes were seen to be batch-invariant, else 0."

@@ -60,7 +60,6 @@ class Transcriptions:
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.settings.model_name, None)
         self.metrics.running.set_function(lambda: sum(job.is_running for job in self._jobs))
-        self.metrics.waiting.set_function(lambda: sum(not job.is_running for job in self._jobs))
 
     @property
     def max_length(self) -> int:
