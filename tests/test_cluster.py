@@ -247,14 +247,24 @@ def test_an_id_that_no_model_has_is_left_to_the_replica():
         assert len(engine._prefixes(ask, None)) == num_blocks
 
 
-def test_a_request_is_routed_by_its_salt_or_else_by_its_tenant():
+def test_keys_stay_in_the_ingress(monkeypatch):
+    bound = []
+    monkeypatch.setattr("ray.serve.Deployment.bind", lambda self, *given: bound.append(given))
+    args = ClusterArgs(settings={"api_keys": ["a-key"]})
+    build(args)
+    assert [given[1].api_keys for given in bound] == [(), ["a-key"]]
+    assert "a-key" not in repr((args, bound))
+
+
+def test_a_request_is_routed_by_its_tenant_and_its_salt():
     def prefixes(tenant, **given):
         options = {"apply_chat_template": False, **given}
         return engine._prefixes(Ask("completions", None, ([5] * 40,), options), tenant)
 
     engine = RemoteEngine(Handle(), SimpleNamespace(tokenizer=None))
-    assert prefixes("one", cache_salt="x") == prefixes("other", cache_salt="x") == prefixes("x")
-    assert len({prefixes("one"), prefixes("other"), prefixes(None)}) == 3
+    salted = [prefixes(tenant, cache_salt="x") for tenant in ("one", "other", None)]
+    assert len({*salted, prefixes("one"), prefixes("other"), prefixes(None)}) == 6
+    assert salted[2] == prefixes("x")
     assert prefixes("one", cache_prompt=False) == ()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ov_specdec.chunks import Chunk
 from ov_specdec.server.metrics import Metrics, Timer, export
+from ov_specdec.server.request_metrics import RequestMetrics
 from ov_specdec.stats import GenerationStats, RoundStats
 
 DASHBOARD = Path(__file__).parent.parent / "docs" / "grafana.json"
@@ -17,7 +18,8 @@ def test_every_metric_of_the_dashboard_exists():
     last = Chunk("a", [1], "plain", finish_reason="stop", stats=stats)
     Timer(metrics).receive([last])
     metrics.ended(stats, "stop")
-    text = export(metrics.registry.collect()).decode()
+    requests = RequestMetrics("a-model")
+    text = export([*requests.registry.collect(), *metrics.registry.collect()]).decode()
     known = set(re.findall(r"^(ov_specdec:\w+)", text, re.MULTILINE))
     asked = set(re.findall(r"ov_specdec:\w+", DASHBOARD.read_text(encoding="utf-8")))
     assert asked <= known

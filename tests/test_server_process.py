@@ -55,6 +55,7 @@ def test_sigterm_lets_what_runs_finish_and_ends_with_0(tmp_path, chat_pair):
 def test_ctrl_c_under_load_ends_it_in_time():
     limits = ("--shutdown-timeout", "0.5", "--max-queue", "2", "--static-shapes", "none")
     with serve(*limits) as (process, client):
+        assert client.get("/version", headers={"host": "evil.example"}).status_code == 400
         answers = []
 
         def ask():

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ov_specdec.checks import require_number
-from ov_specdec.cli.address import bare_host, check_address, is_loopback
+from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, check_address, is_loopback
 from ov_specdec.cli.cluster_options import CLUSTER_OPTIONS, ClusterOptions, pop_cluster
 from ov_specdec.cli.options import (
     BATCH_OPTIONS,
@@ -110,6 +110,14 @@ SERVER_OPTIONS = (
         help="Web site whose pages may call the server; may be given several times. [none]",
     ),
     click.option(
+        "--allowed-hosts",
+        "allowed_hosts",
+        multiple=True,
+        metavar="NAME",
+        help="Name that requests may call the server by; may be given several times. "
+        "[any; on this machine without keys: localhost, 127.0.0.1 and [::1]]",
+    ),
+    click.option(
         "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Log."
     ),
 )
@@ -126,6 +134,8 @@ def serve(host: str, port: int, log_level: str, **options: Any) -> None:
     if speech:
         load = partial(make_speech_pipeline, speech_arguments(pipeline))
     settings = _make_settings(pipeline, speech, **options)
+    if not settings.api_keys and not settings.allowed_hosts and is_loopback(host):
+        settings = replace(settings, allowed_hosts=LOOPBACK_NAMES)
     port = check_address(host, port) or port
     if not settings.api_keys and not is_loopback(host):
         click.echo(

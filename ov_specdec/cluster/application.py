@@ -45,7 +45,7 @@ class ClusterArgs(BaseModel):
     replicas: int = Field(1, ge=1)
     autoscale: AutoscalingConfig | None = None
     pipeline: dict[str, Any] = Field(default_factory=dict)
-    settings: dict[str, Any] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict, repr=False)  # it may hold keys
     log_level: str = "info"
 
     @property
@@ -109,6 +109,6 @@ def build(args: ClusterArgs) -> Application:
         ray_actor_options={"num_cpus": 0},
         graceful_shutdown_timeout_s=settings.shutdown_timeout,
     )(Ingress)
-    bound = replicas.bind(args.pipeline, settings, num_cpus)
+    bound = replicas.bind(args.pipeline, settings.without_keys(), num_cpus)
     application: Application = ingress.bind(bound, settings, args.log_level)
     return application

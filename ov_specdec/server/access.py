@@ -24,6 +24,9 @@ GUARDED = ("/v1/", "/tokenize", "/detokenize")
 QUIET = ("/health", "/metrics")
 """Paths that are asked for all the time: their lines are for debugging."""
 
+MAX_USER = 128
+"""Characters of a user's name in the log."""
+
 CLIENT_LEFT = 499
 """Status in the log of a request whose client did not wait; as nginx has it."""
 
@@ -65,7 +68,7 @@ class Record:
             "path": self.path,
             "status": self.status,
             "seconds": round(monotonic() - self.began, 4),
-            "user": self.user,
+            "user": self.user and self.user[:MAX_USER],
             "completion_tokens": self.num_generated or None,
             "seconds_to_first": self.seconds_to_first and round(self.seconds_to_first, 4),
             "finish_reason": self.finish_reason,
@@ -76,18 +79,17 @@ class Record:
 
 
 class Access:
-    """ASGI middleware. api_keys: any of them opens the guarded paths; none: they are open.
+    """ASGI middleware. digests: of keys, any of which opens the guarded paths; none: they are open.
 
     on_failure: told of requests under those paths that have failed.
     """
 
     def __init__(
-        self, app: ASGIApp, api_keys: Sequence[str], on_failure: Callable[[Record], None]
+        self, app: ASGIApp, digests: Sequence[bytes], on_failure: Callable[[Record], None]
     ) -> None:
         self._app = app
         self._on_failure = on_failure
-        # Digests have one length, so that comparing them takes the same time for every key.
-        self._digests = [sha256(key.encode()).digest() for key in api_keys]
+        self._digests = digests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; other events are handed on."""
@@ -128,7 +130,7 @@ class Access:
         if scope["method"] == "OPTIONS":  # browsers ask without a key whether they may
             return
         kind, _, key = Request(scope).headers.get("authorization", "").partition(" ")
-        digest = sha256(key.strip().encode()).digest()
+        digest = digest_of(key.strip())
         known = [hmac.compare_digest(digest, each) for each in self._digests]
         if kind.lower() != "bearer" or not any(known):
             raise ApiError(
@@ -138,6 +140,11 @@ class Access:
             )
         # Tells tenants apart without giving their key away.
         record.tenant = digest.hex()[:16]
+
+
+def digest_of(key: str) -> bytes:
+    """What is kept of a key. All have one length: to compare them takes the same time for each."""
+    return sha256(key.encode()).digest()
 
 
 def error_response(error: ApiError) -> JSONResponse:

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
@@ -18,7 +19,7 @@ from ov_specdec.openai.audio import FILE, AudioAsk, read_transcription, read_tra
 from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.tokens import Detokenize, Tokenize, read_detokenize, read_tokenize
 from ov_specdec.server import schemas
-from ov_specdec.server.access import Access, Record, error_response
+from ov_specdec.server.access import Access, Record, digest_of, error_response
 from ov_specdec.server.audio_reply import AudioReply
 from ov_specdec.server.bodies import read_form, read_json
 from ov_specdec.server.reply import Reply
@@ -57,7 +58,11 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     _add_tokens(app, service)
     _add_state(app, service)
     settings = service.settings
-    app.add_middleware(Access, api_keys=settings.api_keys, on_failure=service.metrics.failed)
+    if settings.allowed_hosts:  # else a page of a name that leads here could call it
+        hosts = list(settings.allowed_hosts)
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+    digests = [digest_of(key) for key in settings.api_keys]
+    app.add_middleware(Access, digests=digests, on_failure=service.metrics.failed)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

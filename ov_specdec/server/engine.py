@@ -14,6 +14,7 @@ from ov_specdec.openai import ApiError, Ask
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.metrics import Metrics, Timer
+from ov_specdec.server.salts import join_salt
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.work import limit_work
@@ -116,8 +117,8 @@ class LocalEngine:
 
     def complete(self, options: dict[str, Any], tenant: str | None) -> GenerationOptions:
         """Options with the pipeline's defaults. tenant: whose cached prefixes may be used."""
-        salted = {"cache_salt": tenant, **options} if tenant is not None else options
-        return self.pipeline.complete_options(**salted)
+        salt = join_salt(tenant, options.get("cache_salt"))
+        return self.pipeline.complete_options(**{**options, "cache_salt": salt})
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless the thread runs, and its present step makes progress."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from prometheus_client import Metric
 
+from ov_specdec.checks import shorten
 from ov_specdec.chunks import Chunk
 from ov_specdec.openai import Answer, ApiError, Ask
 from ov_specdec.openai.errors import invalid
@@ -105,7 +106,7 @@ class Service:
         if name not in (None, self.settings.model_name):
             raise ApiError(
                 404,
-                f"the model '{name}' is not served here: it is '{self.settings.model_name}'",
+                f"the model {shorten(name)} is not served here: it is '{self.settings.model_name}'",
                 "model",
                 "model_not_found",
             )

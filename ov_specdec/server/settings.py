@@ -1,7 +1,7 @@
 """What a server is told besides the models."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ov_specdec.checks import require_int, require_number, require_text
 from ov_specdec.errors import OptionError
@@ -18,13 +18,14 @@ class Settings:
     from arrival to the last token; None: any. max_request_tokens: see `limit_work`. max_body:
     bytes. body_timeout: seconds in which a body has to arrive. step_timeout: seconds after which a
     step counts as hung. shutdown_timeout: seconds that running requests get to end. cors_origins:
-    web sites that may call it. temperature: of requests that give none; None leaves it to the
+    web sites that may call it. allowed_hosts: names that it may be called by, as in Host headers;
+    none: any. temperature: of requests that give none; None leaves it to the
     pipeline. max_unread: pieces that a stream may be ahead of its reader. Raises `OptionError` for
     values that cannot be used.
     """
 
     model_name: str = "ov-specdec"
-    api_keys: Sequence[str] = ()
+    api_keys: Sequence[str] = field(default=(), repr=False)
     max_batch_size: int = 16
     max_queue: int = 128
     queue_timeout: float = 120.0
@@ -35,6 +36,7 @@ class Settings:
     step_timeout: float = 60.0
     shutdown_timeout: float = 30.0
     cors_origins: Sequence[str] = ()
+    allowed_hosts: Sequence[str] = ()
     temperature: float | None = 1.0
     max_unread: int = MAX_UNREAD
 
@@ -51,9 +53,14 @@ class Settings:
         if self.temperature is not None:
             require_number("temperature", self.temperature, low=0.0)
         _require_list("cors_origins", self.cors_origins)
+        _require_list("allowed_hosts", self.allowed_hosts)
         _require_list("api_keys", self.api_keys)
         for number, key in enumerate(self.api_keys, start=1):
             _require_key(number, key)
+
+    def without_keys(self) -> "Settings":
+        """The same for who checks no keys."""
+        return replace(self, api_keys=())
 
 
 def _require_list(name: str, values: object) -> None:

@@ -12,6 +12,7 @@ from prometheus_client import Metric
 from ov_specdec.engine import Cancelled
 from ov_specdec.openai.audio import AudioAsk
 from ov_specdec.server.metrics import Metrics
+from ov_specdec.server.salts import join_salt
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.speech.segments import TranscriptionChunk
@@ -105,8 +106,8 @@ class Transcriptions:
         if job.is_cancelled:
             raise Cancelled
         job.is_running = True
-        salted = {} if job.tenant is None else {"cache_salt": job.tenant}
-        options = {**salted, **job.ask.options}
+        salt = join_salt(job.tenant, job.ask.options.get("cache_salt"))
+        options = {**job.ask.options, "cache_salt": salt}
         receive, is_first = job.stream.receiver(0), True
         with self.pipeline.stream(job.recording, **options) as transcription:
             job.transcription = transcription
