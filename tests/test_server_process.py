@@ -76,6 +76,31 @@ def test_ctrl_c_under_load_ends_it_in_time():
     assert answers[0].json()["error"]["code"] == "draining"
 
 
+LOADING = """
+import time
+from ov_specdec.server.run import serve
+from ov_specdec.server.settings import Settings
+
+def load():
+    print("loading", flush=True)
+    time.sleep(60)
+
+serve(load, Settings(), "127.0.0.1", 0, print)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_at_once_while_models_load(number):
+    command = [sys.executable, "-c", LOADING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "loading\n"
+            process.send_signal(number)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
 def test_models_that_are_not_there_end_it_in_one_line():
     done = run("serve", "--port", "0", "--main", "nowhere", "--drafter", "none")
     assert done.returncode == 2
