@@ -89,6 +89,14 @@ SERVER_OPTIONS = (
         "log-probabilities name included; more are answered with 400.",
     ),
     click.option(
+        "--max-audio-seconds",
+        type=float,
+        metavar="S",
+        default=3600.0,
+        show_default=True,
+        help="Longest recording; longer ones are answered with 400.",
+    ),
+    click.option(
         "--shutdown-timeout",
         type=float,
         metavar="S",

@@ -124,7 +124,7 @@ class LocalEngine:
         """Raise `ApiError` unless the thread runs, and its present step makes progress."""
         background = self.background
         if not background.is_alive or background.step_seconds > self._settings.step_timeout:
-            raise ApiError(503, "the engine makes no progress", code="engine_stalled")
+            raise stalled()
 
     async def collect_metrics(self) -> list[Metric]:
         """What it counts."""
@@ -167,6 +167,11 @@ class LocalEngine:
             put(chunks)
 
         return receive
+
+
+def stalled() -> ApiError:
+    """What `/health` answers while nothing goes on."""
+    return ApiError(503, "the engine makes no progress", code="engine_stalled")
 
 
 def _report(error: Exception) -> None:

@@ -84,11 +84,10 @@ class Service:
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless requests are taken, and the engine makes progress."""
-        engine = self.engine if self._speech is None else None
+        engine = self._speech or self.engine
         if self.is_draining:
             raise _draining()
-        if engine is not None:
-            await engine.check_health()
+        await engine.check_health()
 
     async def export_metrics(self) -> bytes:
         """What has been counted, for Prometheus; while it is loading, all of it is 0."""

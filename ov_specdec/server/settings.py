@@ -15,13 +15,13 @@ class Settings:
     model_name: under which it serves them. api_keys: any of them opens it; none: it is open.
     max_queue: requests that may wait beside the `max_batch_size` that run, or, for recordings, the
     one. queue_timeout: seconds that a request may wait for its turn. request_timeout: seconds
-    from arrival to the last token; None: any. max_request_tokens: see `limit_work`. max_body:
-    bytes. body_timeout: seconds in which a body has to arrive. step_timeout: seconds after which a
-    step counts as hung. shutdown_timeout: seconds that running requests get to end. cors_origins:
-    web sites that may call it. allowed_hosts: names that it may be called by, as in Host headers;
-    none: any. temperature: of requests that give none; None leaves it to the
-    pipeline. max_unread: pieces that a stream may be ahead of its reader. Raises `OptionError` for
-    values that cannot be used.
+    from arrival to the last token; None: any. max_request_tokens: see `limit_work`.
+    max_audio_seconds: of a recording. max_body: bytes. body_timeout: seconds in which a body has to
+    arrive. step_timeout: seconds after which a step counts as hung. shutdown_timeout: seconds that
+    running requests get to end. cors_origins: web sites that may call it. allowed_hosts: names that
+    it may be called by, as in Host headers; none: any. temperature: of requests that give none;
+    None leaves it to the pipeline. max_unread: pieces that a stream may be ahead of its reader.
+    Raises `OptionError` for values that cannot be used.
     """
 
     model_name: str = "ov-specdec"
@@ -31,6 +31,7 @@ class Settings:
     queue_timeout: float = 120.0
     request_timeout: float | None = None
     max_request_tokens: int = 262_144
+    max_audio_seconds: float = 3600.0
     max_body: int = 4_000_000
     body_timeout: float = 30.0
     step_timeout: float = 60.0
@@ -45,7 +46,7 @@ class Settings:
         require_int("max_queue", self.max_queue, low=0)
         for name in ("max_batch_size", "max_request_tokens", "max_body", "max_unread"):
             require_int(name, getattr(self, name), low=1)
-        for name in ("queue_timeout", "body_timeout", "step_timeout"):
+        for name in ("max_audio_seconds", "queue_timeout", "body_timeout", "step_timeout"):
             require_number(name, getattr(self, name), above=0.0)
         require_number("shutdown_timeout", self.shutdown_timeout, low=0.0)
         if self.request_timeout is not None:
