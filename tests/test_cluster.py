@@ -206,12 +206,9 @@ def test_replicas_come_and_go_with_the_load(cluster):
     assert cluster.complete(PROMPTS[0])["choices"]
 
 
-def test_a_recommended_temperature_is_taken_as_in_one_process():
-    recommends = {"generation_config": "model", "max_batch_size": 4}
-    settings = ClusterArgs(pipeline=recommends, replicas=2).all_settings()
-    assert (settings.temperature, settings.max_batch_size) == (None, 8)
-    given = ClusterArgs(pipeline=recommends, settings={"temperature": 0.5}).all_settings()
-    assert (given.temperature, ClusterArgs().all_settings().temperature) == (0.5, 1.0)
+def test_the_ingress_admits_what_all_replicas_run():
+    settings = ClusterArgs(pipeline={"max_batch_size": 4}, replicas=2).all_settings()
+    assert settings.max_batch_size == 8
 
 
 def test_what_a_serve_yaml_has_no_use_for_is_named():

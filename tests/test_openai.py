@@ -231,7 +231,7 @@ def test_null_in_messages_is_left_out_and_developers_are_the_system():
 def test_parts_of_a_content_become_one_text():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     asked = chat(messages=[{"role": "user", "content": parts}])
-    assert asked.prompts == ([{"role": "user", "content": "ab"}],)
+    assert asked.prompts == ([{"role": "user", "content": "a\nb"}],)
 
 
 def test_a_prediction_is_a_text_or_parts():

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, is_loopback
 from ov_specdec.errors import OptionError
+from ov_specdec.loading.generation_config import SamplingDefaults
 from ov_specdec.openai.tokens import Detokenize
 from ov_specdec.server.app import make_app
 from ov_specdec.server.service import Service
@@ -83,6 +84,23 @@ def test_an_answer_is_what_the_pipeline_gives(server, pipeline):
         answer = server.complete(prompt, max_tokens=24)
         assert text_of(answer) == alone.text
         assert answer["usage"]["completion_tokens"] == len(alone.token_ids)
+
+
+@pytest.mark.parametrize(
+    ("recommended", "given", "temperature"),
+    [
+        ({}, {}, 1.0),
+        ({"do_sample": True, "temperature": 0.6}, {}, 0.6),
+        ({"do_sample": True, "temperature": 0.6}, {"top_p": 0.5}, 0.6),
+        ({"do_sample": True, "temperature": 0.6}, {"temperature": 0.0}, 0.0),
+        ({"do_sample": False}, {}, 1.0),
+    ],
+)
+def test_requests_without_a_temperature_have_the_recommended_one_or_1(
+    server, pipeline, monkeypatch, recommended, given, temperature
+):
+    monkeypatch.setattr(pipeline, "_defaults", SamplingDefaults(recommended))
+    assert server.service.engine.complete(given, None).temperature == temperature
 
 
 def test_many_answers_at_once_are_those_that_each_gets_alone(server):

@@ -15,8 +15,9 @@ from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, check_address, is_
 from ov_specdec.cli.cluster_options import CLUSTER_OPTIONS, ClusterOptions, pop_cluster
 from ov_specdec.cli.options import (
     BATCH_OPTIONS,
-    PIPELINE_OPTIONS,
+    LOADING_PIPELINE_OPTIONS,
     SERVED_NAME_OPTION,
+    generation_config_option,
     make_lasting_pipeline,
     model_name,
     pop_pipeline,
@@ -133,7 +134,15 @@ SERVER_OPTIONS = (
 
 @click.command()
 @with_errors
-@with_options((*SERVER_OPTIONS, *CLUSTER_OPTIONS, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
+@with_options(
+    (
+        *SERVER_OPTIONS,
+        *CLUSTER_OPTIONS,
+        *LOADING_PIPELINE_OPTIONS,
+        generation_config_option("model"),
+        *BATCH_OPTIONS,
+    )
+)
 def serve(host: str, port: int, log_level: str, **options: Any) -> None:
     """Serve the models over HTTP, with OpenAI's interface and a page to try them on."""
     pipeline, cluster = pop_pipeline(options), pop_cluster(options)
@@ -185,7 +194,6 @@ def _make_settings(
         api_keys=(*api_keys, *_read_keys(api_key_file)),
         max_batch_size=pipeline["max_batch_size"],
         max_body=math.ceil(max_body_size * 1e6),
-        temperature=None if pipeline["generation_config"] == "model" else 1.0,
         **others,
     )
 

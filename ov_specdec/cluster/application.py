@@ -61,7 +61,6 @@ class ClusterArgs(BaseModel):
     def all_settings(self) -> Settings:
         """Those of the ingress, which admits as many sequences as all replicas can run.
 
-        A recommended temperature is not covered by the server's default, as with one process.
         Raises `OptionError` for a setting that does not exist or cannot be used.
         """
         if "max_batch_size" in self.settings:
@@ -72,8 +71,6 @@ class ClusterArgs(BaseModel):
             )
         require_known(self.settings, [field.name for field in fields(Settings)], "setting")
         settings = {**self.settings, "max_batch_size": self.batch_size * self.max_replicas}
-        if self.pipeline.get("generation_config") == "model":
-            settings.setdefault("temperature", None)
         return Settings(**settings)
 
 

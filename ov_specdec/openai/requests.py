@@ -195,7 +195,7 @@ def _read_parts(where: str, name: str, parts: list[Any]) -> str:
                 name, f"{where} holds {shorten(part)}: only parts with text are supported"
             )
         texts.append(text)
-    return "".join(texts)
+    return "\n".join(texts)  # as vLLM does
 
 
 def read_template_options(fields: Fields) -> dict[str, Any]:

@@ -23,6 +23,9 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
 
+DEFAULT_TEMPERATURE = 1.0
+"""Of requests that give none, where the model recommends none."""
+
 Turn = Callable[[], Awaitable[None]]
 """Waits until a request may run; raises `ApiError` where that takes too long."""
 
@@ -118,7 +121,12 @@ class LocalEngine:
     def complete(self, options: dict[str, Any], tenant: str | None) -> GenerationOptions:
         """Options with the pipeline's defaults. tenant: whose cached prefixes may be used."""
         salt = join_salt(tenant, options.get("cache_salt"))
-        return self.pipeline.complete_options(**{**options, "cache_salt": salt})
+        salted = {**options, "cache_salt": salt}
+        complete = self.pipeline.complete_options(**salted)
+        if options.get("temperature") is None and complete.temperature is None:
+            # The model recommends none: as vLLM has it, tokens are drawn all the same.
+            return self.pipeline.complete_options(**{**salted, "temperature": DEFAULT_TEMPERATURE})
+        return complete
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless the thread runs, and its present step makes progress."""

@@ -20,8 +20,8 @@ class Settings:
     arrive. step_timeout: seconds after which a step counts as hung. shutdown_timeout: seconds that
     running requests get to end. cors_origins: web sites that may call it. allowed_hosts: names that
     it may be called by, as in Host headers; none: any. temperature: of requests that give none;
-    None leaves it to the pipeline. max_unread: pieces that a stream may be ahead of its reader.
-    Raises `OptionError` for values that cannot be used.
+    None: what the model recommends, or else 1. max_unread: pieces that a stream may be ahead of its
+    reader. Raises `OptionError` for values that cannot be used.
     """
 
     model_name: str = "ov-specdec"
@@ -38,7 +38,7 @@ class Settings:
     shutdown_timeout: float = 30.0
     cors_origins: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
-    temperature: float | None = 1.0
+    temperature: float | None = None
     max_unread: int = MAX_UNREAD
 
     def __post_init__(self) -> None:
