@@ -78,14 +78,14 @@ def test_ctrl_c_under_load_ends_it_in_time():
 
 LOADING = """
 import time
-from ov_specdec.server.run import serve
+from ov_specdec.server.run import Binding, serve
 from ov_specdec.server.settings import Settings
 
 def load():
     print("loading", flush=True)
     time.sleep(60)
 
-serve(load, Settings(), "127.0.0.1", 0, print)
+serve(load, Settings(), Binding("127.0.0.1", 0), print)
 """
 
 

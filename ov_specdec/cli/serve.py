@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +13,10 @@ import click
 from ov_specdec.checks import require_number
 from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, check_address, is_loopback
 from ov_specdec.cli.cluster_options import CLUSTER_OPTIONS, ClusterOptions, pop_cluster
+from ov_specdec.cli.config_file import CONFIG_OPTION
 from ov_specdec.cli.options import (
     BATCH_OPTIONS,
     LOADING_PIPELINE_OPTIONS,
-    SERVED_NAME_OPTION,
     generation_config_option,
     make_lasting_pipeline,
     model_name,
@@ -34,6 +34,9 @@ MAX_TEXT, MAX_RECORDING = 4.0, 25.0
 if TYPE_CHECKING:
     from ov_specdec.server.settings import Settings
 
+BINDING = ("host", "port", "uds", "ssl_certfile", "ssl_keyfile", "root_path")
+"""Options that are fields of `Binding`."""
+
 LEVELS = ("debug", "info", "warning", "error")
 
 SERVER_OPTIONS = (
@@ -47,6 +50,19 @@ SERVER_OPTIONS = (
         help="Port to serve on; 0 takes any that is free.",
     ),
     click.option(
+        "--uds", metavar="PATH", help="Unix socket to serve on, in place of --host and --port."
+    ),
+    click.option(
+        "--ssl-certfile", metavar="F", help="Certificate for TLS, as a PEM file. [no TLS]"
+    ),
+    click.option("--ssl-keyfile", metavar="F", help="Key of the certificate, as a PEM file."),
+    click.option(
+        "--root-path",
+        metavar="PATH",
+        default="",
+        help="Prefix of paths that a proxy takes off. [none]",
+    ),
+    click.option(
         "--api-key",
         "api_keys",
         multiple=True,
@@ -57,7 +73,14 @@ SERVER_OPTIONS = (
     click.option(
         "--api-key-file", metavar="F", help="File of such keys, one a line. [requests need no key]"
     ),
-    SERVED_NAME_OPTION,
+    click.option(
+        "--served-model-name",
+        "served_model_names",
+        multiple=True,
+        metavar="NAME",
+        help="Name of the model; may be given several times, answers have the first. "
+        "[that of its folder]",
+    ),
     click.option(
         "--max-queue",
         type=int,
@@ -132,10 +155,11 @@ SERVER_OPTIONS = (
 )
 
 
-@click.command()
+@click.command(context_settings={"auto_envvar_prefix": "OV_SPECDEC"})
 @with_errors
 @with_options(
     (
+        CONFIG_OPTION,
         *SERVER_OPTIONS,
         *CLUSTER_OPTIONS,
         *LOADING_PIPELINE_OPTIONS,
@@ -143,31 +167,53 @@ SERVER_OPTIONS = (
         *BATCH_OPTIONS,
     )
 )
-def serve(host: str, port: int, log_level: str, **options: Any) -> None:
+def serve(log_level: str, **options: Any) -> None:
     """Serve the models over HTTP, with OpenAI's interface and a page to try them on."""
     pipeline, cluster = pop_pipeline(options), pop_cluster(options)
+    given = {name: options.pop(name) for name in BINDING}
     speech = is_speech(pipeline["main"])
     load: partial[Any] = partial(make_lasting_pipeline, pipeline)
     if speech:
         load = partial(make_speech_pipeline, speech_arguments(pipeline))
     settings = _make_settings(pipeline, speech, **options)
-    if not settings.api_keys and not settings.allowed_hosts and is_loopback(host):
-        settings = replace(settings, allowed_hosts=LOOPBACK_NAMES)
-    port = check_address(host, port) or port
-    if not settings.api_keys and not is_loopback(host):
+    if given["uds"] is None:
+        settings = _guard(settings, given["host"])
+        given["port"] = check_address(given["host"], given["port"]) or given["port"]
+    announce = partial(click.echo, _url(given), file=sys.stdout)
+    if cluster is None:
+        if speech:
+            require_libraries()
+        _serve_alone(load, settings, log_level, given, announce)
+    elif speech:
+        raise OptionError("a speech model is served by one process: leave out --replicas")
+    else:
+        host, port, *others = BINDING
+        if useless := [name for name in others if given[name]]:
+            flag = useless[0].replace("_", "-")
+            raise OptionError(f"--{flag} has no effect with several replicas: leave it out")
+        _serve_replicas(cluster, pipeline, settings, log_level, given[host], given[port], announce)
+
+
+def _guard(settings: "Settings", host: str) -> "Settings":
+    """Settings for an address: who may reach it without a key is limited, or told of."""
+    if settings.api_keys:
+        return settings
+    if not is_loopback(host):
         click.echo(
             f"warning: everybody who reaches {host} can use this server: give --api-key-file",
             err=True,
         )
-    announce = partial(click.echo, f"http://{host}:{port}", file=sys.stdout)
-    if cluster is None:
-        if speech:
-            require_libraries()
-        _serve_alone(load, settings, log_level, host, port, announce)
-    elif speech:
-        raise OptionError("a speech model is served by one process: leave out --replicas")
-    else:
-        _serve_replicas(cluster, pipeline, settings, log_level, host, port, announce)
+    elif not settings.allowed_hosts:
+        return replace(settings, allowed_hosts=LOOPBACK_NAMES)
+    return settings
+
+
+def _url(binding: Mapping[str, Any]) -> str:
+    """Where the server is found."""
+    if binding["uds"] is not None:
+        return f"unix:{binding['uds']}"
+    scheme = "http" if binding["ssl_certfile"] is None else "https"
+    return f"{scheme}://{binding['host']}:{binding['port']}"
 
 
 def _make_settings(
@@ -176,7 +222,7 @@ def _make_settings(
     *,
     api_keys: tuple[str, ...],
     api_key_file: str | None,
-    served_model_name: str | None,
+    served_model_names: Sequence[str],
     max_body_size: float | None,
     **others: Any,
 ) -> "Settings":
@@ -189,8 +235,10 @@ def _make_settings(
     if max_body_size is None:
         max_body_size = MAX_RECORDING if speech else MAX_TEXT
     require_number("max_body_size", max_body_size, above=0.0)
+    name, *aliases = served_model_names or [model_name(pipeline["main"])]
     return Settings(
-        model_name=served_model_name or model_name(pipeline["main"]),
+        model_name=name,
+        aliases=aliases,
         api_keys=(*api_keys, *_read_keys(api_key_file)),
         max_batch_size=pipeline["max_batch_size"],
         max_body=math.ceil(max_body_size * 1e6),
@@ -202,12 +250,12 @@ def _serve_alone(
     load: Callable[[], Any],
     settings: "Settings",
     log_level: str,
-    host: str,
-    port: int,
+    binding: Mapping[str, Any],
     announce: Callable[[], None],
 ) -> None:
     try:
         from ov_specdec.server.logs import set_up_log
+        from ov_specdec.server.run import Binding
         from ov_specdec.server.run import serve as run_server
     except ImportError as error:
         raise OptionError(
@@ -215,7 +263,8 @@ def _serve_alone(
             "pip install 'ov-specdec[serve]'"
         ) from error
     set_up_log(log_level)
-    run_server(load, settings, bare_host(host), port, announce)
+    bound = Binding(**{**binding, "host": bare_host(binding["host"])})
+    run_server(load, settings, bound, announce)
 
 
 def _serve_replicas(

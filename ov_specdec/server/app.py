@@ -163,7 +163,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/v1/models", response_model=schemas.Models, responses=_errors(401, 503))
     def models() -> Any:
         """The model that is served."""
-        return {"object": "list", "data": [service.describe_model()]}
+        return {"object": "list", "data": list(map(service.describe_model, service.model_names))}
 
     @app.get(
         "/v1/models/{model:path}", response_model=schemas.Model, responses=_errors(401, 404, 503)
@@ -171,7 +171,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
     def model(model: str) -> Any:
         """The model, if it has this name."""
         service.check_model(model)
-        return service.describe_model()
+        return service.describe_model(model)
 
     @app.get("/health", response_model=schemas.Health, responses=_errors(503))
     async def health() -> Any:

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass
 
 import uvicorn
 from fastapi import FastAPI
@@ -42,6 +43,21 @@ class Server(uvicorn.Server):
         self._service.stop()
 
 
+@dataclass(frozen=True)
+class Binding:
+    """Where a server listens. uds: path of a Unix socket, in place of host and port.
+
+    ssl_certfile, ssl_keyfile: PEM files for TLS. root_path: prefix that a proxy takes off paths.
+    """
+
+    host: str
+    port: int
+    uds: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    root_path: str = ""
+
+
 def open_engine(
     pipeline: SpeculativePipeline | SpeechPipeline, settings: Settings
 ) -> LocalEngine | Transcriptions:
@@ -54,8 +70,7 @@ def open_engine(
 def serve(
     load: Callable[[], SpeculativePipeline | SpeechPipeline],
     settings: Settings,
-    host: str,
-    port: int,
+    binding: Binding,
     on_ready: Callable[[], None],
 ) -> None:
     """Serve until SIGTERM or Ctrl-C. Then no request is taken, and running ones may end.
@@ -88,8 +103,7 @@ def serve(
 
     config = uvicorn.Config(
         make_app(service, lifespan),
-        host=host,
-        port=port,
+        **asdict(binding),
         log_config=None,
         access_log=False,
         timeout_keep_alive=KEEP_ALIVE,

@@ -100,9 +100,14 @@ class Service:
             return Metrics(self.settings.model_name).registry.collect()
         return await self._engine.collect_metrics()
 
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """What requests may call the model; answers call it by the first."""
+        return (self.settings.model_name, *self.settings.aliases)
+
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served; requests that name none are as good."""
-        if name not in (None, self.settings.model_name):
+        if name not in (None, *self.model_names):
             raise ApiError(
                 404,
                 f"the model {shorten(name)} is not served here: it is '{self.settings.model_name}'",
@@ -166,11 +171,14 @@ class Service:
             raise invalid("tokens", f"tokens holds {unknown[0]}, which the model does not have")
         return {"prompt": tokenizer.decode_all(wanted.tokens)}
 
-    def describe_model(self) -> dict[str, Any]:
-        """The model, in OpenAI's shape. chat_template: whether it takes messages."""
+    def describe_model(self, name: str) -> dict[str, Any]:
+        """The model by one of its names, in OpenAI's shape.
+
+        chat_template: whether it takes messages.
+        """
         speech = self._speech
         return {
-            "id": self.settings.model_name,
+            "id": name,
             "object": "model",
             "created": self.started,
             "owned_by": "ov-specdec",

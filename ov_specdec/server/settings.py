@@ -12,19 +12,21 @@ from ov_specdec.server.stream import MAX_UNREAD
 class Settings:
     """What the server is told besides the models.
 
-    model_name: under which it serves them. api_keys: any of them opens it; none: it is open.
-    max_queue: requests that may wait beside the `max_batch_size` that run, or, for recordings, the
-    one. queue_timeout: seconds that a request may wait for its turn. request_timeout: seconds
-    from arrival to the last token; None: any. max_request_tokens: see `limit_work`.
-    max_audio_seconds: of a recording. max_body: bytes. body_timeout: seconds in which a body has to
-    arrive. step_timeout: seconds after which a step counts as hung. shutdown_timeout: seconds that
-    running requests get to end. cors_origins: web sites that may call it. allowed_hosts: names that
-    it may be called by, as in Host headers; none: any. temperature: of requests that give none;
-    None: what the model recommends, or else 1. max_unread: pieces that a stream may be ahead of its
-    reader. Raises `OptionError` for values that cannot be used.
+    model_name: under which it serves them. aliases: names that requests may have for it too.
+    api_keys: any of them opens it; none: it is open. max_queue: requests that may wait beside the
+    `max_batch_size` that run, or, for recordings, the one. queue_timeout: seconds that a request
+    may wait for its turn. request_timeout: seconds from arrival to the last token; None: any.
+    max_request_tokens: see `limit_work`. max_audio_seconds: of a recording. max_body: bytes.
+    body_timeout: seconds in which a body has to arrive. step_timeout: seconds after which a step
+    counts as hung. shutdown_timeout: seconds that running requests get to end. cors_origins: web
+    sites that may call it. allowed_hosts: names that it may be called by, as in Host headers; none:
+    any. temperature: of requests that give none; None: what the model recommends, or else 1.
+    max_unread: pieces that a stream may be ahead of its reader. Raises `OptionError` for values
+    that cannot be used.
     """
 
     model_name: str = "ov-specdec"
+    aliases: Sequence[str] = ()
     api_keys: Sequence[str] = field(default=(), repr=False)
     max_batch_size: int = 16
     max_queue: int = 128
@@ -53,6 +55,7 @@ class Settings:
             require_number("request_timeout", self.request_timeout, above=0.0)
         if self.temperature is not None:
             require_number("temperature", self.temperature, low=0.0)
+        _require_list("aliases", self.aliases)
         _require_list("cors_origins", self.cors_origins)
         _require_list("allowed_hosts", self.allowed_hosts)
         _require_list("api_keys", self.api_keys)
