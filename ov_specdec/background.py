@@ -21,14 +21,15 @@ class Background:
     def __init__(self, generator: TextGenerator, on_error: Callable[[Exception], None]) -> None:
         self._generator = generator
         self._loop = generator.loop
-        self._num_tokens = generator.main.num_free or 0
+        self.kv_cache_tokens = generator.main.num_free or 0
+        """Tokens that the main model's KV cache has room for; 0 where the device manages it."""
         self._loop.start(on_error)
 
     @property
     def kv_cache_usage(self) -> float:
         """The part of the main model's KV cache in use, 0 to 1; 0 where the device manages it."""
         free = self._generator.main.num_free
-        return 1 - free / self._num_tokens if free is not None and self._num_tokens else 0.0
+        return 1 - free / self.kv_cache_tokens if free is not None and self.kv_cache_tokens else 0.0
 
     @property
     def scheduler(self) -> Scheduler:

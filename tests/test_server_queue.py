@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
 import pytest
@@ -248,3 +249,27 @@ def test_failures_are_counted_by_what_ended_them(pipeline, monkeypatch):
         assert count(finished_reason="error", error="unknown_parameter", status="400") == 1
         assert count(finished_reason="timeout", error="timeout", status="504") == 2
         assert count() == 4
+
+
+def test_the_times_of_a_request_are_observed_from_its_arrival(pipeline, monkeypatch):
+    names = (
+        *("request_queue_time_seconds", "request_prefill_time_seconds"),
+        *("request_decode_time_seconds", "time_to_first_token_seconds"),
+        *("e2e_request_latency_seconds", "request_prompt_tokens", "request_generation_tokens"),
+    )
+    with serving(pipeline, max_batch_size=1) as server:
+        with paused(pipeline, monkeypatch) as goes_on, ThreadPoolExecutor() as threads:
+            first = threads.submit(server.post, "/v1/completions", **ASK)
+            wait_until(lambda: server.metric("num_requests_running") == 1)
+            second = threads.submit(server.post, "/v1/completions", **ASK)
+            wait_until(lambda: server.metric("num_requests_waiting") == 1)
+            threading.Event().wait(SOON)
+            goes_on.set()
+            assert first.result().is_success
+            assert second.result().is_success
+        assert [server.metric(f"{name}_count") for name in names] == [2] * len(names)
+        queue, prefill, _, to_first, whole = (server.metric(f"{name}_sum") for name in names[:5])
+        assert queue > SOON
+        assert queue + prefill < to_first < whole
+        assert server.metric("request_generation_tokens_sum") == 4
+        assert "ov_specdec:cache_config_info{" in server.http.get("/metrics").text

@@ -11,6 +11,7 @@ from ov_specdec.openai.audio import MEDIA_TYPES, AudioAsk, StreamedTranscription
 from ov_specdec.server.access import Record
 from ov_specdec.server.queue import Place
 from ov_specdec.server.reply import Sender, explain, run_for_client
+from ov_specdec.server.request_metrics import Clock
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Job
@@ -33,6 +34,7 @@ class AudioReply(Response):
         self.service = service
         self.read = read
         self.record = record
+        self.clock = Clock(service.metrics, record.began)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run it, until it is sent, or the client has left or does not read what is sent."""
@@ -42,7 +44,7 @@ class AudioReply(Response):
             with recording:
                 limit = service.settings.max_unread if ask.stream else None
                 stream = Stream[TranscriptionChunk](1, limit)
-                job = Job(ask, recording, self.record.tenant, stream, self.record.began)
+                job = Job(ask, recording, self.record.tenant, stream)
                 run = self._run(job, place, scope, receive, send)
                 await run_for_client(run, stream.overflow, receive, self.record)
 
@@ -75,6 +77,8 @@ class AudioReply(Response):
         for piece in chunk.pieces:
             self.record.note(piece)
         self.record.finish_reason = chunk.finish_reason
+        has_ended = chunk.finish_reason not in (None, "cancelled")
+        self.clock.note(0, has_tokens=bool(chunk.pieces), has_ended=has_ended)
 
 
 def _whole(ask: AudioAsk, chunks: list[TranscriptionChunk]) -> Response:

@@ -85,6 +85,8 @@ class LocalEngine:
         self.background = pipeline.background(_report)
         self.metrics = Metrics(settings.model_name, replica)
         self.metrics.watch(self.background)
+        num_tokens = self.background.kv_cache_tokens
+        self.metrics.describe_cache(num_tokens=num_tokens, max_model_len=self.max_length)
         self.metrics.batch_invariant.set_function(lambda: pipeline.batch_invariant.is_proven)
         self._settings = settings
 
@@ -111,11 +113,12 @@ class LocalEngine:
         generations = await asyncio.to_thread(self._check, ask, tenant, stream)
         await turn()
         try:
-            for generation in generations:
+            for generation, timer in generations:
+                timer.begin()
                 self.background.submit(generation)
             yield
         finally:
-            for generation in generations:
+            for generation, _ in generations:
                 self.background.cancel(generation)
 
     def complete(self, options: dict[str, Any], tenant: str | None) -> GenerationOptions:
@@ -143,7 +146,9 @@ class LocalEngine:
         self.pipeline.close()
         self.background.join(self._settings.step_timeout)
 
-    def _check(self, ask: Ask, tenant: str | None, stream: Stream[Chunk]) -> list[Generation]:
+    def _check(
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+    ) -> list[tuple[Generation, Timer]]:
         """The generations of a request, ready to be submitted. Takes a while: not for the loop."""
         options = self.complete(ask.options, tenant)
         prompts = [self.background.encode(prompt, options) for prompt in ask.prompts]
@@ -157,24 +162,20 @@ class LocalEngine:
 
     def _check_one(
         self, ids: Sequence[int], options: GenerationOptions, stream: Stream[Chunk], index: int
-    ) -> Generation:
-        def end(error: BaseException | None) -> None:
-            reason = generation.sequence.finish_reason if error is None else None
-            self.metrics.ended(generation.output.stats, reason)
-            stream.end(error)
-
-        receive = self._receiver(stream, index)
-        generation = self.background.check(ids, options, receive, end)
-        return generation
-
-    def _receiver(self, stream: Stream[Chunk], index: int) -> Callable[[Sequence[Chunk]], None]:
+    ) -> tuple[Generation, Timer]:
         timer, put = Timer(self.metrics), stream.receiver(index)
 
         def receive(chunks: Sequence[Chunk]) -> None:
             timer.receive(chunks)
             put(chunks)
 
-        return receive
+        def end(error: BaseException | None) -> None:
+            reason = generation.sequence.finish_reason if error is None else None
+            self.metrics.ended(generation.output.stats, reason)
+            stream.end(error)
+
+        generation = self.background.check(ids, options, receive, end)
+        return generation, timer
 
 
 def stalled() -> ApiError:

@@ -18,6 +18,7 @@ from ov_specdec.openai.responses import StreamedResponse
 from ov_specdec.openai.streaming import StreamedCompletion
 from ov_specdec.server.access import CLIENT_LEFT, Record, error_response
 from ov_specdec.server.queue import Place
+from ov_specdec.server.request_metrics import Clock
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
 
@@ -52,6 +53,7 @@ class Reply(Response):
         self.service = service
         self.read = read
         self.record = record
+        self.clock = Clock(service.metrics, record.began)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run it, until it is sent, or the client has left or does not read what is sent."""
@@ -94,7 +96,10 @@ class Reply(Response):
         self, stream: Stream[Chunk], sender: "Sender", deadline: float | None
     ) -> AsyncIterator[tuple[int, Chunk]]:
         while (piece := await sender.next(stream, deadline)) is not None:
-            self.record.note(piece[1])
+            index, chunk = piece
+            self.record.note(chunk)
+            has_ended = chunk.finish_reason is not None
+            self.clock.note(index, has_tokens=bool(chunk.token_ids), has_ended=has_ended)
             yield piece
 
 

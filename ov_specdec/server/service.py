@@ -136,8 +136,10 @@ class Service:
 
     async def turn(self, place: Place, deadline: float | None) -> None:
         """Wait for the turn of a request; `asyncio.TimeoutError` when it had to be answered."""
-        left = None if deadline is None else deadline - monotonic()
+        came = monotonic()
+        left = None if deadline is None else deadline - came
         await asyncio.wait_for(place.turn(self.settings.queue_timeout), left)
+        self.metrics.queue_time.observe(monotonic() - came)
 
     @asynccontextmanager
     async def running(

@@ -28,14 +28,13 @@ class Job:
     """A request whose recording waits for its turn, or is being transcribed.
 
     tenant: whose cached states may be used. stream: is filled with chunks, and fails with the error
-    that ends it. began: when it came.
+    that ends it.
     """
 
     ask: AudioAsk
     recording: BinaryIO
     tenant: str | None
     stream: Stream[TranscriptionChunk]
-    began: float = field(default_factory=monotonic)
     is_running: bool = False
     is_cancelled: bool = False
     transcription: TranscriptionStream | None = None
@@ -121,17 +120,14 @@ class Transcriptions:
         salt = join_salt(job.tenant, job.ask.options.get("cache_salt"))
         options = {**job.ask.options, "cache_salt": salt}
         recording = self._read(job)
-        receive, is_first = job.stream.receiver(0), True
+        receive = job.stream.receiver(0)
         with self.pipeline.stream(recording, **options) as transcription:
             job.transcription = transcription
             if job.is_cancelled:  # before there was this to cancel
                 raise Cancelled
             for chunk in transcription:
-                if chunk.pieces and is_first:
-                    self.metrics.to_first.observe(monotonic() - job.began)
-                    is_first = False
                 if chunk.stats is not None:
-                    self._count(job, chunk.stats.generation, chunk.finish_reason)
+                    self._count(chunk.stats.generation, chunk.finish_reason)
                 receive([chunk])
 
     def _read(self, job: Job) -> tuple[Samples, int]:
@@ -147,11 +143,10 @@ class Transcriptions:
         finally:
             self._block_began = None
 
-    def _count(self, job: Job, stats: GenerationStats, reason: FinishReason | None) -> None:
+    def _count(self, stats: GenerationStats, reason: FinishReason | None) -> None:
         """Count a transcription that has ended; raises `Cancelled` where it was cut short."""
         is_cancelled = reason == "cancelled"
         self.metrics.generation_tokens.inc(stats.generated_tokens)
         self.metrics.ended(stats, None if is_cancelled else reason)
         if is_cancelled:
             raise Cancelled
-        self.metrics.whole.observe(monotonic() - job.began)
