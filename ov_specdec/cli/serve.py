@@ -107,7 +107,7 @@ SERVER_OPTIONS = (
         "--max-request-tokens",
         type=int,
         metavar="N",
-        default=262_144,
+        default=131_072,
         show_default=True,
         help="Tokens that the choices of a request may have together, prompts and those that "
         "log-probabilities name included; more are answered with 400.",

@@ -32,7 +32,7 @@ class Settings:
     max_queue: int = 128
     queue_timeout: float = 120.0
     request_timeout: float | None = None
-    max_request_tokens: int = 262_144
+    max_request_tokens: int = 131_072
     max_audio_seconds: float = 3600.0
     max_body: int = 4_000_000
     body_timeout: float = 30.0
