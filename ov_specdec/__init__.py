@@ -54,9 +54,10 @@ if TYPE_CHECKING:
         TokenizerMismatchError,
     )
     from ov_specdec.generation import GenerationStream
-    from ov_specdec.options import GenerationKwargs, GenerationOptions
+    from ov_specdec.kwargs import GenerationKwargs, TranscriptionKwargs
+    from ov_specdec.options import GenerationOptions
     from ov_specdec.pipeline import SpeculativePipeline
-    from ov_specdec.speech.options import TranscriptionKwargs, TranscriptionOptions
+    from ov_specdec.speech.options import TranscriptionOptions
     from ov_specdec.speech.segments import (
         Segment,
         SpeechStats,
@@ -87,9 +88,10 @@ else:
         "batch": ("Batch",),
         "chunks": ("Chunk", "GenerationResult", "Origin"),
         "generation": ("GenerationStream",),
-        "options": ("GenerationKwargs", "GenerationOptions"),
+        "kwargs": ("GenerationKwargs", "TranscriptionKwargs"),
+        "options": ("GenerationOptions",),
         "pipeline": ("SpeculativePipeline",),
-        "speech.options": ("TranscriptionKwargs", "TranscriptionOptions"),
+        "speech.options": ("TranscriptionOptions",),
         "speech.segments": ("Segment", "SpeechStats", "TranscriptionChunk", "TranscriptionResult"),
         "speech.stream": ("TranscriptionStream",),
         "speech_pipeline": ("SpeechPipeline",),

@@ -15,7 +15,7 @@ from ov_specdec.checks import (
 from ov_specdec.drafters.factory import DrafterKind, DrafterName, kind_of
 from ov_specdec.drafters.pairing import Pairing
 from ov_specdec.engine import Limits
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.loading.devices import find_device, openvino_core, require_paged
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
@@ -40,13 +40,14 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
     device = devices[0]
     if not device.is_cpu and not isinstance(main.static_shapes, str):
         raise OptionError(
-            f"static_shapes={list(main.static_shapes)} cannot be used on {device.name}, which does "
-            "not run a paged KV cache with static shapes: leave it out"
+            Option("static_shapes", list(main.static_shapes)),
+            f" cannot be used on {device.name}, which does not run a paged KV cache with static "
+            "shapes: leave it out",
         )
     if main.num_threads is not None and not any(own.is_cpu for own in devices):
         raise OptionError(
-            f"num_threads={main.num_threads} has no effect on {device.name}: leave it out, or run "
-            "a model on CPU"
+            Option("num_threads", main.num_threads),
+            f" has no effect on {device.name}: leave it out, or run a model on CPU",
         )
 
 
@@ -57,8 +58,16 @@ def may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> 
         return True
     if profile not in ("auto", "none"):
         raise OptionError(
-            f"profile='{profile}' has no effect where precision, properties, num_threads or "
-            "draft_device are given: leave out one of the two"
+            Option("profile", str(profile)),
+            " has no effect where ",
+            Option("precision"),
+            ", ",
+            Option("properties"),
+            ", ",
+            Option("num_threads"),
+            " or ",
+            Option("draft_device"),
+            " are given: leave out one of the two",
         )
     return False
 
@@ -97,14 +106,20 @@ def check_drafter(
         require_texts("draft_properties", draft_properties)
     for name, model in (("main", main), ("draft", draft)):
         if model is not None and not isinstance(model, str | Path):
-            raise OptionError(f"{name}={model!r} must be a folder or a name on the Hub")
+            raise OptionError(Option(name, model), " must be a folder or a name on the Hub")
     if kind.has_draft_model and main is not None and draft is None:
         raise OptionError(
-            f"no draft model for main='{main}': give draft=FOLDER, or choose drafter="
-            "'suffix' or drafter='none'"
+            "no draft model for ",
+            Option("main", str(main)),
+            ": give ",
+            Option("draft"),
+            ", or choose ",
+            Option("drafter", "suffix"),
+            " or ",
+            Option("drafter", "none"),
         )
     if not isinstance(profile, str | Path):
-        raise OptionError(f"profile={profile!r} must be 'auto', 'none' or a file")
+        raise OptionError(Option("profile", profile), " must be 'auto', 'none' or a file")
     given = (
         ("draft", draft),
         ("draft_device", draft_device),
@@ -115,7 +130,10 @@ def check_drafter(
     for name, value in given:
         if value and not kind.has_draft_model:
             raise OptionError(
-                f"{name}={value!r} has no use with drafter={kind.name!r}: leave it out"
+                Option(name, value),
+                " has no use with ",
+                Option("drafter", kind.name),
+                ": leave it out",
             )
     return kind
 

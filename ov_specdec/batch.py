@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from ov_specdec.chunks import Chunk
 from ov_specdec.engine import Cancelled
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.generation import Generation, TextGenerator
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.prompt import Prompt
@@ -37,7 +37,7 @@ class Batch(Generic[K]):
         used, or the key is that of a prompt under way.
         """
         if key in self._running:
-            raise OptionError(f"key={key!r} is under way already: give another key")
+            raise OptionError(Option("key", key), " is under way already: give another key")
 
         def receive(chunks: Sequence[Chunk]) -> None:
             self._news.extend((key, chunk) for chunk in chunks)

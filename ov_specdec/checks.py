@@ -7,13 +7,7 @@ from dataclasses import fields
 from numbers import Real
 from typing import Any
 
-from ov_specdec.errors import OptionError
-
-
-def shorten(value: object) -> str:
-    """A value as a message shows it, in at most 80 characters."""
-    shown = repr(value)
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+from ov_specdec.errors import Option, OptionError
 
 
 def make_plain(options: Any) -> None:
@@ -33,14 +27,14 @@ def _as_plain(value: Any) -> Any:
     return value
 
 
-def require_utf8(what: str, text: str) -> None:
+def require_utf8(what: str | Option, text: str) -> None:
     """Refuse a text that holds lone surrogates, which no tokenizer takes."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise OptionError(
-            f"{what} is not valid text at character {error.start} ({error.reason}): give it as "
-            "UTF-8"
+            what,
+            f" is not valid text at character {error.start} ({error.reason}): give it as UTF-8",
         ) from error
 
 
@@ -55,30 +49,39 @@ def suggest(
     return f"did you mean {' or '.join(close)}?" if close else otherwise
 
 
-def require_known(names: Iterable[str], known: Collection[str], kind: str) -> None:
-    """Refuse a name that does not exist. kind: what it should be the name of."""
+def require_known(
+    names: Iterable[str],
+    known: Collection[str],
+    kind: str,
+    elsewhere: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse a name that does not exist.
+
+    kind: what it should be the name of. elsewhere: known names by those they have elsewhere.
+    """
     for name in names:
         if name not in known:
-            hint = suggest(name, known, f"there are: {', '.join(known)}", most=1)
+            meant = (elsewhere or {}).get(name, name)
+            hint = suggest(meant, known, f"there are: {', '.join(known)}", most=1)
             raise OptionError(f"unknown {kind} '{name}': {hint}")
 
 
 def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Refuse a value that is not one of `choices`."""
     if value not in choices:
-        raise OptionError(f"{name}={shorten(value)} is not one of {', '.join(choices)}")
+        raise OptionError(Option(name, value), f" is not one of {', '.join(choices)}")
 
 
 def require_bool(name: str, value: object) -> None:
     """Refuse a value that is not True or False."""
     if not isinstance(value, bool):
-        raise OptionError(f"{name}={shorten(value)} must be True or False")
+        raise OptionError(Option(name, value), " must be True or False")
 
 
 def require_text(name: str, value: object) -> None:
     """Refuse a value that is not a text."""
     if not isinstance(value, str):
-        raise OptionError(f"{name}={shorten(value)} must be a text")
+        raise OptionError(Option(name, value), " must be a text")
 
 
 def require_texts(name: str, value: object) -> None:
@@ -86,24 +89,28 @@ def require_texts(name: str, value: object) -> None:
     if not isinstance(value, Mapping) or not all(
         isinstance(text, str) for pair in value.items() for text in pair
     ):
-        raise OptionError(f"{name}={shorten(value)} must map names to values, all of them texts")
+        raise OptionError(Option(name, value), " must map names to values, all of them texts")
 
 
-def require_int(name: str, value: object, *, low: int, high: int | None = None) -> None:
+def require_int(
+    name: str, value: object, *, low: int | None = None, high: int | None = None
+) -> None:
     """Refuse a value that is not a whole number from `low` to `high`."""
     if isinstance(value, int) and not isinstance(value, bool):
-        if value >= low and (high is None or value <= high):
+        if (low is None or value >= low) and (high is None or value <= high):
             return
-    allowed = f"at least {low}" if high is None else f"from {low} to {high}"
-    raise OptionError(f"{name}={shorten(value)} must be a whole number, {allowed}")
+    allowed = f", at least {low}" if high is None else f", from {low} to {high}"
+    raise OptionError(
+        Option(name, value), f" must be a whole number{allowed if low is not None else ''}"
+    )
 
 
-def require_ids(where: str, ids: Iterable[int], vocab_size: int) -> None:
+def require_ids(where: str | Option, ids: Iterable[int], vocab_size: int) -> None:
     """Refuse token ids that a model does not have."""
     for token in ids:
         if not 0 <= token < vocab_size:
             raise OptionError(
-                f"{where} holds token id {token}: the model has 0 to {vocab_size - 1}"
+                where, f" holds token id {token}: the model has 0 to {vocab_size - 1}"
             )
 
 
@@ -130,4 +137,4 @@ def require_number(
                 return
     bounds = ((low, "from {}"), (above, "above {}"), (high, "to {}"))
     allowed = " ".join(text.format(bound) for bound, text in bounds if bound is not None)
-    raise OptionError(f"{name}={shorten(value)} must be a number {allowed}".rstrip())
+    raise OptionError(Option(name, value), f" must be a number {allowed}".rstrip())

@@ -24,7 +24,7 @@ class Chunk:
     text: what may be shown now; a piece of text may come later than its tokens. rejected_ids: the
     draft tokens that were rejected, on the correction that took the place of the first of them.
     logprobs: of each token, where an option asks for them. prompt_logprobs: of each token of the
-    prompt, on the first chunk.
+    prompt, on the first chunk. num_prompt_tokens: of the whole prompt, on every chunk.
     finish_reason and stats: set on the last chunk only; "stop" is an end-of-sequence token or a
     stop string, "length" the budget, "cancelled" a stream that was cancelled.
     """
@@ -37,6 +37,7 @@ class Chunk:
     stats: GenerationStats | None = None
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
+    num_prompt_tokens: int = 0
 
     @property
     def from_draft(self) -> bool:
@@ -81,7 +82,15 @@ class Output:
             kept = piece.token_ids[:num_kept]
             logprobs = piece.logprobs[:num_kept]
             text = self._text.take()
-            chunks.append(replace(piece, text=text, token_ids=kept, logprobs=logprobs))
+            chunks.append(
+                replace(
+                    piece,
+                    text=text,
+                    token_ids=kept,
+                    logprobs=logprobs,
+                    num_prompt_tokens=self.stats.prompt_tokens,
+                )
+            )
             if self._text.stopped:
                 sequence.finish_reason = "stop"
                 break

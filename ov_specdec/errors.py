@@ -1,8 +1,64 @@
 """The errors that a user can meet. Each message names the offending value and the remedy."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+def shorten(value: object) -> str:
+    """A value as a message shows it, in at most 80 characters."""
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+
+
+class Option(NamedTuple):
+    """An option that a message names. Each interface writes it in its own way.
+
+    value: what it was given, or may be given instead; `...` for the name alone.
+    """
+
+    name: str
+    value: object = ...
+
+    def __str__(self) -> str:
+        """As Python has it."""
+        return self.name if self.value is ... else f"{self.name}={shorten(self.value)}"
+
 
 class SpecdecError(Exception):
-    """Base of everything that ov_specdec raises on purpose."""
+    """Base of everything that ov_specdec raises on purpose.
+
+    parts: those of the message, in which options are not text but `Option`s. An option that it
+    begins with is at fault.
+    """
+
+    def __init__(self, *parts: str | Option) -> None:
+        super().__init__(*parts)
+        self._parts = parts
+
+    @property
+    def option(self) -> str | None:
+        """The name of the option at fault, as Python has it; None where it is not one option."""
+        first = self._parts[0] if self._parts else ""
+        return first.name if isinstance(first, Option) else None
+
+    @property
+    def value(self) -> object:
+        """What that option was given; None where the message does not show it."""
+        first = self._parts[0] if self._parts else ""
+        return first.value if isinstance(first, Option) and first.value is not ... else None
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, and the remedy: the message without the option at fault."""
+        rest = self._parts if self.option is None else self._parts[1:]
+        return "".join(map(str, rest)).lstrip(": ")
+
+    def render(self, write: Callable[[Option], str]) -> str:
+        """The message, in which each option is written as `write` has it."""
+        return "".join(write(p) if isinstance(p, Option) else p for p in self._parts)
+
+    def __str__(self) -> str:
+        return self.render(str)
 
 
 class OptionError(SpecdecError, ValueError):
@@ -47,6 +103,21 @@ class DeadEndError(LogitsError):
 
 class ExportError(SpecdecError):
     """A checkpoint could not be exported to OpenVINO IR."""
+
+
+class TransformersVersionError(ExportError):
+    """Optimum exports a model with another version of transformers than the one it found."""
+
+    def __init__(self, name: str, bound: str, wanted: str, found: str) -> None:
+        """bound: whether the version that is wanted is the "Maximum" or the "Minimum"."""
+        limit = "at most" if bound == "Maximum" else "at least"
+        self.wanted = wanted
+        self.finding = (
+            f"{name}: Optimum exports this family with transformers {wanted} {limit}, and this is "
+            f"{found}"
+        )
+        remedy = f"transformers='{wanted}' makes an environment for it"
+        super().__init__(f"{self.finding}: {remedy}")
 
 
 CLOSED = "this pipeline is closed: make a new one"

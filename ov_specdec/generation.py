@@ -10,21 +10,23 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ov_specdec.checks import require_ids, shorten
+from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, GenerationResult, Output, collect
+from ov_specdec.description import as_tuple
 from ov_specdec.drafters.factory import DrafterFactory
 from ov_specdec.drafters.references import References
 from ov_specdec.engine import MAX_UNREAD, Cancelled, EngineLoop, Round
 from ov_specdec.engine import Sequence as EngineSequence
 from ov_specdec.engine.from_options import make_sequence
-from ov_specdec.errors import CacheFullError, ContextLengthError, OptionError
+from ov_specdec.errors import CacheFullError, ContextLengthError, Option, OptionError
 from ov_specdec.invariance import Invariance
-from ov_specdec.options import GenerationOptions, as_tuple
+from ov_specdec.options import GenerationOptions
 from ov_specdec.planning.schedule import LearnedStats
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.source import Source
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.stats import LengthLimit
+from ov_specdec.text.characters import Decode
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import Prompt, encode_prompt
@@ -167,8 +169,8 @@ class TextGenerator:
             options = self.text_to_text.complete(options, self.tokenizer)
             tokens = [self.text_to_text.decoder_start_token_id]
         for name, named in options.token_ids().items():
-            require_ids(name, named, self.vocab_size)
-        eos = self.eos_token_ids if options.eos_token_ids is None else options.eos_token_ids
+            require_ids(Option(name), named, self.vocab_size)
+        eos = options.ending_ids(self.eos_token_ids)
         length, set_by = self._length_limit(len(tokens), options.max_new_tokens)
         samplers = make_samplers(
             options, prompt_length=len(tokens), eos_token_ids=eos, prompt_ids=ids
@@ -189,7 +191,9 @@ class TextGenerator:
             self._references(options),
             Source(np.array([ids]), namespace) if self.text_to_text else None,
         )
-        text = IncrementalDetokenizer(self.tokenizer.decode, tokens, options.stops)
+        text = IncrementalDetokenizer(
+            self._decode(options, eos), tokens, options.stops, options.include_stop_str_in_output
+        )
         output = Output(text, len(ids))
         output.stats.max_sequences = self._max_sequences
         output.stats.length_limit = set_by
@@ -226,8 +230,18 @@ class TextGenerator:
             salt, start = generation.options.cache_salt, generation.num_prompt_tokens
             tokens = generation.sequence.tokens
             self.last_kept = Kept(tokens, salt)
-            self.generated_tokens.remember(text, ids, prompt=tokens[:start], salt=salt)
+            if generation.options.skip_special_tokens:  # else the template writes some again
+                self.generated_tokens.remember(text, ids, prompt=tokens[:start], salt=salt)
             self.drafters.remember(salt, tokens, start)
+
+    def _decode(self, options: GenerationOptions, eos_token_ids: frozenset[int]) -> Decode:
+        """From the ids of an output to its text, of which a token that ends it is no part."""
+        skips = options.skip_special_tokens
+        decode = self.tokenizer.decode if skips else self.tokenizer.decode_all
+        hidden = frozenset(as_tuple(options.stop_token_ids)) if skips else eos_token_ids
+        if options.include_stop_str_in_output or not hidden:
+            return decode
+        return lambda ids: decode([token for token in ids if token not in hidden])
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The prompt's ids; `OptionError` if it is empty, too long or not to be read."""
@@ -249,8 +263,12 @@ class TextGenerator:
         needed = min(len(ids) + num_new, context)
         if capacity is not None and needed > capacity:
             raise CacheFullError(
-                f"prompt and max_new_tokens need {needed} tokens of KV cache, kv_cache_size has "
-                f"room for {capacity}: raise it, or lower max_new_tokens"
+                "prompt and ",
+                Option("max_new_tokens"),
+                f" need {needed} tokens of KV cache, ",
+                Option("kv_cache_size"),
+                f" has room for {capacity}: raise it, or lower ",
+                Option("max_new_tokens"),
             )
         require_ids("the prompt", ids, self.vocab_size)
         return ids
@@ -265,8 +283,8 @@ class TextGenerator:
         num_tokens, context = sum(map(len, read.texts)), self.main.max_length
         if num_tokens > context:
             raise OptionError(
-                f"reference_texts={shorten(texts)} have {num_tokens} tokens, the model's context "
-                f"{context}: shorten them"
+                Option("reference_texts", texts),
+                f" have {num_tokens} tokens, the model's context {context}: shorten them",
             )
         self._shared[key] = read
         return read
@@ -295,7 +313,7 @@ class TextGenerator:
 def _require_no_languages(options: GenerationOptions) -> None:
     for name in ("src_lang", "tgt_lang"):
         if (given := getattr(options, name)) is not None:
-            raise OptionError(f"{name}={given!r} needs an encoder-decoder model: leave it out")
+            raise OptionError(Option(name, given), " needs an encoder-decoder model: leave it out")
 
 
 @dataclass(frozen=True)

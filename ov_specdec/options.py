@@ -1,21 +1,12 @@
 """The options of a generation, under the names of transformers.GenerationConfig."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, TypedDict, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from ov_specdec.checks import (
-    make_plain,
-    require_bool,
-    require_choice,
-    require_int,
-    require_known,
-    require_number,
-    require_text,
-    require_utf8,
-    shorten,
-)
-from ov_specdec.errors import OptionError
+from ov_specdec.checks import make_plain, require_int, require_known, require_number
+from ov_specdec.description import About, as_tuple, check_described, describe
+from ov_specdec.errors import Option, OptionError, shorten
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
@@ -41,150 +32,408 @@ NOT_FOR_TEMPLATES = (
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 """Options that mean something only where tokens are drawn."""
 
+GROUPS = {
+    "Length and end of the output": "max_new_tokens",
+    "Sampling": "do_sample",
+    "Logits processors": "repetition_penalty",
+    "Speculation": "num_assistant_tokens",
+    "What to tell of the output": "logprobs",
+    "Prompt": "cache_prompt",
+}
+"""The first of the options that belong together, by what they are about."""
+
 
 @dataclass(frozen=True)
 class GenerationOptions:
     """Options of `generate` and `stream`. Checked when made; `OptionError` names what is wrong.
 
-    Numbers and lists may be numpy's; they are kept as Python's.
+    Numbers and lists may be numpy's; they are kept as Python's. The defaults of sampling are the
+    identity, so that decoding is greedy; a pipeline that was made with generation_config="model"
+    takes those of the model's generation_config.json instead. Logits processors apply to greedy
+    decoding too.
 
-    Length and end of the output:
-
-    max_new_tokens: most tokens to generate; fewer where the model's context ends, which alone ends
-        it at None.
-    min_new_tokens: tokens before which no end-of-sequence token may come.
-    eos_token_id: ids that end the text; None takes the model's own.
-    ignore_eos: go on after an end-of-sequence token.
-    stop_strings: texts that end the output; the output stops short of them.
-
-    Sampling. Defaults are the identity, so decoding is greedy; a pipeline that was made with
-    generation_config="model" takes those of the model's generation_config.json instead.
-
-    do_sample: draw tokens instead of taking the most likely; None: if one of the next five is set,
-        and temperature is not 0.
-    temperature: logits are divided by it; 0 is greedy decoding, whatever the next four say.
-    top_k: keep the k most likely tokens; 0 keeps all.
-    top_p: 0 to 1; keep the fewest most likely tokens whose mass reaches it.
-    min_p: 0 to 1; drop tokens less likely than this part of the most likely one.
-    typical_p: above 0, up to 1; keep the tokens of most typical surprise whose mass reaches it.
-    seed: decides each token by its place in the sequence and its logits alone, so that the text is
-        the same whatever is drafted, and whatever runs beside it. Where passes are not
-        batch-invariant, that takes the same settings and cache_prompt=False too.
-    choice: tells texts of one prompt and one seed apart: 0, 1 and so on draw other tokens.
-
-    Logits processors; they apply to greedy decoding too:
-
-    repetition_penalty: above 0; divides the logits of tokens in prompt and output, 1 changes none.
-    presence_penalty, frequency_penalty: -2 to 2; subtracted from the logits of tokens in the
-        output once, and once per occurrence, as in the OpenAI API.
-    logit_bias: by token id, added to its logit; -inf forbids the token.
-    bad_words_ids: sequences of ids that must not be generated.
-    suppress_tokens: ids that must not be generated.
-    no_repeat_ngram_size: length of n-grams that must not occur twice; 0 allows all.
-    encoder_no_repeat_ngram_size: length of n-grams of the prompt that must not occur in the output;
-        0 allows all.
-    forced_bos_token_id: id that an output begins with whose prompt is a single token, as that of
-        the decoder of an encoder-decoder model is; None takes the model's own, where it has one.
-    tgt_lang: language of a translation as the tokenizer names it, such as "fra_Latn"; its token
-        becomes the forced_bos_token_id.
-    src_lang: the same of the text that is translated, where the tokenizer tells the model of it;
-        None: the language that the tokenizer was saved with.
-    logits_processor: functions of your own, from the tokens so far (prompt and output) and one row
-        of logits [vocab] to a row of logits. They may not have the same pipeline generate. What
-        they return may depend on these arguments alone; one that keeps state of one text has a
-        method `follow`, which is told of the tokens that stand, as they come.
-
-    Speculation:
-
-    num_assistant_tokens: draft tokens per round; 0 is plain decoding; "auto" leaves it to a
-        schedule.
-    num_assistant_tokens_schedule: "adaptive" takes the length that yields most tokens per second,
-        and none where speculation does not pay, by what passes were measured to cost (when
-        sampling with a seed from logits that are not the same in any pass: on an imagined machine);
-        "heuristic" adds two after a round in which all draft tokens were accepted, else takes one
-        off; "constant" keeps the number. None takes "constant" for a number, "adaptive" for "auto".
-    assistant_confidence_threshold: 0 to 1; a draft ends after a draft token that the draft model
-        gives less probability, with a seed after the noise. "adaptive" also ends it where the next
-        draft token would not pay.
-    assistant_do_sample: whether a draft model draws its draft tokens where the main model draws its
-        tokens, or takes the most likely ones. The output has the same distribution either way.
-    prompt_lookup_num_tokens: most draft tokens per match of prompt lookup; None: no limit of its
-        own.
-    max_matching_ngram_size: longest n-gram that prompt lookup looks for; None takes 3.
-    reference_texts: texts that the output may quote, such as the file that it changes: the suffix
-        drafter looks for matches in them too. The model does not see them.
-
-    What to tell of the output, as in vLLM:
-
-    logprobs: give the log-probability of each token of the output, and so many of the most likely
-        tokens of its place; 0 gives its own alone.
-    logprobs_mode: "raw_logprobs" are the main model's own; "processed_logprobs" are those after the
-        logits processors, before what sampling does to them. Of a prompt they are always raw.
-    prompt_logprobs: the same for each token of the prompt, all of which is read then.
-
-    Prompt. All but the first two as in transformers' `apply_chat_template`:
-
-    cache_prompt: read only what the KV caches do not hold already of the prompt, from generations
-        before; False reads all of it. Where passes are not batch-invariant, a token may then be
-        another than on empty caches. With False the suffix drafter does not look into earlier
-        outputs either.
-    cache_salt: what is cached is shared only with prompts that have the same salt, so that nobody
-        can tell from the time that it takes what others have asked; so are the earlier outputs that
-        the suffix drafter looks into.
-    apply_chat_template: put a prompt text into the model's chat template, where it has one.
-    tools: functions that the model may call, as JSON schemas, or as functions with type hints and a
-        docstring in Google's style.
-    chat_template_kwargs: what else the template reads, by name, for example enable_thinking.
-    add_generation_prompt: end the prompt with the beginning of an answer; None: yes, unless the
-        final message is continued.
-    continue_final_message: leave the final message open, so that the output continues it.
+    What an annotation says of an option is all that is said of it anywhere: see `About`.
     """
 
-    max_new_tokens: int | None = 128
-    min_new_tokens: int = 0
-    eos_token_id: int | Sequence[int] | None = None
-    ignore_eos: bool = False
-    stop_strings: str | Sequence[str] = ()
-    do_sample: bool | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    typical_p: float | None = None
-    seed: int | None = None
-    choice: int = 0
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    logit_bias: Mapping[int, float] | None = None
-    bad_words_ids: Sequence[Sequence[int]] = ()
-    suppress_tokens: Sequence[int] = ()
-    no_repeat_ngram_size: int = 0
-    encoder_no_repeat_ngram_size: int = 0
-    forced_bos_token_id: int | None = None
-    tgt_lang: str | None = None
-    src_lang: str | None = None
-    logits_processor: Sequence[Callable[..., Any]] = ()
-    num_assistant_tokens: int | Literal["auto"] = "auto"
-    num_assistant_tokens_schedule: Schedule | None = None
-    assistant_confidence_threshold: float = 0.0
-    assistant_do_sample: bool = True
-    prompt_lookup_num_tokens: int | None = None
-    max_matching_ngram_size: int | None = None
-    reference_texts: str | Sequence[str] = ()
-    logprobs: int | None = None
-    logprobs_mode: LogprobsMode = "raw_logprobs"
-    prompt_logprobs: int | None = None
-    cache_prompt: bool = True
-    cache_salt: str | None = None
-    apply_chat_template: bool = True
-    tools: Sequence[Mapping[str, Any] | Callable[..., Any]] = ()
-    chat_template_kwargs: Mapping[str, Any] | None = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool = False
+    max_new_tokens: Annotated[
+        int | None,
+        About(
+            "Most tokens to generate.",
+            "Fewer where the model's context ends, which alone ends it at None.",
+            low=1,
+            unit="tokens",
+            field=None,
+            speech=True,
+        ),
+    ] = 128
+    min_new_tokens: Annotated[
+        int,
+        About(
+            "Tokens before which the text cannot end by itself.",
+            "No end-of-sequence token comes before.",
+            low=0,
+            unit="tokens",
+            field="min_tokens",
+        ),
+    ] = 0
+    stop_strings: Annotated[
+        str | Sequence[str],
+        About(
+            "Text that ends the output.",
+            "The output stops short of it.",
+            low=1,
+            metavar="S",
+            flag="stop",
+            field="stop",
+        ),
+    ] = ()
+    eos_token_id: Annotated[
+        int | Sequence[int] | None,
+        About(
+            "Token that ends the text.",
+            low=0,
+            unset="the model's",
+            metavar="ID",
+            field=None,
+        ),
+    ] = None
+    ignore_eos: Annotated[bool, About("Go on after an end-of-sequence token.")] = False
+    stop_token_ids: Annotated[
+        Sequence[int],
+        About(
+            "Token that ends the text beside the end-of-sequence tokens, whose text is left out.",
+            low=0,
+            metavar="ID",
+        ),
+    ] = ()
+    include_stop_str_in_output: Annotated[
+        bool, About("Leave the stop string or token in the text that it ends.")
+    ] = False
+    skip_special_tokens: Annotated[bool, About("Leave special tokens out of the text.")] = True
+    do_sample: Annotated[
+        bool | None,
+        About(
+            "Draw tokens, or take the most likely ones.",
+            "A temperature of 0 takes them too.",
+            unset="draw if one of the next five is given",
+            field=None,
+        ),
+    ] = None
+    temperature: Annotated[
+        float | None, About("Logits are divided by it; 0 is greedy decoding.", low=0.0)
+    ] = None
+    top_k: Annotated[
+        int | None, About("Keep the N most likely tokens; 0 keeps all.", low=0, speech=True)
+    ] = None
+    top_p: Annotated[
+        float | None,
+        About(
+            "Keep the fewest most likely tokens whose mass reaches X.",
+            low=0.0,
+            high=1.0,
+            speech=True,
+        ),
+    ] = None
+    min_p: Annotated[
+        float | None,
+        About(
+            "Drop tokens less likely than this part of the most likely one.",
+            low=0.0,
+            high=1.0,
+            speech=True,
+        ),
+    ] = None
+    typical_p: Annotated[
+        float | None,
+        About(
+            "Keep the tokens of most typical surprise whose mass reaches X.",
+            above=0.0,
+            high=1.0,
+            speech=True,
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        About(
+            "Makes the run repeat.",
+            "Decides each token by its place in the sequence and its logits alone, so that the "
+            "text is the same whatever is drafted, and whatever runs beside it. Where passes are "
+            "not batch-invariant, that takes the same settings and cache_prompt=False too.",
+            low=0,
+            speech=True,
+        ),
+    ] = None
+    choice: Annotated[
+        int,
+        About(
+            "Tells texts of one prompt and one seed apart: 0, 1 and so on draw other tokens.",
+            low=0,
+            flag=None,
+            field=None,
+        ),
+    ] = 0
+    repetition_penalty: Annotated[
+        float,
+        About(
+            "Above 1: tokens in prompt and output get less likely.",
+            "Their logits are divided by it.",
+            above=0.0,
+            speech=True,
+        ),
+    ] = 1.0
+    presence_penalty: Annotated[
+        float,
+        About("Subtracted from the logits of tokens in the output.", low=-2.0, high=2.0),
+    ] = 0.0
+    frequency_penalty: Annotated[
+        float,
+        About(
+            "Subtracted once for each time that a token occurs in the output.", low=-2.0, high=2.0
+        ),
+    ] = 0.0
+    logit_bias: Annotated[
+        Mapping[int, float] | None,
+        About(
+            "Added to a token's logit, -inf forbids it.",
+            metavar="ID=BIAS",
+            speech=True,
+        ),
+    ] = None
+    bad_words_ids: Annotated[
+        Sequence[Sequence[int]],
+        About(
+            "Token sequence that must not be generated.",
+            metavar="ID,ID,...",
+            speech=True,
+        ),
+    ] = ()
+    suppress_tokens: Annotated[
+        Sequence[int],
+        About(
+            "Tokens that must not be generated.",
+            low=0,
+            metavar="ID,ID,...",
+            speech=True,
+        ),
+    ] = ()
+    no_repeat_ngram_size: Annotated[
+        int,
+        About("Length of n-grams that must not repeat; 0 allows all.", low=0, speech=True),
+    ] = 0
+    encoder_no_repeat_ngram_size: Annotated[
+        int,
+        About(
+            "Length of n-grams of the prompt that must not occur in the output; 0 allows all.",
+            low=0,
+        ),
+    ] = 0
+    forced_bos_token_id: Annotated[
+        int | None,
+        About(
+            "Token that the output of an encoder-decoder model begins with.",
+            low=0,
+            unset="the model's",
+            endpoints=("completions",),
+        ),
+    ] = None
+    tgt_lang: Annotated[
+        str | None,
+        About(
+            "Language to translate into, as the tokenizer names it, such as fra_Latn.",
+            "Its token becomes the forced_bos_token_id.",
+            metavar="LANG",
+            endpoints=("completions",),
+        ),
+    ] = None
+    src_lang: Annotated[
+        str | None,
+        About(
+            "Language of the text that is translated, named in the same way.",
+            unset="the tokenizer's",
+            metavar="LANG",
+            endpoints=("completions",),
+        ),
+    ] = None
+    logits_processor: Annotated[
+        Sequence[Callable[..., Any]],
+        About(
+            "Functions of your own, from the tokens so far (prompt and output) and one row of "
+            "logits [vocab] to a row of logits.",
+            "They may not have the same pipeline generate. What they return may depend on these "
+            "arguments alone; one that keeps state of one text has a method `follow`, which is "
+            "told of the tokens that stand, as they come.",
+            flag=None,
+            field=None,
+            speech=True,
+        ),
+    ] = ()
+    num_assistant_tokens: Annotated[
+        int | Literal["auto"],
+        About(
+            "Draft tokens per round; 0 is plain decoding.",
+            '"auto" leaves it to a schedule.',
+            low=0,
+            high=MAX_DRAFT_LENGTH,
+            unit="tokens",
+            metavar="auto|N",
+            speech=True,
+        ),
+    ] = "auto"
+    num_assistant_tokens_schedule: Annotated[
+        Schedule | None,
+        About(
+            "How the number of draft tokens changes.",
+            '"adaptive" takes the length that yields most tokens per second, and none where '
+            "speculation does not pay, by what passes were measured to cost (when sampling with a "
+            "seed from logits that are not the same in any pass: on an imagined machine); "
+            '"heuristic" adds two after a round in which all draft tokens were accepted, else '
+            'takes one off; "constant" keeps the number.',
+            unset="constant for N; adaptive for auto",
+            speech=True,
+        ),
+    ] = None
+    assistant_confidence_threshold: Annotated[
+        float,
+        About(
+            "End a draft after a draft token that the draft model gives less probability.",
+            'With a seed, after the noise. "adaptive" also ends it where the next draft token '
+            "would not pay.",
+            low=0.0,
+            high=1.0,
+            speech=True,
+        ),
+    ] = 0.0
+    assistant_do_sample: Annotated[
+        bool,
+        About(
+            "When sampling: whether the draft model draws too, or takes its most likely tokens.",
+            "The output has the same distribution either way.",
+            speech=True,
+        ),
+    ] = True
+    prompt_lookup_num_tokens: Annotated[
+        int | None,
+        About(
+            "Most draft tokens per match of prompt-lookup.",
+            low=1,
+            unit="tokens",
+            speech=True,
+        ),
+    ] = None
+    max_matching_ngram_size: Annotated[
+        int | None,
+        About(
+            "Longest n-gram that prompt-lookup looks for.",
+            low=1,
+            unit="tokens",
+            unset="3",
+            speech=True,
+        ),
+    ] = None
+    reference_texts: Annotated[
+        str | Sequence[str],
+        About(
+            "Text that the output may quote: what follows a match in it becomes draft tokens.",
+            "The model does not see it.",
+            metavar="FILE",
+            field=None,
+            speech=True,
+        ),
+    ] = ()
+    logprobs: Annotated[
+        int | None,
+        About(
+            "Tell each token's log-probability, and those of the N most likely in its place.",
+            low=0,
+            high=MAX_LOGPROBS,
+            field=None,
+        ),
+    ] = None
+    logprobs_mode: Annotated[
+        LogprobsMode,
+        About(
+            "Log-probabilities of the main model's own rows, or of those after the logits "
+            "processors.",
+            "Both are before what sampling does to them. Of a prompt they are always raw.",
+            field=None,
+        ),
+    ] = "raw_logprobs"
+    prompt_logprobs: Annotated[
+        int | None,
+        About(
+            "Tell those of the prompt's tokens in the same way.",
+            "All of it is read then.",
+            low=0,
+            high=MAX_LOGPROBS,
+            field=None,
+        ),
+    ] = None
+    cache_prompt: Annotated[
+        bool,
+        About(
+            "Read only what the KV caches do not hold already of the prompt.",
+            "False reads all of it. Where passes are not batch-invariant, a token may else be "
+            "another than on empty caches. With False the suffix drafter does not look into "
+            "earlier outputs either.",
+            field=None,
+        ),
+    ] = True
+    cache_salt: Annotated[
+        str | None,
+        About(
+            "What is cached is shared only with prompts that have the same salt.",
+            "So nobody can tell from the time that it takes what others have asked; so are the "
+            "earlier outputs that the suffix drafter looks into.",
+            flag=None,
+            speech=True,
+        ),
+    ] = None
+    apply_chat_template: Annotated[
+        bool,
+        About(
+            "Put the prompt into the model's chat template, where it has one.",
+            flag="chat-template",
+            field=None,
+        ),
+    ] = True
+    chat_template_kwargs: Annotated[
+        Mapping[str, Any] | None,
+        About(
+            'What else the chat template reads, such as {"enable_thinking": false}.',
+            metavar="JSON",
+            endpoints=("chat", "responses"),
+        ),
+    ] = None
+    tools: Annotated[
+        Sequence[Mapping[str, Any] | Callable[..., Any]],
+        About(
+            "Functions that the model may call, as a list of their JSON schemas.",
+            "Or as functions with type hints and a docstring in Google's style.",
+            metavar="JSON-FILE",
+            field=None,
+        ),
+    ] = ()
+    add_generation_prompt: Annotated[
+        bool | None,
+        About(
+            "End the prompt with the beginning of an answer.",
+            unset="yes, unless the final message is continued",
+            flag=None,
+            endpoints=("chat", "responses"),
+        ),
+    ] = None
+    continue_final_message: Annotated[
+        bool,
+        About(
+            "Leave the final message open, so that the output continues it.",
+            flag=None,
+            endpoints=("chat", "responses"),
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         make_plain(self)
+        check_described(self)
         self._check_ends()
         self._check_sampling()
         self._check_processors()
@@ -194,7 +443,9 @@ class GenerationOptions:
     @classmethod
     def from_kwargs(cls, options: Mapping[str, Any]) -> "GenerationOptions":
         """Options by name; `OptionError` for a name that does not exist."""
-        require_known(options, [field.name for field in fields(cls)], "option")
+        described = describe(cls)
+        elsewhere = {each.field: name for name, each in described.items() if each.field}
+        require_known(options, described, "option", elsewhere)
         return cls(**options)
 
     @property
@@ -221,6 +472,11 @@ class GenerationOptions:
             return frozenset()
         return None if self.eos_token_id is None else frozenset(as_tuple(self.eos_token_id))
 
+    def ending_ids(self, eos_token_ids: frozenset[int]) -> frozenset[int]:
+        """All tokens that end the text. eos_token_ids: the model's own."""
+        own = self.eos_token_ids
+        return (eos_token_ids if own is None else own) | frozenset(as_tuple(self.stop_token_ids))
+
     @property
     def begins_answer(self) -> bool:
         """Whether a chat template ends the prompt with the beginning of an answer."""
@@ -240,215 +496,117 @@ class GenerationOptions:
             "forced_bos_token_id": () if forced is None else (forced,),
             "logit_bias": tuple(self.logit_bias or ()),
             "bad_words_ids": tuple(token for word in self.bad_words_ids for token in word),
+            "stop_token_ids": as_tuple(self.stop_token_ids),
             "suppress_tokens": as_tuple(self.suppress_tokens),
         }
 
     def _given_sampling_options(self) -> list[str]:
         return [name for name in SAMPLING_OPTIONS if getattr(self, name) is not None]
 
+    def _named(self, name: str) -> Option:
+        return Option(name, getattr(self, name))
+
+    def _refuse(
+        self, name: str, reason: str, other: str, remedy: str = "leave out one of the two"
+    ) -> None:
+        """Raise an error of two options that cannot be given together."""
+        raise OptionError(self._named(name), f" {reason} ", self._named(other), f": {remedy}")
+
     def _check_ends(self) -> None:
-        if self.max_new_tokens is not None:
-            require_int("max_new_tokens", self.max_new_tokens, low=1)
         require_int("min_new_tokens", self.min_new_tokens, low=0, high=self.max_new_tokens)
-        require_bool("ignore_eos", self.ignore_eos)
-        for token in () if self.eos_token_id is None else as_tuple(self.eos_token_id):
-            require_int("eos_token_id", token, low=0)
         if self.ignore_eos and self.eos_token_id is not None:
-            raise OptionError(
-                f"eos_token_id={self.eos_token_id!r} has no effect with ignore_eos=True: leave out "
-                "one of the two"
-            )
-        for stop in self.stops:
-            if not isinstance(stop, str) or not stop:
-                raise OptionError(f"stop_strings={self.stop_strings!r} must be texts, none empty")
-        for name in ("logprobs", "prompt_logprobs"):
-            if getattr(self, name) is not None:
-                require_int(name, getattr(self, name), low=0, high=MAX_LOGPROBS)
-        require_choice("logprobs_mode", self.logprobs_mode, get_args(LogprobsMode))
+            self._refuse("eos_token_id", "has no effect with", "ignore_eos")
         if self.logprobs is None and self.logprobs_mode != "raw_logprobs":
             raise OptionError(
-                f"logprobs_mode={self.logprobs_mode!r} has no effect without logprobs: give both"
+                self._named("logprobs_mode"),
+                " has no effect without ",
+                Option("logprobs"),
+                ": give both",
             )
 
     def _check_sampling(self) -> None:
-        if self.do_sample is not None:
-            require_bool("do_sample", self.do_sample)
         if self.do_sample and self.temperature == 0:
-            raise OptionError(
-                "temperature=0 is greedy decoding, so it contradicts do_sample=True: leave out one "
-                "of the two"
-            )
+            self._refuse("temperature", "is greedy decoding, so it contradicts", "do_sample")
         if self.do_sample is False and (given := self._given_sampling_options()):
-            raise OptionError(
-                f"{given[0]}={getattr(self, given[0])!r} has no effect with do_sample=False: "
-                "leave out one of the two"
-            )
-        ranges: dict[str, dict[str, float]] = {
-            "temperature": {"low": 0.0},
-            "top_p": {"low": 0.0, "high": 1.0},
-            "min_p": {"low": 0.0, "high": 1.0},
-            "typical_p": {"above": 0.0, "high": 1.0},
-        }
-        for name, allowed in ranges.items():
-            if getattr(self, name) is not None:
-                require_number(name, getattr(self, name), **allowed)
-        for name in ("top_k", "seed"):
-            if getattr(self, name) is not None:
-                require_int(name, getattr(self, name), low=0)
-        require_int("choice", self.choice, low=0)
+            self._refuse(given[0], "has no effect with", "do_sample")
         if self.choice and self.seed is None:
-            raise OptionError(f"choice={self.choice} has no effect without seed: give both")
+            raise OptionError(
+                self._named("choice"), " has no effect without ", Option("seed"), ": give both"
+            )
 
     def _check_processors(self) -> None:
-        require_number("repetition_penalty", self.repetition_penalty, above=0.0)
-        require_number("presence_penalty", self.presence_penalty, low=-2.0, high=2.0)
-        require_number("frequency_penalty", self.frequency_penalty, low=-2.0, high=2.0)
-        for name in ("no_repeat_ngram_size", "encoder_no_repeat_ngram_size"):
-            require_int(name, getattr(self, name), low=0)
-        if self.forced_bos_token_id is not None:
-            require_int("forced_bos_token_id", self.forced_bos_token_id, low=0)
-        if self.src_lang is not None:
-            require_text("src_lang", self.src_lang)
-        if self.tgt_lang is not None:
-            require_text("tgt_lang", self.tgt_lang)
-            if self.forced_bos_token_id is not None:
-                raise OptionError(
-                    f"tgt_lang={self.tgt_lang!r} contradicts forced_bos_token_id="
-                    f"{self.forced_bos_token_id}: leave out one of the two"
-                )
+        if self.tgt_lang is not None and self.forced_bos_token_id is not None:
+            self._refuse("tgt_lang", "contradicts", "forced_bos_token_id")
         if self.logit_bias is not None and not isinstance(self.logit_bias, Mapping):
-            raise OptionError(f"logit_bias={self.logit_bias!r} must map token ids to biases")
+            raise OptionError(self._named("logit_bias"), " must map token ids to biases")
         for token, bias in (self.logit_bias or {}).items():
             require_int("logit_bias", token, low=0)
             if bias != float("-inf"):
-                require_number(f"logit_bias[{token}]", bias)
-        for token in as_tuple(self.suppress_tokens):
-            require_int("suppress_tokens", token, low=0)
+                require_number("logit_bias", bias)
         for word in as_tuple(self.bad_words_ids):
             if not isinstance(word, Sequence) or isinstance(word, str) or not word:
-                raise OptionError(f"bad_words_ids={word!r} must be sequences of ids, none empty")
+                raise OptionError(
+                    Option("bad_words_ids", word), " must be sequences of ids, none empty"
+                )
             for token in word:
                 require_int("bad_words_ids", token, low=0)
-        if not isinstance(self.logits_processor, Sequence):
-            raise OptionError(
-                f"logits_processor={self.logits_processor!r} must be a list of functions"
-            )
-        for function in self.logits_processor:
-            if not callable(function):
-                raise OptionError(f"logits_processor={function!r} must be functions")
+        functions = self.logits_processor
+        if not isinstance(functions, Sequence) or not all(map(callable, functions)):
+            raise OptionError(self._named("logits_processor"), " must be a list of functions")
 
     def _check_speculation(self) -> None:
-        require_bool("assistant_do_sample", self.assistant_do_sample)
         number, schedule = self.num_assistant_tokens, self.num_assistant_tokens_schedule
-        if number != "auto":
-            require_int("num_assistant_tokens", number, low=0, high=MAX_DRAFT_LENGTH)
-        if schedule is not None:
-            require_choice("num_assistant_tokens_schedule", schedule, get_args(Schedule))
         if schedule == "constant" and number == "auto":
             raise OptionError(
-                "num_assistant_tokens_schedule='constant' needs a number in num_assistant_tokens"
+                self._named("num_assistant_tokens_schedule"),
+                " needs a number in ",
+                Option("num_assistant_tokens"),
             )
         if schedule == "adaptive" and number != "auto":
-            raise OptionError(
-                f"num_assistant_tokens={number} has no effect with "
-                "num_assistant_tokens_schedule='adaptive': leave out one of the two"
+            self._refuse(
+                "num_assistant_tokens", "has no effect with", "num_assistant_tokens_schedule"
             )
-        threshold = self.assistant_confidence_threshold
-        require_number("assistant_confidence_threshold", threshold, low=0.0, high=1.0)
-        for name in ("prompt_lookup_num_tokens", "max_matching_ngram_size"):
-            if getattr(self, name) is not None:
-                require_int(name, getattr(self, name), low=1)
-        for text in as_tuple(self.reference_texts):
-            require_text("reference_texts", text)
-            require_utf8("reference_texts", text)
 
     def _check_chat(self) -> None:
-        require_bool("cache_prompt", self.cache_prompt)
-        if self.cache_salt is not None:
-            require_text("cache_salt", self.cache_salt)
         if self.cache_salt is not None and not self.cache_prompt:
-            raise OptionError(
-                f"cache_salt={self.cache_salt!r} has no effect with cache_prompt=False: leave out "
-                "one of the two"
-            )
-        require_bool("apply_chat_template", self.apply_chat_template)
-        require_bool("continue_final_message", self.continue_final_message)
-        if self.add_generation_prompt is not None:
-            require_bool("add_generation_prompt", self.add_generation_prompt)
+            self._refuse("cache_salt", "has no effect with", "cache_prompt")
         if self.add_generation_prompt and self.continue_final_message:
-            raise OptionError(
-                "add_generation_prompt=True begins an answer, so it contradicts "
-                "continue_final_message=True: leave out one of the two"
+            self._refuse(
+                "add_generation_prompt",
+                "begins an answer, so it contradicts",
+                "continue_final_message",
             )
         if not isinstance(self.tools, Sequence) or isinstance(self.tools, str):
-            raise OptionError(f"tools={shorten(self.tools)} must be a list")
+            raise OptionError(self._named("tools"), " must be a list")
         for index, tool in enumerate(self.tools):
             if not isinstance(tool, Mapping) and not callable(tool):
                 raise OptionError(
-                    f"tools[{index}]={shorten(tool)} must be a JSON schema or a function"
+                    Option("tools"),
+                    f"[{index}]={shorten(tool)} must be a JSON schema or a function",
                 )
         kwargs = {} if self.chat_template_kwargs is None else self.chat_template_kwargs
         if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
-            raise OptionError(f"chat_template_kwargs={shorten(kwargs)} must map names to values")
+            raise OptionError(self._named("chat_template_kwargs"), " must map names to values")
         if taken := [name for name in kwargs if name in NOT_FOR_TEMPLATES]:
             raise OptionError(
-                f"chat_template_kwargs holds '{taken[0]}', which is given in another way: leave it "
-                "out there"
+                Option("chat_template_kwargs"),
+                f" holds '{taken[0]}', which is given in another way: leave it out there",
             )
         if not self.apply_chat_template and (given := self.chat_options()):
             raise OptionError(
-                f"{given[0]} has no effect with apply_chat_template=False: leave out one of the two"
+                Option(given[0]),
+                " has no effect with ",
+                self._named("apply_chat_template"),
+                ": leave out one of the two",
             )
 
 
-class GenerationKwargs(TypedDict, total=False):
-    """The same options as keyword arguments, so that editors and type checkers know them."""
-
-    max_new_tokens: int | None
-    min_new_tokens: int
-    eos_token_id: int | Sequence[int] | None
-    ignore_eos: bool
-    stop_strings: str | Sequence[str]
-    do_sample: bool | None
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    typical_p: float | None
-    seed: int | None
-    choice: int
-    repetition_penalty: float
-    presence_penalty: float
-    frequency_penalty: float
-    logit_bias: Mapping[int, float] | None
-    bad_words_ids: Sequence[Sequence[int]]
-    suppress_tokens: Sequence[int]
-    no_repeat_ngram_size: int
-    encoder_no_repeat_ngram_size: int
-    forced_bos_token_id: int | None
-    tgt_lang: str | None
-    src_lang: str | None
-    logits_processor: Sequence[Callable[..., Any]]
-    num_assistant_tokens: int | Literal["auto"]
-    num_assistant_tokens_schedule: Schedule | None
-    assistant_confidence_threshold: float
-    assistant_do_sample: bool
-    prompt_lookup_num_tokens: int | None
-    max_matching_ngram_size: int | None
-    reference_texts: str | Sequence[str]
-    logprobs: int | None
-    logprobs_mode: LogprobsMode
-    prompt_logprobs: int | None
-    cache_prompt: bool
-    cache_salt: str | None
-    apply_chat_template: bool
-    tools: Sequence[Mapping[str, Any] | Callable[..., Any]]
-    chat_template_kwargs: Mapping[str, Any] | None
-    add_generation_prompt: bool | None
-    continue_final_message: bool
-
-
-def as_tuple(value: Any) -> tuple[Any, ...]:
-    """One value or several, as a tuple."""
-    several = isinstance(value, Iterable) and not isinstance(value, str)
-    return tuple(value) if several else (value,)
+def by_group(options: type = GenerationOptions) -> dict[str, list[str]]:
+    """The names of all options by what they are about."""
+    groups: dict[str, list[str]] = {}
+    begins = {first: group for group, first in GROUPS.items()}
+    for name in describe(options):
+        if name in begins:
+            present = groups.setdefault(begins[name], [])
+        present.append(name)
+    return groups

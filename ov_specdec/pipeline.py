@@ -15,14 +15,15 @@ from ov_specdec.arguments import (
 )
 from ov_specdec.background import Background
 from ov_specdec.batch import Batch
-from ov_specdec.checks import require_choice, require_text, shorten
+from ov_specdec.checks import require_choice, require_text
 from ov_specdec.chunks import GenerationResult, collect
 from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
 from ov_specdec.drafters.pairing import DraftModel, Pairing
 from ov_specdec.engine import Engine, EngineLoop
 from ov_specdec.engine.static_shapes import StaticShapes
-from ov_specdec.errors import CLOSED, DeviceError, OptionError, SessionError
+from ov_specdec.errors import CLOSED, DeviceError, Option, OptionError, SessionError
 from ov_specdec.generation import GenerationStream, Kept, TextGenerator
+from ov_specdec.kwargs import GenerationKwargs
 from ov_specdec.loading.compile import LoadedModel, load_models
 from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.generation_config import (
@@ -40,12 +41,13 @@ from ov_specdec.loading.invariance import (
 from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.memory_limit import limit_memory
+from ov_specdec.loading.pass_agreement import verifiable
 from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, open_source
 from ov_specdec.loading.static_shapes import StaticShapes as WantedShapes
 from ov_specdec.loading.static_shapes import check_sizes
-from ov_specdec.options import GenerationKwargs, GenerationOptions
+from ov_specdec.options import GenerationOptions
 from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress, Role
 from ov_specdec.planning.schedule import LearnedStats
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
@@ -173,14 +175,16 @@ class SpeculativePipeline:
             self.profile = None
         # Main first, then the draft where there is one; empty once the pipeline is closed.
         vocab_sizes = [source.vocab_size for source in sources]
-        self._models = load_models(list(zip(sources, configs, vocab_sizes, strict=False)))
+        to_load = list(zip(sources, configs, vocab_sizes, strict=False))
+        self._models = load_models(to_load)
         self.drafter = kind.name
         self.tokenizer = sources[0].tokenizer
         self.load_seconds = watch.total()
         limit_memory(self._models, kv_cache_size, max_batch_size)
+        self._models = verifiable(self._models, to_load)
         self._invariance = open_invariance(self.main, off)
         if batch_invariant is True and not self._invariance.check().is_proven:
-            raise DeviceError(f"batch_invariant=True: {self.batch_invariant.reason}")
+            raise DeviceError(Option("batch_invariant", True), f": {self.batch_invariant.reason}")
         compare = self._invariance.compare
         self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds, compare)
         draft_runner = self.draft.runner if self.draft else None
@@ -247,7 +251,7 @@ class SpeculativePipeline:
         """
         generator = self._open_generator()
         if isinstance(prompts, str) or not isinstance(prompts, Sequence):
-            raise OptionError(f"prompts={shorten(prompts)} must be a list of prompts")
+            raise OptionError(Option("prompts", prompts), " must be a list of prompts")
         own = [{} for _ in prompts] if options is None else list(options)
         if len(own) != len(prompts):
             raise OptionError(f"{len(own)} options were given for {len(prompts)} prompts")
@@ -356,7 +360,7 @@ class SpeculativePipeline:
         if not models:
             raise SessionError(CLOSED)
         if not isinstance(path, str | Path):
-            raise OptionError(f"path={path!r} must be a file")
+            raise OptionError(Option("path", path), " must be a file")
         if models[0].folder.is_encoder_decoder:
             raise OptionError(
                 f"nothing of {models[0].folder.path}, an encoder-decoder model, is kept in a file: "

@@ -10,6 +10,7 @@ from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
 from ov_specdec.drafters.pairing import DraftModel
 from ov_specdec.engine import Engine, EngineLoop, Limits
 from ov_specdec.errors import CLOSED, ModelError, SessionError
+from ov_specdec.kwargs import TranscriptionKwargs
 from ov_specdec.loading.compile import LoadedModel, load_models
 from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.kept_costs import kept_costs
@@ -22,7 +23,7 @@ from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.speech.audio import Audio, Samples, read_audio
 from ov_specdec.speech.decoder import WindowDecoder
 from ov_specdec.speech.features import FeatureExtractor
-from ov_specdec.speech.options import TranscriptionKwargs, TranscriptionOptions
+from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
 from ov_specdec.speech.settings import Task, WhisperSettings
 from ov_specdec.speech.stream import TranscriptionStream

@@ -11,6 +11,7 @@ from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.batch_file import Results, Serving, Tally, answer_lines, find_changed
 from ov_specdec.openai import ApiError
 from ov_specdec.openai.batches import LineError, make_result, read_request
+from ov_specdec.openai.body import Rules, UnknownNames
 from tests.command_line import run
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -151,7 +152,8 @@ BAD_BODIES = {
 
 def test_bad_bodies_have_the_answers_of_a_server(serving, tmp_path):
     lines = [line(name, **body) for name, (body, _, _) in BAD_BODIES.items()]
-    found, tally = answer([*lines, line("good", prompt="ab")], tmp_path / "results", serving)
+    strict = replace(serving, rules=Rules(unknown=UnknownNames(refuse=True)))
+    found, tally = answer([*lines, line("good", prompt="ab")], tmp_path / "results", strict)
     results = by_id(found)
     for name, (_, status, param) in BAD_BODIES.items():
         response = results[name]["response"]
@@ -336,10 +338,11 @@ def test_any_line_is_read_or_refused(content):
         assert error.code.startswith("invalid_")
 
 
-def test_a_prediction_is_drafted_from(chat_pair, tmp_path):
+@pytest.mark.parametrize("drafter", ["suffix", "none"])
+def test_a_prediction_is_drafted_from(chat_pair, tmp_path, drafter):
     messages = [{"role": "user", "content": "Write a function"}]
     body = {"messages": messages, "max_tokens": 40, "ignore_eos": True}
-    with SpeculativePipeline(chat_pair[0], drafter="suffix", precision="exact") as pipeline:
+    with SpeculativePipeline(chat_pair[0], drafter=drafter, precision="exact") as pipeline:
         serving = Serving(pipeline, "tiny", 2)
         (plain,), _ = answer([line("a", CHAT, **body)], tmp_path / "plain", serving)
         text = plain["response"]["body"]["choices"][0]["message"]["content"]

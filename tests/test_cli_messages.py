@@ -1,5 +1,6 @@
 """Messages in the words of the command line, escapes in arguments, and addresses."""
 
+import pickle
 import socket
 
 import click
@@ -13,7 +14,7 @@ from ov_specdec.cli.app import COMMANDS, app
 from ov_specdec.cli.escapes import unescape
 from ov_specdec.cli.option_names import in_option_names
 from ov_specdec.cli.options import GENERATION_NAMES, PIPELINE_NAMES
-from ov_specdec.errors import ModelError, OptionError
+from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.options import GenerationOptions
 
 
@@ -31,50 +32,62 @@ IN_PYTHON_ONLY = (
 )
 
 TRANSLATED = {
-    "max_new_tokens=-1 must be a whole number": "--max-new-tokens -1 must be a whole number",
-    "temperature=1e-05 is": "--temperature 1e-05 is",
-    "kv='stateful': leave it out": "--kv stateful: leave it out",
-    "give draft=FOLDER, or drafter='none'": "give --draft FOLDER, or --drafter none",
-    "main='my model' has": "--main 'my model' has",
-    "(top_k=4)": "(--top-k 4)",
-    "contradicts do_sample=True: no": "contradicts --do-sample: no",
-    "with do_sample=False": "with --no-do-sample",
-    "with ignore_eos=True": "with --ignore-eos",
-    "apply_chat_template=False": "--no-chat-template",
-    "eos_token_id=(3, 4) has": "--eos-token-id 3 --eos-token-id 4 has",
-    "stop_strings=('a)', '') must": "--stop 'a)' --stop '' must",
-    "stop_strings=('\\n',) must": "--stop '\\n' must",
-    "bad_words_ids=() must": "--bad-words-ids '' must",
-    "properties={'A': '1', 'B': '2'} has": "--property A=1 --property B=2 has",
-    "draft_properties={'A': '1'} has": "--draft-property A=1 has",
-    "logit_bias[4]=nan must": "--logit-bias 4=nan must",
-    "needs a number in num_assistant_tokens": "needs a number in --num-assistant-tokens",
-    "where precision, properties, num_threads or draft_device are given": (
-        "where --precision, --property, --num-threads or --draft-device are given"
-    ),
-    "the main and the draft on one device": "the main and the draft on one device",
-    "seeds=1 of my_top_k=2, --seed=3": "seeds=1 of my_top_k=2, --seed=3",
-    "logits_processor=4": "logits_processor=4",
-    "stop_strings=('unfinished": "--stop ('unfinished",
+    ("max_new_tokens", -1): "--max-new-tokens -1",
+    ("temperature", 1e-05): "--temperature 1e-05",
+    ("kv", "stateful"): "--kv stateful",
+    ("main", "my model"): "--main 'my model'",
+    ("do_sample", True): "--do-sample",
+    ("do_sample", False): "--no-do-sample",
+    ("ignore_eos", True): "--ignore-eos",
+    ("ignore_eos", False): "no --ignore-eos",
+    ("apply_chat_template", False): "--no-chat-template",
+    ("batch_invariant", True): "--batch-invariant true",
+    ("eos_token_id", (3, 4)): "--eos-token-id 3 --eos-token-id 4",
+    ("stop_strings", ("a)", "")): "--stop 'a)' --stop ''",
+    ("stop_strings", ("\n",)): "--stop '\\n'",
+    ("stop_strings", ("a" * 100,)): f"--stop {'a' * 77}...",
+    ("bad_words_ids", ((1, 2), (3,))): "--bad-words-ids 1,2 --bad-words-ids 3",
+    ("suppress_tokens", (1, 2)): "--suppress-tokens 1,2",
+    ("seed",): "--seed",
+    ("logits_processor", 4): "logits_processor=4",
+    ("logits_processor",): "logits_processor",
 }
 
 
-@pytest.mark.parametrize("message", TRANSLATED)
-def test_messages_name_the_options_of_the_command_line(message):
-    assert in_option_names(OptionError(message), GENERATE) == TRANSLATED[message]
+@pytest.mark.parametrize("named", TRANSLATED, ids=str)
+def test_messages_name_the_options_of_the_command_line(named):
+    error = OptionError(Option(*named), " is wrong")
+    assert in_option_names(error, GENERATE) == f"{TRANSLATED[named]} is wrong"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "typed"),
+    [
+        ("static_shapes", [1, 8], "--static-shapes 1,8"),
+        ("properties", {"A": "1", "B": "2"}, "--property A=1 --property B=2"),
+        ("logit_bias", {4: 0.5}, "--logit-bias 4=0.5"),
+    ],
+)
+def test_lists_and_mappings_are_typed_as_their_options_take_them(name, value, typed):
+    assert in_option_names(OptionError(Option(name, value)), GENERATE) == typed
+
+
+def test_an_error_is_made_of_its_option_value_and_reason():
+    error = OptionError(Option("top_k", 5), " has no effect with ", Option("do_sample", False))
+    assert (error.option, error.value) == ("top_k", 5)
+    assert error.reason == "has no effect with do_sample=False"
+    assert str(error) == f"top_k=5 {error.reason}"
+    assert pickle.loads(pickle.dumps(error)).value == 5  # noqa: S301
+    plain = ModelError("config.json gives eos_token_id as 'x'")
+    assert (plain.option, plain.value, plain.reason) == (None, None, str(plain))
+    assert in_option_names(plain, GENERATE) == str(plain)
 
 
 def test_other_commands_have_options_of_their_own():
-    message = "repeat=0 must be a whole number, seconds=0"
-    assert in_option_names(OptionError(message), command("compare").params).startswith("--repeat 0")
-    assert in_option_names(OptionError(message), command("tune").params).endswith(", --seconds 0")
-    assert in_option_names(OptionError(message), []) == message
-
-
-def test_keys_of_a_file_are_no_options():
-    message = "config.json gives eos_token_id as 'x': repair it, or kv='stateful'"
-    expected = "config.json gives eos_token_id as 'x': repair it, or --kv stateful"
-    assert in_option_names(ModelError(message), GENERATE) == expected
+    error = OptionError(Option("repeat", 0), ", ", Option("seconds", 0))
+    assert in_option_names(error, command("compare").params).startswith("--repeat 0")
+    assert in_option_names(error, command("tune").params).endswith(", --seconds 0")
+    assert in_option_names(error, []) == str(error) == "repeat=0, seconds=0"
 
 
 @pytest.mark.parametrize("name", [*PIPELINE_NAMES, *GENERATION_NAMES])
@@ -83,7 +96,7 @@ def test_every_option_of_the_python_interface_is_translated(name):
         return
     names = ("chat", "batch", "serve")
     parameters = [*GENERATE, *(p for name in names for p in command(name).params)]
-    translated = in_option_names(OptionError(f"{name}=5 must be less"), parameters)
+    translated = in_option_names(OptionError(Option(name, 5), " must be less"), parameters)
     assert translated.startswith("--")
     assert "=" not in translated
 
@@ -111,7 +124,6 @@ def test_a_flag_without_an_opposite_is_named():
     with pytest.raises(OptionError) as error:
         require_bool("ignore_eos", None)
     assert in_option_names(error.value, GENERATE).startswith("--ignore-eos")
-    assert in_option_names(OptionError("ignore_eos=False"), GENERATE) == "no --ignore-eos"
 
 
 def test_the_table_of_commands_says_what_the_commands_say():

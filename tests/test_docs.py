@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from ov_specdec.cli.app import COMMANDS
+from ov_specdec.cli.chat.commands import HELP
 from ov_specdec.engine import Engine
-from tests.docs import CLI_REFERENCE, DOCS, MODULES, PACKAGE, cli_reference, modules
+from tests.docs import (
+    DOCS,
+    MODULES,
+    PACKAGE,
+    modules,
+)
+from tests.option_tables import KWARGS, OPTIONS, kwargs, options_page
 
 ROOT = Path(__file__).parent.parent
 OUTSIDE_THE_SITE = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "models").rglob("*.md"))]
@@ -19,12 +27,24 @@ NAMED = re.compile(r"`([a-z_0-9/]+\.py)`")
 """A file in a document: from the root of the repository, or from a folder of the package."""
 
 
-def test_the_command_line_reference_is_what_the_commands_say():
-    assert CLI_REFERENCE.read_text(encoding="utf-8") == cli_reference(), "run: python -m tests.docs"
+def test_the_page_of_the_command_line_has_every_command():
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert re.findall(r"^    :command: (.*)$", page, re.MULTILINE) == list(COMMANDS)
+    modules = [f"ov_specdec.cli.{name}" for name in COMMANDS]
+    assert re.findall(r"^    :module: (.*)$", page, re.MULTILINE) == modules
+    assert HELP in page, "the commands of a chat have changed"
 
 
 def test_the_list_of_modules_is_what_their_docstrings_say():
     assert MODULES.read_text(encoding="utf-8") == modules(), "run: python -m tests.docs"
+
+
+def test_the_tables_of_options_are_what_their_descriptions_say():
+    assert OPTIONS.read_text(encoding="utf-8") == options_page(), "run: python -m tests.docs"
+
+
+def test_the_keyword_arguments_are_the_options():
+    assert KWARGS.read_text(encoding="utf-8") == kwargs(), "run: python -m tests.docs"
 
 
 def test_the_architecture_tells_a_step_call_by_call():

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from ov_specdec import ExportError, ModelError, SpeculativePipeline
+from ov_specdec.errors import TransformersVersionError
 from ov_specdec.loading import export as export_module
 from ov_specdec.loading.export import export_model
 from ov_specdec.loading.locate import embedded_folder
@@ -96,6 +98,10 @@ GROUPS = """nncf.errors.InvalidGroupSizeError: Failed to apply group-wise quanti
 size value 100.
 Failed nodes:
 \t"__module.model.layers.0.mlp.down_proj/aten::linear/MatMul" (channel size: 192)"""
+FAMILY = """ValueError: Trying to export a olmo3 model, that is a custom or unsupported \
+architecture, but no custom export configuration was passed as `custom_export_configs`."""
+UNKNOWN = """ValueError: The checkpoint you are trying to load has model type `gemma9` but \
+Transformers does not recognize this architecture."""
 OTHER = "Traceback (most recent call last):\n  File x\nKeyError: 'mystery'\n"
 
 
@@ -108,11 +114,16 @@ OTHER = "Traceback (most recent call last):\n  File x\nKeyError: 'mystery'\n"
         (FULL, r"the disk is full: free some space \(.* GB are left\)"),
         (REMOTE, "add --trust-remote-code"),
         (GROUPS, "in groups of 100 does not fit a layer of width 192: choose a --group-size"),
+        (
+            FAMILY,
+            "Optimum has no export for the family 'olmo3': use an IR that was exported elsewhere",
+        ),
+        (UNKNOWN, "this version of transformers does not know the family 'gemma9': add"),
         (OTHER, r"optimum-cli failed \(KeyError: 'mystery'\)"),
     ],
 )
 def test_a_failure_is_explained_and_leaves_nothing_behind(monkeypatch, tmp_path, output, complaint):
-    def fail(command, log, temporary):
+    def fail(command, log, *_):
         (Path(command[-1])).mkdir()
         (Path(command[-1]) / "openvino_model.xml").write_text("half")
         log.write(output)
@@ -122,6 +133,37 @@ def test_a_failure_is_explained_and_leaves_nothing_behind(monkeypatch, tmp_path,
     with pytest.raises(ExportError, match=f"owner/x: .*{complaint}"):
         export_model("owner/x", tmp_path, "fp16")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("bound", "wanted", "said"),
+    [("Maximum", "5.0", "5.0 at most"), ("Minimum", "5.10", "5.10 at least")],
+)
+def test_the_version_of_transformers_that_optimum_wants_is_found(
+    monkeypatch, tmp_path, bound, wanted, said
+):
+    def refuse(command, log, *_):
+        log.write("ValueError: The current version of Transformers does not allow for the export ")
+        log.write(f"of the model. {bound} required is {wanted}, got: 5.5.4\n")
+        return 1
+
+    monkeypatch.setattr(export_module, "run_child", refuse)
+    with pytest.raises(
+        TransformersVersionError, match=f"transformers {said}, and this is 5.5.4"
+    ) as e:
+        export_model("owner/x", tmp_path, "fp16")
+    assert e.value.wanted == wanted
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_runs_in_the_environment_that_was_asked_for(monkeypatch, tmp_path):
+    used = []
+    monkeypatch.setattr(export_module, "find_python", lambda version, _: f"python-{version}")
+    monkeypatch.setattr(export_module, "run_child", lambda *given: used.append(given[-1]) or -9)
+    for version in (None, "5.0"):
+        with pytest.raises(ExportError, match="killed"):
+            export_model("owner/x", tmp_path, "fp16", transformers=version)
+    assert used == [sys.executable, "python-5.0"]
 
 
 def test_an_export_that_was_killed_says_so(monkeypatch, tmp_path):
@@ -141,7 +183,7 @@ def test_an_interrupted_export_leaves_nothing_behind(monkeypatch, tmp_path):
 
 
 def test_an_export_without_a_fast_tokenizer_is_not_taken_for_finished(monkeypatch, tmp_path):
-    def write_some(command, log, temporary):
+    def write_some(command, *_):
         (Path(command[-1])).mkdir()
         for name in ("openvino_model.xml", "openvino_model.bin", "config.json"):
             (Path(command[-1]) / name).touch()
@@ -165,11 +207,11 @@ def fake_optimum(monkeypatch):
     """Writes what is looked at of an export; returns the commands that it got."""
     commands = []
 
-    def write(command, log, temporary):
+    def write(command, *_):
         commands.append(command)
         Path(command[-1]).mkdir()
         for name in export_module.NEEDED_FILES:
-            (Path(command[-1]) / name).touch()
+            (Path(command[-1]) / name).write_text("{}")
         return 0
 
     monkeypatch.setattr(export_module, "run_child", write)

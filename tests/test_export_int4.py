@@ -47,11 +47,11 @@ def commands(monkeypatch):
     """The commands that an Optimum gets which writes what is looked at of an export."""
     commands = []
 
-    def write(command, log, temporary):
+    def write(command, *_):
         commands.append(command)
         Path(command[-1]).mkdir()
         for name in export_module.NEEDED_FILES:
-            (Path(command[-1]) / name).touch()
+            (Path(command[-1]) / name).write_text("{}")
         return 0
 
     monkeypatch.setattr(export_module, "run_child", write)

@@ -27,7 +27,7 @@ with socket.create_connection(("127.0.0.1", int(os.environ["TEST_PORT"]))) as te
     test.sendall(b"half")
     assert test.recv(2) == b"go"
 for name in ("openvino_model.bin", "config.json", "tokenizer.json"):
-    (target / name).touch()
+    (target / name).write_text("{}")
 """
 
 

@@ -17,10 +17,12 @@ ARCHITECTURE = Path(__file__).parent.parent / "docs" / "architecture.md"
 LAYERS = (
     {"errors", "palette", "baseline"},
     {"checks", "files", "logits", "stats"},
-    {"options", "logprobs"},
+    {"description"},
+    {"options", "kwargs", "logprobs"},
     {"cache", "sampling", "text"},
     {"runner"},
     {"invariance"},
+    {"pass_agreement"},
     {"static_trial"},
     {"planning"},
     {"drafters", "loading"},

@@ -213,7 +213,7 @@ def with_gpus(monkeypatch):
 def test_devices_that_were_never_run_take_the_stateful_cache(tiny_pair):
     npu = find_device(FakeCore(), "NPU")
     source = open_source(tiny_pair[0])
-    kv, why, _ = loading_module._choose_backend(source, npu, "auto")
+    kv, why, _ = loading_module._choose_backend(source, npu, "auto", None)
     assert (kv, why) == ("stateful", "a paged KV cache has not been run on NPU")
     assert find_device(FakeCore(), "GPU.1").takes_paged
 
@@ -322,3 +322,14 @@ def test_this_machine_has_a_cpu():
     cpu = next(device for device in list_devices() if device.name == "CPU")
     assert cpu.takes_paged
     assert "FP32" in cpu.capabilities
+
+
+def test_a_model_of_recurrent_layers_alone_is_named_as_such(tmp_path):
+    model = model_with_state("cache_params.past.ssm.0", [-1, 4, 4])
+    place = ops.parameter([-1], np.int64, name="cache_position")
+    place.output(0).tensor.set_names({"cache_position"})
+    model.add_parameters([place])
+    ov.save_model(model, tmp_path / "openvino_model.xml")
+    folder = ModelFolder(tmp_path, 256, None, frozenset())
+    with pytest.raises(ModelError, match=r"input 'cache_position', as Mamba does: models of rec"):
+        read_ir(folder)

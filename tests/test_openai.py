@@ -1,41 +1,52 @@
 """OpenAI's fields to ours and back, without a model and without sockets."""
 
 import json
+import tracemalloc
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from ov_specdec.chunks import Chunk, GenerationResult
-from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, OptionError
+from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, Option, OptionError
 from ov_specdec.logprobs import TokenLogprobs
 from ov_specdec.openai import (
     Answer,
     ApiError,
+    ChatBody,
+    CompletionBody,
+    ResponsesBody,
     from_exception,
     make_body,
     make_stream,
-    read_chat,
-    read_completion,
-    read_responses,
+    read_ask,
 )
+from ov_specdec.openai.body import MAX_TOLD, Rules, UnknownNames, read
 from ov_specdec.openai.events import encode_event
-from ov_specdec.openai.tokens import read_detokenize, read_tokenize
+from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.options import GenerationOptions
 from ov_specdec.stats import GenerationStats, RoundStats
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 
 
+STRICT = Rules(unknown=UnknownNames(refuse=True))
+
+
 def chat(**fields):
-    return read_chat({"messages": MESSAGES, **fields})
+    return read_ask(ChatBody, {"messages": MESSAGES, **fields}, STRICT)
 
 
 def completion(**fields):
-    return read_completion({"prompt": "def f(", **fields})
+    return read_ask(CompletionBody, {"prompt": "def f(", **fields}, STRICT)
 
 
 def responses(**fields):
-    return read_responses({"input": "Hello", **fields})
+    return read_ask(ResponsesBody, {"input": "Hello", **fields}, STRICT)
+
+
+def tokenize(body):
+    return read(TokenizeBody, body).wanted()
 
 
 def refused(read, **fields):
@@ -56,8 +67,8 @@ def refused(read, **fields):
         ({"max_tokens": 7, "max_completion_tokens": 7}, {"max_new_tokens": 7}),
         ({"top_p": 0.5, "min_p": 0.1, "top_k": 3}, {"top_p": 0.5, "min_p": 0.1, "top_k": 3}),
         ({"top_k": -1}, {"top_k": 0}),
-        ({"stop": "a"}, {"stop_strings": ("a",)}),
-        ({"stop": ["a", "b"]}, {"stop_strings": ("a", "b")}),
+        ({"stop": "a"}, {"stop_strings": "a"}),
+        ({"stop": ["a", "b"]}, {"stop_strings": ["a", "b"]}),
         ({"seed": 5}, {"seed": 5}),
         ({"seed": -1}, {"seed": 2**64 - 1}),
         (
@@ -69,6 +80,9 @@ def refused(read, **fields):
         ({"num_assistant_tokens": 0}, {"num_assistant_tokens": 0}),
         ({"assistant_confidence_threshold": 0.4}, {"assistant_confidence_threshold": 0.4}),
         ({"cache_salt": "x"}, {"cache_salt": "x"}),
+        ({"stop_token_ids": [3, 4]}, {"stop_token_ids": [3, 4]}),
+        ({"skip_special_tokens": False}, {"skip_special_tokens": False}),
+        ({"include_stop_str_in_output": True}, {"include_stop_str_in_output": True}),
         ({"logprobs": True, "top_logprobs": 3}, {"logprobs": 3}),
         ({"logprobs": True}, {"logprobs": 0}),
         ({"chat_template_kwargs": {"a": 1}}, {"chat_template_kwargs": {"a": 1}}),
@@ -97,8 +111,10 @@ def test_a_completion_may_be_a_translation():
 
 
 def test_an_omitted_temperature_may_be_the_pipelines():
-    assert "temperature" not in read_chat({"messages": MESSAGES}, None).options
-    assert read_chat({"messages": MESSAGES, "temperature": 0}, None).options["temperature"] == 0
+    rules = Rules(temperature=None)
+    assert "temperature" not in read_ask(ChatBody, {"messages": MESSAGES}, rules).options
+    body = {"messages": MESSAGES, "temperature": 0}
+    assert read_ask(ChatBody, body, rules).options["temperature"] == 0
 
 
 @pytest.mark.parametrize(
@@ -117,56 +133,83 @@ def test_neutral_values_pass(fields):
     assert chat(**fields) == chat()
 
 
-def test_usage_in_every_event_is_refused_and_none_of_it_passes():
-    wanted = {"include_usage": True, "continuous_usage_stats": False}
-    assert chat(stream=True, stream_options=wanted).include_usage
-    with pytest.raises(ApiError) as raised:
-        chat(stream=True, stream_options={**wanted, "continuous_usage_stats": True})
-    assert raised.value.param == "continuous_usage_stats"
+def test_usage_in_every_event_is_that_of_its_choice_so_far():
+    wanted = {"include_usage": True, "continuous_usage_stats": True}
+    for ask in (completion, chat):
+        asked = ask(stream=True, n=2, stream_options=wanted)
+        stream = make_stream(answer(asked))
+        pieces = [(0, "a", [1, 2]), (1, "b", [3]), (0, "c", [4])]
+        chunks = [(i, Chunk(text, ids, "plain", num_prompt_tokens=5)) for i, text, ids in pieces]
+        usages = [data_of(stream.add(*chunk)[0].decode().strip())["usage"] for chunk in chunks]
+        assert [usage["completion_tokens"] for usage in usages] == [2, 1, 3]
+        assert [usage["total_tokens"] for usage in usages] == [7, 6, 8]
+    for some in ({"include_usage": True}, {"continuous_usage_stats": True}):
+        stream = make_stream(answer(chat(stream=True, stream_options=some)))
+        event = data_of(stream.add(*chunks[0])[0].decode().strip())
+        assert event.get("usage") is None
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"messages": []}, "messages=[] must be a list, not empty"),
-        ({"messages": "x"}, "messages='x'"),
-        ({"messages": ["x"]}, "messages[0]='x' must be an object"),
-        ({"messages": [{"content": [{"type": "image_url"}]}]}, "messages[0] holds {'type': 'imag"),
-        ({"temperature": -1}, "temperature=-1 must be a number from 0.0"),
-        ({"temperature": True}, "temperature=True"),
+        ({"messages": []}, "messages=[] must not be empty"),
+        ({"messages": "x"}, 'messages="x" must be a list'),
+        ({"messages": ["x"]}, 'messages[0]="x" must be a JSON object'),
+        ({"messages": [{"content": "x"}]}, "messages[0].role is missing"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            'messages[0].content=[{"type": "image_url"}] must be a text or a list of parts',
+        ),
+        ({"temperature": -1}, "temperature=-1 must be greater than or equal to 0"),
+        ({"temperature": True}, "temperature=true must be a number"),
         ({"temperature": 10**400}, "temperature=1000"),
-        ({"temperature": "1"}, "temperature='1'"),
-        ({"max_tokens": 0}, "max_tokens=0 must be a whole number, at least 1"),
-        ({"max_tokens": 1.5}, "max_tokens=1.5"),
-        ({"n": 129}, "n=129 must be a whole number, from 1 to 128"),
+        ({"temperature": "1"}, 'temperature="1"'),
+        ({"temperature": float("nan")}, "temperature=NaN must be a finite number"),
+        ({"max_tokens": 0}, "max_tokens=0 must be greater than or equal to 1"),
+        ({"max_tokens": 1.5}, "max_tokens=1.5 must be a whole number"),
+        ({"n": 129}, "n=129 must be less than or equal to 128"),
         ({"top_logprobs": 3}, "top_logprobs=3 needs logprobs=true"),
         ({"top_logprobs": 21, "logprobs": True}, "top_logprobs=21"),
-        ({"stop": ""}, "stop='' must be a text or several"),
+        ({"stop": ""}, 'stop="" must be a text or up to 16, none empty'),
         ({"stop": [1]}, "stop=[1]"),
-        ({"stop": ["a"] * 17}, "stop has 17 texts: give up to 16"),
-        ({"stop": ["a", "b" * 257]}, "stop has a text of 257 characters: give up to 256"),
-        ({"logit_bias": {"x": 1}}, "logit_bias holds 'x'"),
-        ({"logit_bias": {"9" * 5000: 1}}, "logit_bias holds '999"),
-        ({"logit_bias": {"1": 101}}, "logit_bias[1]=101 must be from -100 to 100"),
+        ({"stop": ["a"] * 17}, 'stop=["a", "a"'),
+        ({"stop": "a" * 257}, 'stop="aaa'),
+        ({"stop_token_ids": [-1]}, "stop_token_ids[0]=-1"),
+        ({"logit_bias": {"x": 1}}, 'logit_bias={"x": 1} holds "x": keys must be token ids'),
+        ({"logit_bias": {"9" * 5000: 1}}, 'logit_bias={"999'),
+        (
+            {"logit_bias": {"1": 101}},
+            'logit_bias={"1": 101} holds 101 at "1": it must be a number from -100 to 100',
+        ),
         ({"logit_bias": [1]}, "logit_bias=[1] must be a JSON object"),
-        ({"min_tokens": 5, "max_tokens": 4}, "min_tokens=5 is more than max_tokens=4"),
+        ({"min_tokens": 5, "max_tokens": 4}, "min_tokens=5 must be a whole number, from 0 to 4"),
         ({"stream_options": {"include_usage": True}}, "stream_options has no effect without"),
-        ({"stream": 1}, "stream=1 must be True or False"),
-        ({"tools": [{"type": "function"}]}, "tools=[{'type': 'function'}] is not supported"),
-        ({"store": True}, "store=True is not supported: only False is taken"),
+        ({"stream": 1}, "stream=1 must be true or false"),
+        ({"tools": [{"type": "function"}]}, 'tools=[{"type": "function"}] is not supported'),
+        ({"store": True}, "store=true is not supported: only false is taken"),
         ({"response_format": {"type": "json_object"}}, "response_format="),
+        ({"structured_outputs": {"json": {}}}, "structured_outputs="),
+        ({"use_beam_search": True}, "use_beam_search=true is not supported"),
         ({"seed": 2**63}, "seed="),
         ({"user": 5}, "user=5 must be a text"),
         ({"num_assistant_tokens": 257}, "num_assistant_tokens=257"),
+        ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size=-1"),
         ({"max_token": 5}, "max_token=5 is not supported: did you mean max_tokens?"),
+        ({"stop_strings": "a"}, 'stop_strings="a" is not supported: did you mean stop?'),
         ({"zzz": 5}, "zzz=5 is not supported: leave it out"),
-        ({"prediction": "x"}, "prediction='x' must have the type 'content'"),
+        ({"n": "\ud800"}, r'n="\ud800" must be a whole number'),
+        ({"prediction": "x"}, 'prediction="x" must be a JSON object'),
         ({"cache_salt": "\ud800"}, "cache_salt is not valid text"),
+        (
+            {"add_generation_prompt": True, "continue_final_message": True},
+            "add_generation_prompt=true begins an answer, so it contradicts "
+            "continue_final_message=true",
+        ),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(fields, message):
     error = refused(chat, **fields)
-    assert error.param in fields
+    assert error.param.partition("[")[0].partition(".")[0] in fields
     assert error.message.startswith(message)
 
 
@@ -178,9 +221,9 @@ def test_limits_that_contradict_each_other_are_refused():
 
 @pytest.mark.parametrize("body", [None, 3, "x", [], [1]])
 def test_a_body_must_be_an_object(body):
-    for read in (read_chat, read_completion, read_responses, read_tokenize, read_detokenize):
+    for kind in (ChatBody, CompletionBody, ResponsesBody, TokenizeBody, DetokenizeBody):
         with pytest.raises(ApiError, match="must be a JSON object"):
-            read(body)
+            read(kind, body)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +279,7 @@ def test_parts_of_a_content_become_one_text():
 
 def test_a_prediction_is_a_text_or_parts():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert chat(prediction={"type": "content", "content": parts}).prediction == "ab"
+    assert chat(prediction={"type": "content", "content": parts}).prediction == "a\nb"
     assert chat(prediction={"type": "content", "content": "a"}).prediction == "a"
 
 
@@ -254,33 +297,78 @@ def test_a_prediction_is_looked_for_matches_in_and_counted():
 
 
 @pytest.mark.parametrize(
-    ("message", "param"),
+    ("error", "param"),
     [
-        ("reference_texts=('a',) needs drafter='suffix' or 'both', not 'model'", "prediction"),
-        ("src_lang='de' needs an encoder-decoder model: leave it out", "src_lang"),
-        ("logit_bias holds token id 99999: the model has 0 to 4095", "logit_bias"),
-        ("a prompt = b", None),
-        ("language models hold nothing", None),
+        (OptionError(Option("reference_texts", ("a",)), " needs another drafter"), "prediction"),
+        (OptionError(Option("src_lang", "de"), " needs an encoder-decoder model"), "src_lang"),
+        (OptionError(Option("logit_bias"), " holds token id 99999"), "logit_bias"),
+        (OptionError("src_lang is no option here"), None),
+        (OptionError(Option("max_new_tokens", 0), " is too few"), "max_tokens"),
     ],
 )
-def test_an_option_that_a_model_has_no_use_for_names_its_field(message, param):
-    assert from_exception(OptionError(message), "r1").param == param
+def test_an_option_that_a_model_has_no_use_for_names_its_field(error, param):
+    assert from_exception(error, "r1").param == param
 
 
-@pytest.mark.parametrize(
-    ("message", "words"), [({"content": "x"}, "has no role"), ({"role": "user"}, "has no content")]
-)
-def test_messages_that_lack_something_are_named_as_their_endpoint_has_them(message, words):
-    error = refused(chat, messages=[*MESSAGES, message])
-    assert (error.param, error.message.partition(":")[0]) == ("messages", f"messages[1] {words}")
-    error = refused(responses, input=[message], instructions="Be brief")
-    assert (error.param, error.message.partition(":")[0]) == ("input", f"input[0] {words}")
+def test_messages_that_lack_something_are_named_as_their_endpoint_has_them():
+    error = refused(chat, messages=[*MESSAGES, {"role": "user"}])
+    assert error.message == f"{error.param} has no content: give a text"
+    assert error.param == "messages[1]"
+    error = refused(responses, input=[{"role": "user"}], instructions="Be brief")
+    assert (error.param, error.message) == ("input[0]", "input[0] has no content: give a text")
+
+
+def test_an_unknown_name_is_logged_once_and_ignored_unless_it_is_to_be_refused(caplog):
+    body = {"messages": MESSAGES, "max_token": 5, "stream_options": {"x": 1}, "stream": True}
+    rules = Rules()
+    for _ in range(2):
+        assert read_ask(ChatBody, body, rules).options == chat().options
+    assert [record.getMessage() for record in caplog.records] == [
+        "'max_token' is ignored in requests: did you mean max_tokens?",
+        "'stream_options.x' is ignored in requests: no such field is known",
+    ]
+    assert refused(read_ask, kind=ChatBody, body=body, rules=STRICT).code == "unknown_parameter"
+
+
+def test_names_that_requests_make_up_fill_neither_memory_nor_log(caplog):
+    unknown = UnknownNames()
+    for number in range(2 * MAX_TOLD):
+        unknown.check(f"{number}{'x' * 10_000}", 1, {})
+    assert len(caplog.records) == MAX_TOLD
+    assert max(len(record.getMessage()) for record in caplog.records) < 200
 
 
 @pytest.mark.parametrize("name", ["stream", "user", "num_assistant_tokens"])
 def test_a_long_value_makes_no_long_message(name):
     value = ["a" * 1000] * 100
     assert len(refused(chat, **{name: value}).message) < 200
+
+
+MANY = 30_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (CompletionBody, {"prompt": [True] * MANY}),
+        (ChatBody, {"messages": [{}] * MANY}),
+        (ChatBody, {"messages": MESSAGES, "suppress_tokens": ["x"] * MANY}),
+        (ChatBody, {"messages": MESSAGES, "logit_bias": {str(i): "x" for i in range(MANY)}}),
+        (ResponsesBody, {"input": [1] * MANY}),
+        (ResponsesBody, {"input": "x", "metadata": {str(i): 1 for i in range(MANY)}}),
+        (DetokenizeBody, {"tokens": ["x"] * MANY}),
+    ],
+)
+def test_a_body_of_errors_is_refused_at_the_first(kind, fields):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ApiError) as error:
+            read(kind, fields)
+        assert isinstance(error.value.__cause__, ValidationError)
+        assert error.value.__cause__.error_count() < 10
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_responses_take_a_text_or_messages():
@@ -307,8 +395,8 @@ def test_responses_take_a_text_or_messages():
     [
         ({"input": []}, "input"),
         ({"input": None}, "input"),
-        ({"input": [{"type": "function_call_output"}]}, "input"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input"),
+        ({"input": [{"type": "function_call_output"}]}, "input[0].role"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content"),
         ({"store": True}, "store"),
         ({"tools": [{"type": "web_search"}]}, "tools"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
@@ -321,15 +409,15 @@ def test_what_responses_cannot_honour_is_refused_by_name(fields, param):
 
 
 def test_tokens_are_those_of_a_prompt_or_of_messages():
-    assert read_tokenize({"prompt": "a"}).options == {"apply_chat_template": False}
-    assert read_tokenize({"messages": MESSAGES}).prompt == MESSAGES
+    assert tokenize({"prompt": "a"}).options == {"apply_chat_template": False}
+    assert tokenize({"messages": MESSAGES}).prompt == MESSAGES
     for body in ({}, {"prompt": "a", "messages": MESSAGES}):
         with pytest.raises(ApiError, match="either a prompt or messages"):
-            read_tokenize(body)
-    assert read_detokenize({"tokens": [1, 2]}).tokens == [1, 2]
+            tokenize(body)
+    assert read(DetokenizeBody, {"tokens": [1, 2]}).tokens == [1, 2]
     for tokens in (None, "a", [1.0], [True]):
-        with pytest.raises(ApiError, match="list of token ids"):
-            read_detokenize({"tokens": tokens})
+        with pytest.raises(ApiError, match="tokens"):
+            read(DetokenizeBody, {"tokens": tokens})
 
 
 def round_of(num_drafted, num_accepted, num_generated, cached_tokens=0):

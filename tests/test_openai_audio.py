@@ -6,14 +6,24 @@ import pytest
 
 from ov_specdec.openai.audio import (
     StreamedTranscription,
+    TranscriptionForm,
+    TranslationForm,
     make_transcription,
-    read_transcription,
-    read_translation,
+    read_form,
 )
+from ov_specdec.openai.body import UnknownNames
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.speech.segments import TranscriptionChunk
 from ov_specdec.stats import GenerationStats, RoundStats
 from tests.test_speech_windows import result
+
+
+def read_transcription(texts):
+    return read_form(TranscriptionForm, texts, UnknownNames(refuse=True))
+
+
+def read_translation(texts):
+    return read_form(TranslationForm, texts, UnknownNames(refuse=True))
 
 
 def form(**fields):
@@ -61,7 +71,7 @@ def test_what_is_not_given_is_left_to_the_pipeline():
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"timestamp_granularities[]": ["word"]}, "timestamp_granularities"),
+        ({"timestamp_granularities[]": ["word"]}, "timestamp_granularities[0]"),
         ({"timestamp_granularities[]": ["segment"]}, "timestamp_granularities"),
         ({"response_format": "diarized_json"}, "response_format"),
         ({"response_format": "srt", "stream": "true"}, "stream"),

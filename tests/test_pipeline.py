@@ -116,6 +116,43 @@ def test_stop_strings_end_the_text_as_in_plain_decoding(pipeline):
     assert checked > 5
 
 
+def test_a_stop_string_is_part_of_the_text_where_it_is_to_be(pipeline):
+    full = pipeline.generate("def area(", **OPTIONS).text
+    stop = full[8:11]
+    options = {**OPTIONS, "stop_strings": [stop], "include_stop_str_in_output": True}
+    assert pipeline.generate("def area(", **options).text == full[: full.index(stop) + len(stop)]
+    pieces = [chunk.text for chunk in pipeline.stream("def area(", **options)]
+    assert "".join(pieces) == pipeline.generate("def area(", **options).text
+
+
+@pytest.mark.parametrize("num_assistant_tokens", [0, 4])
+def test_a_stop_token_ends_the_text_which_does_not_show_it(pipeline, num_assistant_tokens):
+    full = pipeline.generate("def area(", **OPTIONS).token_ids
+    end = next(i for i, token in enumerate(full) if i > 5 and token not in full[:i])
+    options = {**OPTIONS, "num_assistant_tokens": num_assistant_tokens}
+    options |= {"stop_token_ids": full[end]}
+    result = pipeline.generate("def area(", **options)
+    shown = pipeline.generate("def area(", include_stop_str_in_output=True, **options)
+    assert result.token_ids == shown.token_ids == full[: end + 1]
+    assert (result.finish_reason, shown.finish_reason) == ("stop", "stop")
+    decode = pipeline.tokenizer.decode
+    assert (result.text, shown.text) == (decode(full[:end]), decode(full[: end + 1]))
+    assert result.text != shown.text
+
+
+def test_special_tokens_are_shown_where_they_are_not_to_be_skipped(pipeline):
+    eos = pipeline.tokenizer.eos_token_id
+    options = {"max_new_tokens": 3, "logit_bias": {eos: 1000.0}}
+    name = pipeline.tokenizer.decode_all([eos])
+    assert name
+    assert pipeline.generate("x", **options).text == ""
+    # What ends a text is no part of it.
+    assert pipeline.generate("x", skip_special_tokens=False, **options).text == ""
+    shown = {**options, "skip_special_tokens": False}
+    assert pipeline.generate("x", include_stop_str_in_output=True, **shown).text == name
+    assert pipeline.generate("x", ignore_eos=True, **shown).text == name * 3
+
+
 def test_generation_ends_with_the_context(pipeline):
     result = pipeline.generate([5] * 250, max_new_tokens=100, ignore_eos=True)
     assert len(result.token_ids) == 6  # the context is 256
@@ -133,7 +170,7 @@ def test_generation_ends_with_the_context(pipeline):
         ("x", {"max_new_tokens": 0}, "max_new_tokens=0"),
         ("x", {"temprature": 1}, "unknown option 'temprature'"),
         ("x", {"prompt_lookup_num_tokens": 3}, "needs drafter='prompt-lookup'"),
-        ("x", {"reference_texts": "y"}, "needs drafter='suffix' or 'both'"),
+        ("x", {"stop_token_ids": [290]}, "stop_token_ids holds token id 290"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(pipeline, prompt, options, complaint):

@@ -16,7 +16,7 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, is_loopback
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.generation_config import SamplingDefaults
-from ov_specdec.openai.tokens import Detokenize
+from ov_specdec.openai.tokens import DetokenizeBody
 from ov_specdec.server.app import make_app
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
@@ -433,7 +433,7 @@ def test_the_size_of_the_vocabulary_is_asked_for_once():
 
     service, tokenizer = Service(Settings()), Tokens()
     service.take(SimpleNamespace(tokenizer=tokenizer))
-    assert service.detokenize(Detokenize(None, [1, 2, 3])) == {"prompt": "[1, 2, 3]"}
+    assert service.detokenize(DetokenizeBody(tokens=[1, 2, 3])) == {"prompt": "[1, 2, 3]"}
     assert tokenizer.num_asked == 1
 
 
@@ -589,18 +589,11 @@ def test_until_models_are_loaded_requests_are_put_off():
     assert 'ov_specdec:num_requests_running{model_name="org/tiny"} 0.0' in metrics
 
 
-def test_a_prediction_is_honoured_where_the_drafter_can(server, chat_pair):
+def test_a_prediction_is_honoured_beside_the_draft_model(server):
     body = {"messages": MESSAGES, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
     expected = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
     body["prediction"] = {"type": "content", "content": expected["content"]}
-    refused = server.post("/v1/chat/completions", **body)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "prediction")
-    settings = {"drafter": "suffix", "precision": "exact", "num_threads": 1}
-    with (
-        SpeculativePipeline(chat_pair[0], **settings) as pipeline,
-        serving(pipeline) as other,
-    ):
-        answer = other.post("/v1/chat/completions", num_assistant_tokens=8, **body).json()
+    answer = server.post("/v1/chat/completions", num_assistant_tokens=8, **body).json()
     assert answer["choices"][0]["message"] == expected
     details = answer["usage"]["completion_tokens_details"]
     assert details["accepted_prediction_tokens"] > 10
@@ -617,3 +610,14 @@ def test_metrics_count_what_was_answered(server):
     assert drafts > 0
     text = httpx.get(f"{server.url}/metrics").text
     assert 'request_success_total{finished_reason="length",model_name="org/tiny"}' in text
+
+
+def test_unknown_fields_are_ignored_unless_they_are_to_be_refused(pipeline):
+    body = {"prompt": "x", "max_tokens": 1, "zzz": 1}
+    with serving(pipeline) as server:
+        assert httpx.post(f"{server.url}/v1/completions", json=body).status_code == 200
+    with serving(pipeline, strict_fields=True) as server:
+        answer = httpx.post(f"{server.url}/v1/completions", json=body)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"]) == (400, "zzz")
+        assert error["code"] == "unknown_parameter"

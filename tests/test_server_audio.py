@@ -98,7 +98,7 @@ def test_what_cannot_be_honoured_is_a_400_that_names_the_field(client, server):
             response_format="verbose_json",
             timestamp_granularities=["word"],
         )
-    assert error.value.param == "timestamp_granularities"
+    assert error.value.param == "timestamp_granularities[0]"
     for file, fields, param in (
         (("a.wav", b"no audio"), {}, "file"),
         (None, {"language": "xx"}, "language"),

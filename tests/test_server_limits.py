@@ -3,7 +3,7 @@
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.openai import ApiError, read_completion
+from ov_specdec.openai import ApiError, CompletionBody, read_ask
 from ov_specdec.server.work import limit_work
 from tests.server import serving
 
@@ -17,7 +17,7 @@ def pipeline(chat_pair):
 
 
 def completion(num_prompts=1, **fields):
-    return read_completion({"prompt": [[1]] * num_prompts, **fields})
+    return read_ask(CompletionBody, {"prompt": [[1]] * num_prompts, **fields})
 
 
 @pytest.mark.parametrize(

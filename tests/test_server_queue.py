@@ -240,13 +240,13 @@ def test_failures_are_counted_by_what_ended_them(pipeline, monkeypatch):
 
         assert count() == 0
         server.post("/v1/completions", prompt=5)
-        server.post("/v1/completions", prompt="x", nonsense=1)
+        server.post("/v1/completions", prompt="x", suffix="y")
         with paused(pipeline, monkeypatch):
             server.post("/v1/completions", **ASK)
             server.post("/v1/completions", **ASK, stream=True)
         server.http.get("/nothing")
         assert count(finished_reason="error", error="", status="400") == 1
-        assert count(finished_reason="error", error="unknown_parameter", status="400") == 1
+        assert count(finished_reason="error", error="unsupported_value", status="400") == 1
         assert count(finished_reason="timeout", error="timeout", status="504") == 2
         assert count() == 4
 

@@ -144,7 +144,6 @@ def test_models_that_do_not_fit_are_refused_in_one_line(whisper, tiny_pair, tmp_
     [
         ({"language": "xx"}, OptionError, "language='xx' is not known"),
         ({"task": "sing"}, OptionError, "task='sing'"),
-        ({"reference_texts": "a"}, OptionError, "needs drafter='suffix' or 'both'"),
         ({"initial_prompt": "print" * 99}, OptionError, "initial_prompt='print"),
         ({"initial_prompt": "<|de|>"}, OptionError, "holds what the model reads as the special"),
         ({"suppress_tokens": [10**6]}, OptionError, "suppress_tokens holds token id 1000000"),

@@ -114,6 +114,19 @@ def test_reference_texts_fit_the_context(pipeline):
         pipeline.generate(PROMPT, reference_texts=["one two " * 5000])
 
 
+@pytest.mark.parametrize("drafter", ["model", "both", "prompt-lookup", "none"])
+def test_reference_texts_are_looked_into_beside_any_drafter(tiny_pair, plain, drafter):
+    expected = plain()
+    draft = tiny_pair[1] if drafter in ("model", "both") else None
+    with SpeculativePipeline(tiny_pair[0], draft, drafter=drafter, precision="exact") as pipeline:
+        result = pipeline.generate(PROMPT, reference_texts=expected.text, **OPTIONS)
+        assert result.token_ids == expected.token_ids
+        assert "suffix" in sources(result)
+        if drafter != "both":
+            others = pipeline.generate(PROMPT, **{**OPTIONS, "num_assistant_tokens": "auto"})
+            assert "suffix" not in {round_.source for round_ in others.stats.rounds}
+
+
 def test_both_drafters_give_the_output_of_plain_decoding(tiny_pair, plain):
     with SpeculativePipeline(*tiny_pair, drafter="both", precision="exact") as both:
         results = [both.generate(PROMPT, **OPTIONS) for _ in range(2)]

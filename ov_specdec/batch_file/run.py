@@ -17,6 +17,7 @@ from ov_specdec.openai.batches import (
     make_result,
     read_request,
 )
+from ov_specdec.openai.body import Rules
 from ov_specdec.pipeline import SpeculativePipeline
 
 AHEAD = 2
@@ -28,14 +29,14 @@ when there is room for them, and a file of any length takes little memory."""
 class Serving:
     """What all requests of a file share.
 
-    temperature: of requests that give none. settings: what decides the answers beside the requests,
-    as values of JSON.
+    rules: how they are read. settings: what decides the answers beside the requests, as values of
+    JSON.
     """
 
     pipeline: SpeculativePipeline
     model_name: str
     max_batch_size: int
-    temperature: float | None = 1.0
+    rules: Rules = field(default_factory=Rules)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -142,7 +143,7 @@ class _Run:
             yield from self._step()
 
     def _begin(self, request: BatchRequest) -> None:
-        ask = request.ask(self._serving.temperature)
+        ask = request.ask(self._serving.rules)
         if ask.model not in (None, self._serving.model_name):
             raise ApiError(
                 404,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from ov_specdec.baseline import common_prefix
-from ov_specdec.errors import CacheFullError, SessionError
+from ov_specdec.errors import CacheFullError, Option, SessionError
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class BlockPool:
             self._forget(block)
         else:
             raise CacheFullError(
-                f"all {self.size} blocks of the KV cache are in use: "
-                "shorten the prompt or lower max_new_tokens"
+                f"all {self.size} blocks of the KV cache are in use: shorten the prompt or lower ",
+                Option("max_new_tokens"),
             )
         self._users[block] = 1
         return block

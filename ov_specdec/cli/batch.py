@@ -15,6 +15,7 @@ from ov_specdec.cli.options import (
     BATCH_OPTIONS,
     PIPELINE_OPTIONS,
     SERVED_NAME_OPTION,
+    STRICT_FIELDS_OPTION,
     make_pipeline,
     model_name,
     pop_pipeline,
@@ -22,6 +23,7 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import OptionError
+from ov_specdec.openai.body import Rules, UnknownNames
 
 DECISIVE = (
     *("main", "device", "precision", "properties", "kv"),
@@ -45,9 +47,14 @@ DECISIVE = (
     is_flag=True,
     help="Answer requests again whose bodies, model or options have changed since.",
 )
-@with_options((SERVED_NAME_OPTION, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
+@with_options((SERVED_NAME_OPTION, STRICT_FIELDS_OPTION, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
 def batch(
-    requests: Path, output: Path, overwrite: bool, served_model_name: str | None, **options: Any
+    requests: Path,
+    output: Path,
+    overwrite: bool,
+    served_model_name: str | None,
+    strict_fields: bool,
+    **options: Any,
 ) -> None:
     """Answer REQUESTS, a file in OpenAI's batch format, many at a time.
 
@@ -60,13 +67,14 @@ def batch(
     if output.exists() and output.samefile(requests):
         raise OptionError(f"--output '{output}' is the file of requests: give another one")
     name = served_model_name or model_name(pipeline["main"])
-    settings = {"model": name, **{each: pipeline[each] for each in DECISIVE}}
+    decisive = {each: pipeline[each] for each in DECISIVE}
+    settings = {"model": name, "strict_fields": strict_fields, **decisive}
     with Results(output) as results:
         _check_changes(requests, results, settings, overwrite)
         with make_pipeline(pipeline) as models:
             temperature = None if pipeline["generation_config"] == "model" else 1.0
-            size = pipeline["max_batch_size"]
-            serving = Serving(models, name, size, temperature, settings)
+            rules = Rules(temperature, UnknownNames(refuse=strict_fields))
+            serving = Serving(models, name, pipeline["max_batch_size"], rules, settings)
             _answer(requests, num_lines, results, serving)
 
 

@@ -30,7 +30,7 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.drafters.factory import WITH_DRAFT
-from ov_specdec.errors import OptionError, SpecdecError
+from ov_specdec.errors import Option, OptionError, SpecdecError
 from ov_specdec.files import replacing
 
 METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
@@ -157,7 +157,7 @@ def _parse_numbers(given: str) -> tuple[int, ...]:
     """The numbers of `--concurrency`, each once, the least first."""
     numbers = given.split(",")
     if not all(number.isdecimal() and int(number) for number in numbers):
-        raise OptionError(f"concurrency='{given}' must be whole numbers above 0: 1,2,4")
+        raise OptionError(Option("concurrency", given), " must be whole numbers above 0: 1,2,4")
     return tuple(sorted(set(map(int, numbers))))
 
 
@@ -166,8 +166,9 @@ def _require_draft(methods: Sequence[Method], arguments: Mapping[str, Any]) -> N
     names = [method.name for method in methods if method.drafter in WITH_DRAFT]
     if names and arguments["main"] is not None and arguments["draft"] is None:
         raise OptionError(
-            f"no draft model for main='{arguments['main']}': give --draft, or --methods without "
-            f"{', '.join(names)}"
+            "no draft model for ",
+            Option("main", arguments["main"]),
+            f": give --draft, or --methods without {', '.join(names)}",
         )
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from ov_specdec.cli.options import (
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.device_check import compare_with_cpu
 from ov_specdec.errors import TokenizerMismatchError
+from ov_specdec.loading.cache_agreement import compare_caches
 from ov_specdec.loading.devices import describe_machine, find_device, openvino_core
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import embedded_folder, locate
@@ -39,8 +41,10 @@ def check(main: str | None, draft: str | None, **options: Any) -> None:
     Where they are not, it says which pairings are possible (--pairing of other commands). Without
     models, the embedded ones are taken.
 
-    The last line says whether passes of MAIN are batch-invariant on this machine: then a text is
-    the same, to the bit, with any drafter or none, alone or beside others. What is seen is kept.
+    Then it says whether passes of MAIN are batch-invariant on this machine: if so, a text is the
+    same, to the bit, with any drafter or none, alone or beside others. What is seen is kept. The
+    last line compares MAIN's logits on both KV caches, in f32, past its windows, chunks and
+    borders; the exit code is 1 where they differ.
 
     With another --device than the CPU, texts that are decoded there are compared with the CPU's
     instead, and the exit code is 1 where one differs that must not. A report of that is welcome.
@@ -51,6 +55,8 @@ def check(main: str | None, draft: str | None, **options: Any) -> None:
     options["properties"] = parse_properties(options["properties"]) or None
     if find_device(openvino_core(), options["device"]).is_cpu:
         click.echo(f"batch invariant: {check_passes(main, draft, options)}")
+        if not compare_kv_caches(locate(str(pair[0]))):
+            sys.exit(FAILED)
     elif not compare_texts(main, draft, **options):
         sys.exit(FAILED)
 
@@ -84,6 +90,17 @@ def check_passes(
         if not known.is_proven:
             break
     return known
+
+
+def compare_kv_caches(main: Path) -> bool:
+    """Print whether logits on both KV caches agree; an encoder-decoder model has only one."""
+    folder = ModelFolder.read(main)
+    if folder.is_encoder_decoder:
+        return True
+    with console.status("Comparing KV caches"):
+        found = compare_caches(folder)
+    click.echo(f"KV caches: {found}")
+    return not found.is_broken
 
 
 def compare_tokenizers(main: str, draft: str) -> bool:

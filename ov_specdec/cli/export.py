@@ -1,15 +1,18 @@
 """`ov-specdec export`: checkpoints to OpenVINO IR, through Optimum."""
 
 import functools
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
+from rich.markup import escape
 
 from ov_specdec.cli.options import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import ExportError, OptionError, TransformersVersionError
 from ov_specdec.files import as_argument
-from ov_specdec.loading.export import WEIGHT_FORMATS, export_model
+from ov_specdec.loading.export import WEIGHT_FORMATS, Exported, export_model
 from ov_specdec.loading.int4 import Int4Options
 from ov_specdec.loading.source import check_pair, open_source
 
@@ -45,6 +48,12 @@ OWN_DRAFT_FORMATS = ("int8", "int4")
 )
 @OUTPUT_OPTION
 @click.option(
+    "--transformers",
+    metavar="VERSION",
+    help="Export with this version, such as 5.0 or 5.2.*, in an environment of its own. It is made "
+    "once, in the user's cache; nothing that is installed changes.",
+)
+@click.option(
     "--trust-remote-code", is_flag=True, help="Run code that a model brings along. Read it first."
 )
 def export(
@@ -56,12 +65,16 @@ def export(
     sym: bool,
     draft_from_main: str | None,
     output: Path,
+    transformers: str | None,
     trust_remote_code: bool,
 ) -> None:
     """Export a main and a draft model; with only one of --main and --draft, just that one.
 
     What has been exported before is skipped. A pair's tokenizers are compared at the end. Whether
     a model pays as a draft for itself, `ov-specdec tune` says.
+
+    Optimum exports some families with certain versions of transformers only. Where another one is
+    wanted, this asks whether to make an environment for it, or says which --transformers to add.
     """
     int4 = Int4Options(group_size, ratio, sym)
     if main is None and draft is None and draft_from_main is None:
@@ -75,15 +88,14 @@ def export(
     for name, format_ in chosen:
         if name is None:
             continue
-        with console.status(f"Exporting {name} as {format_}"):
-            exported = export_model(
-                name,
-                output,
-                format_,
-                int4 if format_ == "int4" or not wants_int4 else None,
-                trust_remote_code=trust_remote_code,
-                on_note=functools.partial(click.echo, err=True),
-            )
+        exported = _export(
+            name,
+            output,
+            format_,
+            int4 if format_ == "int4" or not wants_int4 else None,
+            trust_remote_code=trust_remote_code,
+            transformers=transformers,
+        )
         click.echo(f"{exported.folder}{'' if exported.is_new else ' (was there already)'}")
         folders.append(exported.folder)
     if len(folders) == len(chosen):
@@ -92,6 +104,55 @@ def export(
         command = "transcribe FILE" if sources[0].folder.features else "generate PROMPT"
         models = "--main {} --draft {}".format(*map(as_argument, folders))
         click.echo(f"try: ov-specdec {command} {models}")
+
+
+def _export(name: str, output: Path, weight_format: str, *args: Any, **options: Any) -> Exported:
+    """Export a model, in the version of transformers that Optimum wants where the user agrees."""
+    try:
+        return _export_once(name, output, weight_format, *args, **options)
+    except TransformersVersionError as error:
+        if options["transformers"] is not None:
+            raise
+        if not _agrees(error):
+            raise ExportError(f"{error.finding}: run {_command(error.wanted)}") from error
+        options["transformers"] = error.wanted
+    return _export_once(name, output, weight_format, *args, **options)
+
+
+def _export_once(
+    name: str, output: Path, weight_format: str, *args: Any, **options: Any
+) -> Exported:
+    doing = f"Exporting {name} as {weight_format}"
+    with console.status(doing) as status:
+        return export_model(
+            name,
+            output,
+            weight_format,
+            *args,
+            on_note=functools.partial(click.echo, err=True),
+            on_progress=lambda line: status.update(f"{doing}: {escape(line)}"),
+            **options,
+        )
+
+
+def _agrees(error: TransformersVersionError) -> bool:
+    """Whether the user wants an environment, who is only asked on a terminal."""
+    if not on_terminal():
+        return False
+    click.echo(error.finding, err=True)
+    question = f"Make an environment with transformers {error.wanted} in the cache folder?"
+    return click.confirm(question, default=True, err=True)
+
+
+def on_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _command(wanted: str) -> str:
+    """What was run, with the version that is wanted."""
+    words = ["ov-specdec", *sys.argv[1:], "--transformers", wanted]
+    return " ".join(map(as_argument, words))
 
 
 def _check_own_draft(

@@ -1,17 +1,17 @@
 """`ov-specdec generate`: one prompt, one continuation."""
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from ov_specdec.chunks import Chunk, GenerationResult, collect
+from ov_specdec.cli.generation_options import LOGPROBS, options_of
 from ov_specdec.cli.messages import fail
-from ov_specdec.cli.options import make_pipeline, shared_options
+from ov_specdec.cli.options import make_pipeline, shared_options, with_options
 from ov_specdec.cli.terminal import print_json, with_errors
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.logprobs import TokenLogprobs, finite
-from ov_specdec.options import LogprobsMode
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats
 from ov_specdec.text.prompt import Prompt
@@ -22,25 +22,7 @@ MAX_SHOWN = 8
 
 @click.command()
 @with_errors
-@click.option(
-    "--logprobs",
-    type=int,
-    metavar="N",
-    help="With --json: each token's log-probability, and those of the N most likely in its place.",
-)
-@click.option(
-    "--logprobs-mode",
-    type=click.Choice(get_args(LogprobsMode)),
-    default="raw_logprobs",
-    show_default=True,
-    help="Log-probabilities of the main model's own rows, or of those after the logits processors.",
-)
-@click.option(
-    "--prompt-logprobs",
-    type=int,
-    metavar="N",
-    help="The same for each token of the prompt.",
-)
+@with_options(options_of(LOGPROBS))
 @shared_options
 def generate(
     prompt: Prompt, pipeline: Mapping[str, Any], generation: Mapping[str, Any], as_json: bool
@@ -48,7 +30,9 @@ def generate(
     """Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr."""
     for name in ("logprobs", "prompt_logprobs"):
         if name in generation and not as_json:
-            raise OptionError(f"{name}={generation[name]} is shown with --json only: give that too")
+            raise OptionError(
+                Option(name, generation[name]), " is shown with --json only: give that too"
+            )
     models = make_pipeline(pipeline)
     if as_json:
         print_json(as_dict(models.generate(prompt, **generation)))

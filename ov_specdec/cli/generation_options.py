@@ -1,14 +1,16 @@
-"""The options of a generation, as `generate`, `compare` and `chat` take them."""
+"""The options of a generation, as commands take them: made of their descriptions."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_origin
 
 import click
 
 from ov_specdec.cli.escapes import unescape
-from ov_specdec.options import GenerationOptions, Schedule
+from ov_specdec.description import Described, describe
+from ov_specdec.options import GenerationOptions
 
 
 def _ids(text: str) -> tuple[int, ...]:
@@ -31,6 +33,13 @@ def _length(text: str) -> int | str:
         return text if text == "auto" else int(text)
     except ValueError as error:
         raise click.BadParameter(f"'{text}' must be auto or a whole number") from error
+
+
+def _threshold(text: str) -> float | None:
+    try:
+        return None if text == "none" else float(text)
+    except ValueError as error:
+        raise click.BadParameter(f"'{text}' must be a number or none") from error
 
 
 def _stop(text: str) -> str:
@@ -60,7 +69,7 @@ def _text(file: str) -> str:
         raise click.BadParameter(f"'{file}' cannot be read as text: {error}") from error
 
 
-def _schemas(file: str) -> list[Any]:
+def _list(file: str) -> list[Any]:
     """The list in a JSON file."""
     try:
         content = json.loads(Path(file).read_text(encoding="utf-8"))
@@ -71,169 +80,88 @@ def _schemas(file: str) -> list[Any]:
     return content
 
 
-def _number(name: str, kind: type, text: str, default: float | None = None) -> Callable[..., Any]:
-    """An option for a number; its default is that of `GenerationOptions` unless one is given."""
-    if default is None:
-        default = getattr(GenerationOptions, name)
-    flag = "--" + name.replace("_", "-")
-    metavar = "N" if kind is int else "X"
-    shown = default is not None
+@dataclass(frozen=True)
+class Way:
+    """How a value is typed. type: reads it. whole: it reads all of several at once."""
+
+    type: Callable[[str], Any] | click.ParamType[Any]
+    whole: bool = False
+    note: str = ""
+
+    def is_repeated(self, each: Described) -> bool:
+        """Whether the option is given several times for several values."""
+        origins = {get_origin(kind) for kind in each.kinds}
+        if self.whole:
+            return get_origin(each.item) is Sequence
+        return bool(origins & {Sequence, Mapping})
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+WAYS = {
+    "auto|N": Way(_length),
+    "FILE": Way(_text),
+    "ID,ID,...": Way(_ids, whole=True),
+    "ID=BIAS": Way(_bias),
+    "JSON": Way(_object, whole=True),
+    "JSON-FILE": Way(_list, whole=True),
+    "S": Way(_stop, note=r"Escapes: \n \t \r \\ \xNN \uNNNN."),
+    "X|none": Way(_threshold),
+}
+"""By metavar; a number is typed as N or X."""
+
+
+def option_of(name: str, default: Any = None, options: type = GenerationOptions) -> Decorator:
+    """The click option of a described one. default: a command's own."""
+    each = describe(options)[name]
+    default = each.default if default is None else default
+    way, metavar = _way_of(each)
+    several = way.is_repeated(each)
+    flag = str(each.flag)
+    if bool in each.kinds and default is not False:
+        flag = f"{flag}/--no-{flag.removeprefix('--')}"
+    help_ = each.about.help
+    help_ = f"{help_.rstrip('.')}; may be given several times." if several else help_
+    unset = each.about.unset and f"[{each.about.unset}]"
     return click.option(
-        flag, type=kind, metavar=metavar, default=default, show_default=shown, help=text
+        flag,
+        name,
+        type=way.type,
+        metavar=metavar,
+        is_flag=bool in each.kinds,
+        multiple=several,
+        default=None if default == () else default,
+        show_default=default is not None and default is not False and default != (),
+        help=" ".join(filter(None, (help_, way.note, unset))),
     )
 
 
-def length_option(default: int | None = None) -> Callable[..., Any]:
+def _way_of(each: Described) -> tuple[Way, str | None]:
+    """How an option's value is typed, and what stands for it in the help."""
+    kind = each.kinds[0]
+    if kind is bool:
+        return Way(click.BOOL), None
+    if each.choices and not each.about.metavar:
+        return Way(click.Choice(each.choices)), None
+    metavar = each.about.metavar or {int: "N", float: "X"}.get(kind, "TEXT")
+    return WAYS.get(metavar, Way(kind)), metavar
+
+
+def options_of(names: Iterable[str], options: type = GenerationOptions) -> tuple[Decorator, ...]:
+    """The click options of those that can be typed."""
+    described = describe(options)
+    return tuple(option_of(n, options=options) for n in names if described[n].flag is not None)
+
+
+def length_option(default: int | None = None) -> Decorator:
     """The option --max-new-tokens, which commands have with defaults of their own."""
-    return _number("max_new_tokens", int, "Most tokens to generate.", default)
+    return option_of("max_new_tokens", default)
 
 
-def seed_option() -> Callable[..., Any]:
-    """The option --seed."""
-    return _number("seed", int, "Makes the run repeat.")
+LOGPROBS = ("logprobs", "logprobs_mode", "prompt_logprobs")
+"""For the command that can show them."""
 
+OF_SOME = ("max_new_tokens", "apply_chat_template", "cache_prompt", *LOGPROBS)
+"""Options that not all commands have which generate, or with a default of their own."""
 
-SPECULATION_OPTIONS = (
-    click.option(
-        "--num-assistant-tokens",
-        type=_length,
-        metavar="auto|N",
-        default="auto",
-        show_default=True,
-        help="Draft tokens per round; 0 is plain decoding.",
-    ),
-    click.option(
-        "--num-assistant-tokens-schedule",
-        type=click.Choice(get_args(Schedule)),
-        help="How it changes. [constant for N; adaptive for auto]",
-    ),
-    _number(
-        "assistant_confidence_threshold",
-        float,
-        "End a draft after a draft token that the draft model gives less probability.",
-    ),
-    click.option(
-        "--assistant-do-sample/--no-assistant-do-sample",
-        default=GenerationOptions.assistant_do_sample,
-        show_default=True,
-        help="When sampling: whether the draft model draws too, or takes its most likely tokens.",
-    ),
-    _number("prompt_lookup_num_tokens", int, "Most draft tokens per match of prompt-lookup."),
-    _number("max_matching_ngram_size", int, "Longest n-gram that prompt-lookup looks for. [3]"),
-    click.option(
-        "--reference-texts",
-        type=_text,
-        multiple=True,
-        metavar="FILE",
-        help="Text that the output may quote, in which suffix looks too; may be given several "
-        "times.",
-    ),
-)
-"""Those that concern draft tokens."""
-
-GENERATION_OPTIONS = (
-    _number("min_new_tokens", int, "Tokens before which the text cannot end by itself."),
-    click.option(
-        "--stop",
-        "stop_strings",
-        type=_stop,
-        multiple=True,
-        metavar="S",
-        help="Text that ends the output; may be given several times. Escapes: "
-        r"\n \t \r \\ \xNN \uNNNN.",
-    ),
-    click.option(
-        "--eos-token-id",
-        type=int,
-        multiple=True,
-        metavar="ID",
-        help="Token that ends the text; may be given several times. [the model's]",
-    ),
-    click.option("--ignore-eos", is_flag=True, help="Go on after an end-of-sequence token."),
-    click.option(
-        "--do-sample/--no-do-sample",
-        default=None,
-        help="Draw tokens, or take the most likely ones. [draw if one of the next five is given]",
-    ),
-    _number("temperature", float, "Logits are divided by it; 0 is greedy decoding."),
-    _number("top_k", int, "Keep the N most likely tokens; 0 keeps all."),
-    _number("top_p", float, "Keep the fewest most likely tokens whose mass reaches X."),
-    _number("min_p", float, "Drop tokens less likely than this part of the most likely one."),
-    _number("typical_p", float, "Keep the tokens of most typical surprise whose mass reaches X."),
-    seed_option(),
-    _number("repetition_penalty", float, "Above 1: tokens in prompt and output get less likely."),
-    _number("presence_penalty", float, "Subtracted from the logits of tokens in the output."),
-    _number("frequency_penalty", float, "The same, once for each time that a token occurs."),
-    click.option(
-        "--logit-bias",
-        type=_bias,
-        multiple=True,
-        metavar="ID=BIAS",
-        help="Added to a token's logit, -inf forbids it; may be given several times.",
-    ),
-    click.option(
-        "--bad-words-ids",
-        type=_ids,
-        multiple=True,
-        metavar="ID,ID,...",
-        help="Token sequence that must not be generated; may be given several times.",
-    ),
-    click.option(
-        "--suppress-tokens",
-        type=_ids,
-        default="",
-        metavar="ID,ID,...",
-        help="Tokens that must not be generated.",
-    ),
-    _number("no_repeat_ngram_size", int, "Length of n-grams that must not repeat; 0 allows all."),
-    _number(
-        "encoder_no_repeat_ngram_size",
-        int,
-        "Length of n-grams of the prompt that must not occur in the output; 0 allows all.",
-    ),
-    _number(
-        "forced_bos_token_id",
-        int,
-        "Token that the output of an encoder-decoder model begins with. [the model's]",
-    ),
-    click.option(
-        "--tgt-lang",
-        metavar="LANG",
-        help="Language to translate into, as the tokenizer names it, such as fra_Latn.",
-    ),
-    click.option(
-        "--src-lang",
-        metavar="LANG",
-        help="Language of the text that is translated, named in the same way. [the tokenizer's]",
-    ),
-    *SPECULATION_OPTIONS,
-    click.option(
-        "--chat-template-kwargs",
-        type=_object,
-        metavar="JSON",
-        help="What else the chat template reads, such as '{\"enable_thinking\": false}'.",
-    ),
-    click.option(
-        "--tools",
-        type=_schemas,
-        metavar="FILE",
-        help="Functions that the model may call: a JSON file with a list of their schemas.",
-    ),
-)
-
-TEMPLATE_OPTION = click.option(
-    "--chat-template/--no-chat-template",
-    "apply_chat_template",
-    default=GenerationOptions.apply_chat_template,
-    show_default=True,
-    help="Put the prompt into the model's chat template, where it has one.",
-)
-"""For commands whose prompt may be no conversation."""
-
-CACHE_PROMPT_OPTION = click.option(
-    "--cache-prompt/--no-cache-prompt",
-    default=GenerationOptions.cache_prompt,
-    show_default=True,
-    help="Read only what the KV caches do not hold already of the prompt.",
-)
-"""For commands that generate more than once on a pipeline."""
+GENERATION_OPTIONS = options_of(n for n in describe(GenerationOptions) if n not in OF_SOME)

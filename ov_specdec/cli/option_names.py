@@ -1,45 +1,29 @@
 """Messages of the Python interface in the words of the command line."""
 
-import ast
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from shlex import quote
 
 import click
 
-from ov_specdec.errors import OptionError, SpecdecError
+from ov_specdec.errors import Option, SpecdecError
 
-QUOTED = r"'[^']*'|\"[^\"]*\""
-INSIDE = rf"(?:{QUOTED}|[^'\"()\[\]{{}}])*"
-VALUE = rf"{QUOTED}|\({INSIDE}\)|\[{INSIDE}\]|{{{INSIDE}}}|[^\s,:;)]+"
-PLAIN = re.compile(r"[\w./@%+=-]+")
+MAX_SHOWN = 80
+"""Characters of a value."""
 
 
 def in_option_names(error: SpecdecError, parameters: Iterable[click.Parameter]) -> str:
-    """An error's message with each `name=value` and each name as the user would type it.
+    """An error's message with each option as the user would type it.
 
     parameters: those of the command that ran. `max_new_tokens=-1` becomes `--max-new-tokens -1`,
     `do_sample=False` `--no-do-sample`; what the command has no option for stays as it is.
     """
     options = {str(p.name): p for p in parameters if isinstance(p, click.Option)}
-    names = "|".join(options)
 
-    def typed(match: re.Match[str]) -> str:
-        name, key, value = match.groups()
-        return _typed(options[name], value if key is None else f"{key}={value}")
+    def typed(named: Option) -> str:
+        option = options.get(named.name)
+        return str(named) if option is None else _typed(option, named.value)
 
-    message = re.sub(rf"(?<![-\w])({names})(?:\[(\w+)\])?=({VALUE})", typed, str(error))
-    # Other errors speak of files, in which `eos_token_id` may be a key.
-    if not isinstance(error, OptionError):
-        return message
-
-    def flags(match: re.Match[str]) -> str:
-        # A word by itself may be plain English; several options, or one with "_", are not.
-        if not re.search(r"[_ ]", match[0]):
-            return match[0]
-        return re.sub(r"\b(?!or\b)\w+", lambda name: flag_of(options[name[0]]), match[0])
-
-    listed = rf"(?:{names})(?:, (?:{names}))*(?: or (?:{names}))?"
-    return re.sub(rf"(?<![-\w])(?:{listed})(?![-\w])", flags, message)
+    return error.render(typed)
 
 
 def flag_of(option: click.Option) -> str:
@@ -47,24 +31,29 @@ def flag_of(option: click.Option) -> str:
     return max(option.opts, key=len)
 
 
-def _typed(option: click.Option, value: str) -> str:
-    """An option with the value that a message shows, as on a command line."""
+def _typed(option: click.Option, value: object) -> str:
+    """An option with its value, as on a command line."""
+    if value is ...:
+        return flag_of(option)
+    if option.is_flag and value is False:
+        return max(option.secondary_opts, key=len, default=f"no {flag_of(option)}")
     if option.is_flag:
-        names = option.secondary_opts if value == "False" else option.opts
-        return max(names, key=len) if names else f"no {flag_of(option)}"
-    return " ".join(f"{flag_of(option)} {part}" for part in _parts(value))
+        return flag_of(option)
+    several = isinstance(value, tuple | list | Mapping) and option.multiple
+    values = _parts(value) if several else [",".join(_parts(value))]
+    return " ".join(f"{flag_of(option)} {_quoted(each)}" for each in values)
 
 
-def _parts(value: str) -> list[str]:
-    """A value that a message shows, or several in brackets, each as one would type it."""
-    try:
-        content = ast.literal_eval(value) if value[0] in "([{" else None
-    except (SyntaxError, ValueError):
-        content = None
-    if isinstance(content, dict):
-        content = [f"{key}={text}" for key, text in content.items()]
-    if isinstance(content, tuple | list):
-        texts = [str(item) for item in content] or [""]
-        return [text if PLAIN.fullmatch(text) else repr(text) for text in texts]
-    inner = value[1:-1] if value[0] in "'\"" else value
-    return [inner if PLAIN.fullmatch(inner) else value]
+def _parts(value: object) -> list[str]:
+    """A value, or each of several, without quotes."""
+    if isinstance(value, Mapping):
+        return [f"{key}={each}" for key, each in value.items()]
+    if isinstance(value, tuple | list):
+        return [",".join(_parts(each)) for each in value]
+    return [str(value).lower() if isinstance(value, bool) else str(value)]
+
+
+def _quoted(text: str) -> str:
+    """A text as it would be typed, or as Python has it where that cannot be."""
+    text = text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+    return quote(text) if text.isprintable() else repr(text)

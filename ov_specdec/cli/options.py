@@ -12,8 +12,8 @@ from click.core import ParameterSource
 
 from ov_specdec.cli.generation_options import (
     GENERATION_OPTIONS,
-    TEMPLATE_OPTION,
     length_option,
+    option_of,
 )
 from ov_specdec.cli.prompt import read_prompt
 from ov_specdec.cli.terminal import console
@@ -203,6 +203,12 @@ BATCH_OPTIONS = (
 SERVED_NAME_OPTION = click.option(
     "--served-model-name", metavar="NAME", help="Name of the model. [that of its folder]"
 )
+STRICT_FIELDS_OPTION = click.option(
+    "--strict-fields",
+    is_flag=True,
+    help="Refuse fields of requests that are not known. [they are ignored, with a warning for each "
+    "name]",
+)
 SYSTEM_OPTION = click.option(
     "--system", metavar="TEXT", help="System message before the prompt, for chat models."
 )
@@ -245,7 +251,8 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
             **options,
         )
 
-    generation_options = (length_option(), *GENERATION_OPTIONS, TEMPLATE_OPTION)
+    template = option_of("apply_chat_template")
+    generation_options = (length_option(), *GENERATION_OPTIONS, template)
     loading_options = (*PIPELINE_OPTIONS, STATIC_SHAPES_OPTION)
     return with_options((*PROMPT_OPTIONS, *loading_options, *generation_options))(gathered)
 

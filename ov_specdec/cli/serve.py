@@ -17,6 +17,7 @@ from ov_specdec.cli.config_file import CONFIG_OPTION
 from ov_specdec.cli.options import (
     BATCH_OPTIONS,
     LOADING_PIPELINE_OPTIONS,
+    STRICT_FIELDS_OPTION,
     generation_config_option,
     make_lasting_pipeline,
     model_name,
@@ -25,7 +26,7 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.speech import is_speech, make_speech_pipeline, speech_arguments
 from ov_specdec.cli.terminal import with_errors
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.speech.audio import require_libraries
 
 MAX_TEXT, MAX_RECORDING = 4.0, 25.0
@@ -81,6 +82,7 @@ SERVER_OPTIONS = (
         help="Name of the model; may be given several times, answers have the first. "
         "[that of its folder]",
     ),
+    STRICT_FIELDS_OPTION,
     click.option(
         "--max-queue",
         type=int,
@@ -189,8 +191,9 @@ def serve(log_level: str, **options: Any) -> None:
     else:
         host, port, *others = BINDING
         if useless := [name for name in others if given[name]]:
-            flag = useless[0].replace("_", "-")
-            raise OptionError(f"--{flag} has no effect with several replicas: leave it out")
+            raise OptionError(
+                Option(useless[0]), " has no effect with several replicas: leave it out"
+            )
         _serve_replicas(cluster, pipeline, settings, log_level, given[host], given[port], announce)
 
 

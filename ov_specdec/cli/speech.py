@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from ov_specdec.cli.terminal import console
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import locate
 from ov_specdec.speech_pipeline import SpeechPipeline
@@ -30,7 +30,8 @@ def speech_arguments(pipeline: Mapping[str, Any]) -> dict[str, Any]:
     typed = {name for name in pipeline if source(name) is not ParameterSource.DEFAULT}
     if others := sorted(typed - set(LOADING)):
         raise OptionError(
-            f"{others[0]}={pipeline[others[0]]!r} has no effect with a speech model: leave it out"
+            Option(others[0], pipeline[others[0]]),
+            " has no effect with a speech model: leave it out",
         )
     given = {name: pipeline[name] for name in LOADING if name in pipeline}
     return given if "drafter" in typed else {**given, "drafter": None}

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ov_specdec.cli.generation_options import SPECULATION_OPTIONS, seed_option
+from ov_specdec.cli.generation_options import option_of, options_of
 from ov_specdec.cli.messages import fail
 from ov_specdec.cli.options import (
     COMPILE_OPTIONS,
@@ -21,69 +21,26 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.speech import LOADING, make_speech_pipeline
 from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.description import describe
 from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.errors import AudioError, OptionError
+from ov_specdec.options import by_group
 from ov_specdec.speech.audio import require_libraries
 from ov_specdec.speech.formats import Format, write
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
-from ov_specdec.speech.settings import Task
 from ov_specdec.speech_pipeline import SpeechPipeline
 
-NONE = "none"
-
-
-def _limit(text: str) -> float | None:
-    """A threshold, or none."""
-    try:
-        return None if text == NONE else float(text)
-    except ValueError as error:
-        raise click.BadParameter(f"'{text}' must be a number or {NONE}") from error
-
-
-def _threshold(name: str, text: str) -> Any:
-    default = getattr(TranscriptionOptions, name)
-    flag = "--" + name.replace("_", "-")
-    return click.option(
-        flag, type=_limit, metavar=f"X|{NONE}", default=default, show_default=True, help=text
-    )
-
-
 TRANSCRIPTION_OPTIONS = (
-    click.option("--language", metavar="L", help="Such as en or English. [detected]"),
-    click.option(
-        "--task",
-        type=click.Choice(get_args(Task)),
-        default="transcribe",
-        show_default=True,
-        help="translate: into English.",
-    ),
-    click.option("--initial-prompt", metavar="TEXT", help="Text before the recording, for style."),
-    click.option(
-        "--temperature",
-        type=float,
-        multiple=True,
-        metavar="X",
-        help="Given several times, one after the other is tried. [0 to 1 in steps of 0.2]",
-    ),
-    _threshold("compression_ratio_threshold", "Try outputs again that zlib shortens by more."),
-    _threshold("logprob_threshold", "Try outputs again whose mean log-probability is lower."),
-    _threshold("no_speech_threshold", "Leave such outputs out where no speech is this likely."),
-    click.option(
-        "--condition-on-prev-tokens/--no-condition-on-prev-tokens",
-        default=TranscriptionOptions.condition_on_prev_tokens,
-        show_default=True,
-        help="Tell the model the text before each window of 30 seconds.",
-    ),
-    _threshold("silence_threshold", "Skip windows that are nowhere as loud, in dB."),
+    *options_of(describe(TranscriptionOptions), TranscriptionOptions),
     click.option(
         "--max-new-tokens",
         type=int,
         metavar="N",
         help="Most tokens for a window. [as many as the model has room for]",
     ),
-    seed_option(),
-    *SPECULATION_OPTIONS,
+    option_of("seed"),
+    *options_of(by_group()["Speculation"]),
 )
 
 

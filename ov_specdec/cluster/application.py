@@ -9,12 +9,12 @@ from ray import serve
 from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, RequestRouterConfig
 
-from ov_specdec.checks import require_known, shorten
+from ov_specdec.checks import require_known
 from ov_specdec.cluster.cpus import largest_size, read_places
 from ov_specdec.cluster.ingress import Ingress
 from ov_specdec.cluster.replica import Replica
 from ov_specdec.cluster.router import WAITING_BATCHES, PrefixRouter
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.settings import Settings
 
@@ -64,10 +64,9 @@ class ClusterArgs(BaseModel):
         Raises `OptionError` for a setting that does not exist or cannot be used.
         """
         if "max_batch_size" in self.settings:
-            given = shorten(self.settings["max_batch_size"])
             raise OptionError(
-                f"max_batch_size={given} is no setting but an argument of the pipeline: give it "
-                "there"
+                Option("max_batch_size", self.settings["max_batch_size"]),
+                " is no setting but an argument of the pipeline: give it there",
             )
         require_known(self.settings, [field.name for field in fields(Settings)], "setting")
         settings = {**self.settings, "max_batch_size": self.batch_size * self.max_replicas}

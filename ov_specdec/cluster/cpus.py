@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ov_specdec.errors import DeviceError
+from ov_specdec.errors import DeviceError, Option
 
 SYSTEM = Path("/sys/devices/system/cpu")
 
@@ -41,7 +41,9 @@ def largest_size(places: Mapping[int, Place], count: int) -> int:
             return size
     raise DeviceError(
         f"{count} replicas are more than the {len(places)} CPUs of this machine: start fewer, or "
-        "give num_threads and other machines"
+        "give ",
+        Option("num_threads"),
+        " and other machines",
     )
 
 
@@ -76,7 +78,8 @@ def claim(places: Mapping[int, Place], size: int, folder: Path | None = None) ->
             return Claim(mask, locks)
     raise DeviceError(
         f"no {size} CPUs of one NUMA node are left for a replica here, of {len(places)}: start "
-        "fewer replicas, or lower num_threads"
+        "fewer replicas, or lower ",
+        Option("num_threads"),
     )
 
 

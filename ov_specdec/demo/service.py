@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Literal
 
-from ov_specdec.checks import shorten
 from ov_specdec.demo.cancellation import Cancellation
 from ov_specdec.demo.comparison import Comparison, compare
 from ov_specdec.demo.conversation import Conversation
@@ -14,7 +13,7 @@ from ov_specdec.demo.queue import LOADING, RunQueue, State, States
 from ov_specdec.demo.settings import Settings
 from ov_specdec.demo.sweep import NUM_STEPS, Point, sweep
 from ov_specdec.drafters.factory import DrafterName
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import OptionError, shorten
 from ov_specdec.pipeline import SpeculativePipeline
 
 SHOW_EVERY = 0.06

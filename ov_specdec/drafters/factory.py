@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Literal
 
-from ov_specdec.checks import shorten
 from ov_specdec.drafters.base import Drafter
 from ov_specdec.drafters.cascade import Cascade
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
@@ -14,7 +13,7 @@ from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.references import References
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
-from ov_specdec.errors import OptionError, SessionError
+from ov_specdec.errors import Option, OptionError, SessionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.runner.source import Source
 from ov_specdec.sampling.samplers import Sampler
@@ -94,13 +93,12 @@ class DrafterKind:
 
 
 OF_MODELS = ("assistant_confidence_threshold",)
-OF_SUFFIXES = ("reference_texts",)
 OF_LOOKUP = ("prompt_lookup_num_tokens", "max_matching_ngram_size")
 
 KINDS = (
     DrafterKind("model", (draft_model,), OF_MODELS),
-    DrafterKind("suffix", (suffix_matches,), OF_SUFFIXES),
-    DrafterKind("both", (suffix_matches, draft_model), (*OF_SUFFIXES, *OF_MODELS)),
+    DrafterKind("suffix", (suffix_matches,)),
+    DrafterKind("both", (suffix_matches, draft_model), OF_MODELS),
     DrafterKind("prompt-lookup", (prompt_lookup,), OF_LOOKUP),
     DrafterKind("none"),
 )
@@ -128,11 +126,17 @@ class DrafterFactory:
     earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
 
     def make(self, beginning: Beginning) -> Drafter | None:
-        """The drafter that the options ask for; None for plain decoding."""
-        if beginning.options.num_assistant_tokens == 0 or not self.kind.makes:
+        """The drafter that the options ask for; None for plain decoding.
+
+        Reference texts are looked into whatever else drafts.
+        """
+        makes = self.kind.makes
+        if beginning.options.reference_texts and suffix_matches not in makes:
+            makes = (suffix_matches, *makes)
+        if beginning.options.num_assistant_tokens == 0 or not makes:
             return None
         known = replace(beginning, draft=self.draft, earlier=self.earlier)
-        return reduce(Cascade, [make(known) for make in self.kind.makes])
+        return reduce(Cascade, [make(known) for make in makes])
 
     def remember(self, namespace: Hashable, tokens: Sequence[int], num_prompt: int) -> None:
         """Keep a finished output for later generations of this namespace. From any thread."""
@@ -145,13 +149,19 @@ class DrafterFactory:
             return
         for name in dict.fromkeys(name for kind in KINDS for name in kind.options):
             if getattr(options, name) and name not in self.kind.options:
-                users = [repr(kind.name) for kind in KINDS if name in kind.options]
+                users = [kind.name for kind in KINDS if name in kind.options]
+                either = [part for user in users for part in (" or ", Option("drafter", user))]
                 raise OptionError(
-                    f"{name}={shorten(getattr(options, name))} needs drafter="
-                    f"{' or '.join(users)}, not {self.kind.name!r}"
+                    Option(name, getattr(options, name)),
+                    " needs ",
+                    *either[1:],
+                    f", not {self.kind.name}",
                 )
-        if not self.kind.makes and options.num_assistant_tokens != "auto":
+        has_drafter = self.kind.makes or options.reference_texts
+        if not has_drafter and options.num_assistant_tokens != "auto":
             raise OptionError(
-                f"num_assistant_tokens={options.num_assistant_tokens} needs a drafter, and "
-                f"drafter={self.kind.name!r} has none: leave out one of the two"
+                Option("num_assistant_tokens", options.num_assistant_tokens),
+                " needs a drafter, and ",
+                Option("drafter", self.kind.name),
+                " has none: leave out one of the two",
             )

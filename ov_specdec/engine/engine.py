@@ -162,7 +162,8 @@ class Engine:
     def _padding(self, model: Runner, shares: list[Share]) -> tuple[Share | None, int]:
         """Tokens to fill the pass up with, so that its size is one of a few, and after whose.
 
-        Nothing can follow a part of a prompt.
+        Nothing can follow a part of a prompt. Where the size of a pass may change a text, passes
+        are filled up for those only whose draft lengths are planned.
         """
         decoding = [share for share in shares if not share.is_prefill]
         if not decoding or (model is self._draft and len(decoding) < len(shares)):
@@ -170,7 +171,7 @@ class Engine:
         size = num_tokens = sum(share.limit for share in shares)
         if model is self._draft:
             size = self._planner.draft_size(num_tokens, model.static_shapes)
-        elif any(share.sequence.policy.is_planned for share in decoding):
+        elif self._main.is_proven or any(s.sequence.policy.is_planned for s in decoding):
             size = self._planner.pass_size(num_tokens, self.scheduler.load)
         if model.num_free is not None:  # padding is worth nobody's memory
             size = min(size, max(num_tokens, model.num_free))

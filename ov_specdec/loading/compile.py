@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 
 import openvino as ov
 
-from ov_specdec.errors import DeviceError, ModelError, OptionError
+from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
+from ov_specdec.loading.attention import (
+    count_windowed,
+    is_local,
+    require_whole,
+    require_windows,
+    warn_of_lost_cap,
+)
 from ov_specdec.loading.device_memory import block_memory, largest_tensor
 from ov_specdec.loading.devices import (
     NOT_PAGED,
@@ -104,8 +111,9 @@ class _Prepared:
         context, wanted = self.source.folder.context_length, self.config.max_model_len
         if wanted is not None and wanted > context:
             raise OptionError(
-                f"max_model_len={wanted} is more than the context of {self.source.folder.path}, "
-                f"{context} tokens: lower it"
+                Option("max_model_len", wanted),
+                f" is more than the context of {self.source.folder.path}, {context} tokens: lower "
+                "it",
             )
         return context if wanted is None else wanted
 
@@ -136,12 +144,16 @@ class _Prepared:
         )
 
 
+ToLoad = tuple[ModelSource, RuntimeConfig, int]
+"""A model, how to compile it, and the size of its vocabulary."""
+
+
 def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -> LoadedModel:
     """Compile one model. See `load_models`."""
     return load_models([(source, config, vocab_size)])[0]
 
 
-def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig, int]]) -> list[LoadedModel]:
+def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
     """Compile models side by side, each on the device and KV backend that its config asks for.
 
     Each comes with the size of its vocabulary; logits beyond so many columns are cut off. The
@@ -167,17 +179,20 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     if max_hidden is None:
         # A GPU has once read what the mask hides.
         max_hidden = MAX_HIDDEN if device.is_cpu else 0
-    # In a sliding window, hidden entries would take the places of visible ones.
-    if source.folder.sliding_window or not hides_by_mask(source.model):
+    # In a window or a chunk, hidden entries would take the places of visible ones.
+    if is_local(source) or not hides_by_mask(source.model):
         max_hidden = 0
-    backend, reason, model = _choose_backend(source, device, kv)
+    warn_of_lost_cap(source)
+    backend, reason, model = _choose_backend(source, device, kv, config.max_model_len)
     if backend == "stateful":
         _refuse_static_shapes(config, reason)
         _require_readable_states(config, device)
     elif config.max_hidden_tokens is not None:
         raise OptionError(
-            f"max_hidden_tokens={config.max_hidden_tokens} has no effect on {source.folder.path}, "
-            "whose KV cache is paged: leave it out, or add kv='stateful'"
+            Option("max_hidden_tokens", config.max_hidden_tokens),
+            f" has no effect on {source.folder.path}, whose KV cache is paged: leave it out, or "
+            "add ",
+            Option("kv", "stateful"),
         )
     select_rows(model, axis=0 if backend == "paged" else 1)
     if backend == "paged" and config.batch_invariant and config.shares_passes:
@@ -202,14 +217,14 @@ def _prepare_encoder_decoder(
     """A decoder that attends to an encoder's output: its states are trimmed at once."""
     if config.kv == "paged":
         raise OptionError(
-            f"kv='paged' cannot be used with {source.folder.path}, an encoder-decoder model: leave "
-            "it out"
+            Option("kv", "paged"),
+            f" cannot be used with {source.folder.path}, an encoder-decoder model: leave it out",
         )
     if config.max_hidden_tokens:
         raise OptionError(
-            f"max_hidden_tokens={config.max_hidden_tokens} cannot be used with "
-            f"{source.folder.path}, an encoder-decoder model, whose KV cache is always trimmed: "
-            "leave it out"
+            Option("max_hidden_tokens", config.max_hidden_tokens),
+            f" cannot be used with {source.folder.path}, an encoder-decoder model, whose KV cache "
+            "is always trimmed: leave it out",
         )
     axes = sequence_axes(source.model, OWN_STATES)
     if not axes:
@@ -232,8 +247,8 @@ def _needs_static_shapes(config: RuntimeConfig) -> bool:
 def _refuse_static_shapes(config: RuntimeConfig, reason: str) -> None:
     if _needs_static_shapes(config):
         raise OptionError(
-            f"static_shapes={list(config.static_shapes)} needs a paged KV cache, and the main "
-            f"model's is stateful ({reason}): leave it out"
+            Option("static_shapes", list(config.static_shapes)),
+            f" needs a paged KV cache, and the main model's is stateful ({reason}): leave it out",
         )
 
 
@@ -308,7 +323,7 @@ def _loaded(runner: Runner, prepared: _Prepared) -> LoadedModel:
 
 
 def _choose_backend(
-    source: ModelSource, device: Device, kv: KvBackend
+    source: ModelSource, device: Device, kv: KvBackend, max_length: int | None
 ) -> tuple[Backend, str, ov.Model]:
     """The backend, the reason for it, and the model in the form that it takes."""
     if kv == "stateful":
@@ -317,8 +332,11 @@ def _choose_backend(
         if kv == "paged":
             require_paged(device)
         return "stateful", f"{NOT_PAGED} {device.name}", source.model
+    num_windowed = count_windowed(source.model)
     try:
+        require_whole(source, max_length or source.folder.context_length)
         to_paged(source.model)
+        require_windows(source.model, num_windowed)
     except ModelError as error:
         if kv == "paged":
             raise

@@ -9,7 +9,7 @@ from typing import Literal
 
 import openvino as ov
 
-from ov_specdec.errors import DeviceError, openvino_message
+from ov_specdec.errors import DeviceError, Option, openvino_message
 
 Precision = Literal["default", "exact", "f32", "bf16", "f16"]
 
@@ -154,7 +154,7 @@ def computes_in(device: str, precision: str) -> bool:
 def require_paged(device: Device) -> None:
     """Raise `DeviceError` for a device on which a paged KV cache has not been run."""
     if not device.takes_paged:
-        raise DeviceError(f"{NOT_PAGED} {device.name}: leave kv='paged' out")
+        raise DeviceError(f"{NOT_PAGED} {device.name}: leave out ", Option("kv", "paged"))
 
 
 def causal_keys(device: Device) -> dict[str, str]:

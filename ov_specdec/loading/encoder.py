@@ -8,7 +8,7 @@ from pathlib import Path
 
 import openvino as ov
 
-from ov_specdec.errors import DeviceError, ModelError, OptionError
+from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
 from ov_specdec.loading.devices import Device, compile_for, find_device, openvino_core
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import HIDDEN_STATES, ModelSource, read_model
@@ -46,8 +46,8 @@ def load_encoders(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[E
     if not main.folder.is_encoder_decoder:
         if config.encoder_device is not None:
             raise OptionError(
-                f"encoder_device={config.encoder_device!r} has no use with {main.folder.path}, "
-                "which is a decoder: leave it out"
+                Option("encoder_device", config.encoder_device),
+                f" has no use with {main.folder.path}, which is a decoder: leave it out",
             )
         return [None] * len(models)
     own = [_prepare(main, config)]

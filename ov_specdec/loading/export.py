@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from ov_specdec.errors import ExportError, OptionError
+from ov_specdec.errors import ExportError, OptionError, TransformersVersionError
+from ov_specdec.loading.attention import lost_cap
+from ov_specdec.loading.export_environment import Progress, find_python
+from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.int4 import (
     DEFAULT_GROUP_SIZE,
     GROUP_SIZES,
@@ -30,6 +33,7 @@ from ov_specdec.loading.locate import (
 )
 from ov_specdec.loading.origin import require_origin, write_origin
 from ov_specdec.loading.partial import partial_folder
+from ov_specdec.loading.source import read_ir
 from ov_specdec.text.tokenizer import MARIAN_FILE
 
 WEIGHT_FORMATS = ("fp16", "int8", "int4")
@@ -93,8 +97,21 @@ FAILURES = (
         r"trust_remote_code|trust-remote-code",
         "the model brings its own code: read it, then add --trust-remote-code",
     ),
+    (
+        r"export a (\S+) model, that is a custom or unsupported architecture",
+        "Optimum has no export for the family '{0}': use an IR that was exported elsewhere, which "
+        "can be loaded as it is, or a model of another family",
+    ),
+    (
+        r"model type `(\S+)` but Transformers does not recognize",
+        "this version of transformers does not know the family '{0}': add --transformers with a "
+        "later one; where Optimum takes none, use an IR that was exported elsewhere",
+    ),
     (r"MemoryError|Cannot allocate memory", "memory ran out: close other programs"),
 )
+WANTED_VERSION = re.compile(r"(Maximum|Minimum) required is (\S+), got: (\S+)")
+"""What Optimum says of a version of transformers that it does not export a family with."""
+
 KILLED = -9
 
 CHILD = Path(__file__).with_name("child.py")
@@ -116,15 +133,19 @@ def export_model(
     int4: Int4Options | None = None,
     *,
     trust_remote_code: bool = False,
+    transformers: str | None = None,
     on_note: Callable[[str], object] = lambda _note: None,
+    on_progress: Progress = lambda _line: None,
 ) -> Exported:
     """Export a Hub model or a local checkpoint into a folder of its own below `output`.
 
     The IR is written beside its final place and moved there when it is complete, so that an
     export that was cut short is never taken for finished. A finished one is left as it is; the
     int4 options that are given are part of its name, but one of another model is an error.
-    `on_note` is told of a group size that was chosen here. Raises `ExportError`, and `OptionError`
-    for int4 options with another format.
+    transformers: the version to export with, in an environment of its own; None: the one that is
+    installed. `on_note` is told of a group size that was chosen here, `on_progress` of how that
+    environment is made. Raises `ExportError`, `TransformersVersionError` where Optimum wants
+    another version, and `OptionError` for int4 options with another format.
     """
     int4 = int4 or Int4Options()
     if weight_format != "int4" and (given := int4.arguments()):
@@ -140,19 +161,28 @@ def export_model(
         return Exported(folder, is_new=False)
     _check_source(name)
     check_optimum()
+    python = sys.executable if transformers is None else find_python(transformers, on_progress)
     with partial_folder(output, folder.name) as partial:
         if weight_format == "int4":
             int4 = _with_group_size(int4, name, partial, on_note)
         options = ["--task", f"{_task(name, partial)}-with-past"]
         options += ["--weight-format", weight_format, *int4.arguments()]
         options += ["--trust-remote-code"] if trust_remote_code else []
-        _run_optimum(name, partial / folder.name, options)
+        _run_optimum(name, partial / folder.name, options, python)
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
         if not Path(name).is_dir():
             _require_tokenizer(_cached_snapshot(name), name)
+        _note_lost_cap(partial / folder.name, name, on_note)
         write_origin(partial / folder.name, name)
         (partial / folder.name).rename(folder)
     return Exported(folder, is_new=True)
+
+
+def _note_lost_cap(folder: Path, name: str, on_note: Callable[[str], object]) -> None:
+    """Say where what was exported does not cap attention scores as the checkpoint does."""
+    found = ModelFolder.read(folder)
+    if found.attention_cap is not None and (lost := lost_cap(found, read_ir(found))):
+        on_note(f"{name}: {lost}")
 
 
 def _check_source(name: str) -> None:
@@ -263,24 +293,30 @@ def require_complete(folder: Path, remedy: str) -> None:
         raise ExportError(f"'{folder.name}' has no {missing[0]}, so it is not usable: {remedy}")
 
 
-def _run_optimum(name: str, target: Path, options: Sequence[str]) -> None:
+def _run_optimum(name: str, target: Path, options: Sequence[str], python: str | Path) -> None:
     command = ["optimum.commands.optimum_cli", "export", "openvino"]
     command += ["--model", name, *options, str(target)]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-        status = run_child(command, log, target.parent)
+        status = run_child(command, log, target.parent, python)
         log.seek(0)
-        if status:
-            raise ExportError(f"{name}: {_explain(log.read(), status, name, target.parent)}")
+        output = log.read()
+    if not status:
+        return
+    if found := WANTED_VERSION.search(output):
+        raise TransformersVersionError(name, *found.groups())
+    raise ExportError(f"{name}: {_explain(output, status, name, target.parent)}")
 
 
-def run_child(command: Sequence[str], log: IO[str], temporary: Path) -> int:
+def run_child(
+    command: Sequence[str], log: IO[str], temporary: Path, python: str | Path = sys.executable
+) -> int:
     """Run a module with arguments in a process that ends with this one; returns its exit status.
 
     Its output goes to `log`, and its temporary files into a folder that outlives it, since a
     process that is ended from outside removes none.
     """
     with subprocess.Popen(  # noqa: S603
-        [sys.executable, str(CHILD), *command],
+        [str(python), str(CHILD), *command],
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=log,

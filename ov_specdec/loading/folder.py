@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ov_specdec.checks import shorten
-from ov_specdec.errors import ModelError
+from ov_specdec.errors import ModelError, shorten
 from ov_specdec.files import read_json
 from ov_specdec.loading.locate import DECODER_FILE, ENCODER_FILE, decoder_file
 
@@ -37,7 +36,8 @@ class ModelFolder:
     context_length: tokens that the model was made for, prompt and output together; of an
     encoder-decoder model, those of the output, and of a text that is its source.
     sliding_window: tokens that a layer attends to, where that is fewer than the context.
-    border: tokens up to which LongRoPE takes its short factors, where that is fewer.
+    chunk: tokens of the chunks within which a layer attends, likewise. border: tokens up to which
+    LongRoPE takes its short factors, likewise. attention_cap: what attention scores are capped at.
     eos_token_ids: tokens that end a text. decoder_start_token_id: what the decoder of an
     encoder-decoder model begins with. forced_bos_token_id: what its output begins with. features:
     how a speech model hears, by the names of `FEATURE_SETTINGS`; none for text.
@@ -48,6 +48,8 @@ class ModelFolder:
     sliding_window: int | None
     eos_token_ids: frozenset[int]
     border: int | None = None
+    chunk: int | None = None
+    attention_cap: float | None = None
     decoder_start_token_id: int | None = None
     forced_bos_token_id: int | None = None
     features: Mapping[str, int] = field(default_factory=dict)
@@ -110,6 +112,8 @@ class ModelFolder:
             _sliding_window(path, config, context),
             _as_token_ids(path, eos),
             _border(path, config, context),
+            _chunk(path, config, context),
+            _attention_cap(path, config),
         )
         if not folder.is_encoder_decoder:
             return folder
@@ -188,6 +192,23 @@ def _sliding_window(path: Path, config: dict[str, Any], context: int) -> int | N
         return None
     window = _as_length(path, "sliding_window", config["sliding_window"])
     return window if window < context else None
+
+
+def _chunk(path: Path, config: Mapping[str, Any], context: int) -> int | None:
+    if not config.get("attention_chunk_size"):
+        return None
+    chunk = _as_length(path, "attention_chunk_size", config["attention_chunk_size"])
+    return chunk if chunk < context else None
+
+
+def _attention_cap(path: Path, config: Mapping[str, Any]) -> float | None:
+    cap = config.get("attn_logit_softcapping")
+    if cap is None or (isinstance(cap, int | float) and not isinstance(cap, bool)):
+        return cap
+    raise ModelError(
+        f"{path}/config.json gives attn_logit_softcapping as {cap!r}, which is no number: correct "
+        "it, or export the model again"
+    )
 
 
 def _border(path: Path, config: Mapping[str, Any], context: int) -> int | None:

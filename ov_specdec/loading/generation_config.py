@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from ov_specdec.errors import ModelError, OptionError
+from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.files import read_json
 from ov_specdec.options import SAMPLING_OPTIONS, GenerationOptions
 
@@ -97,8 +97,9 @@ def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults
     try:
         checked = GenerationOptions(**drawn)
     except OptionError as error:
-        # The command line would take name=value for an option that was typed.
-        raise _unusable(path, str(error).replace("=", " ")) from error
+        # As the file has it: no option was typed.
+        reason = error.render(lambda option: str(option).replace("=", " ", 1))
+        raise _unusable(path, reason) from error
     named = chain.from_iterable(checked.token_ids().values())
     if unknown := [token for token in named if token >= vocab_size]:
         raise _unusable(path, f"the model has no token id {unknown[0]}")
@@ -107,5 +108,6 @@ def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults
 
 def _unusable(path: Path, reason: str) -> ModelError:
     return ModelError(
-        f"{path}: {reason}; correct it, or leave it out with generation_config='none'"
+        f"{path}: {reason}; correct it, or leave it out with ",
+        Option("generation_config", "none"),
     )

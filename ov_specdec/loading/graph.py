@@ -4,7 +4,7 @@ import openvino as ov
 from openvino import opset13 as ops
 
 from ov_specdec.cache.longrope import LONG
-from ov_specdec.errors import ModelError, openvino_message
+from ov_specdec.errors import ModelError, Option, openvino_message
 from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES
 
 QUERY, KEY, VALUE = 0, 1, 2
@@ -36,20 +36,22 @@ def to_paged(model: ov.Model) -> None:
         from openvino._offline_transformations import paged_attention_transformation
     except ImportError as error:
         raise ModelError(
-            f"OpenVINO {ov.__version__} lacks paged_attention_transformation: "
-            "use kv='stateful', or openvino 2026.4"
+            f"OpenVINO {ov.__version__} lacks paged_attention_transformation: use ",
+            Option("kv", "stateful"),
+            ", or openvino 2026.4",
         ) from error
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:
         raise ModelError(
-            f"this model cannot take a paged KV cache ({openvino_message(error)}): "
-            "use kv='stateful'"
+            f"this model cannot take a paged KV cache ({openvino_message(error)}): use ",
+            Option("kv", "stateful"),
         ) from error
     if counts_by_index and not _has_alibi(model):
         raise ModelError(
             "this model cannot take a paged KV cache (OpenVINO does not carry over how it counts "
-            "positions): use kv='stateful'"
+            "positions): use ",
+            Option("kv", "stateful"),
         )
 
 
@@ -225,7 +227,8 @@ def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
     except RuntimeError as error:
         raise ModelError(
             f"this model has no form for passes over {num_tokens} tokens "
-            f"({openvino_message(error)}): use static_shapes='none'"
+            f"({openvino_message(error)}): use ",
+            Option("static_shapes", "none"),
         ) from error
     return static
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from ov_specdec.errors import DeviceError, OptionError, openvino_message
+from ov_specdec.errors import DeviceError, Option, OptionError, openvino_message
 from ov_specdec.files import user_cache
 from ov_specdec.invariance import Invariance, describe, read_verdict
 from ov_specdec.loading.compile import LoadedModel, fingerprint, load_model
@@ -32,7 +32,7 @@ def check_wanted(given: object) -> WantedInvariance:
     """What was given for batch_invariant; else raises `OptionError`."""
     if isinstance(given, bool) or given == "auto":
         return given
-    raise OptionError(f"batch_invariant={given!r} must be 'auto', True or False")
+    raise OptionError(Option("batch_invariant", given), " must be 'auto', True or False")
 
 
 def configure(
@@ -51,7 +51,9 @@ def configure(
         return config, BatchInvariance(False, SWITCHED_OFF)
     if reason := _obstacle(folder, config):
         if wanted is True:
-            raise OptionError(f"batch_invariant=True is not possible with {reason}: use 'auto'")
+            raise OptionError(
+                Option("batch_invariant", True), f" is not possible with {reason}: use 'auto'"
+            )
         return config, BatchInvariance(False, reason)
     on = replace(config, batch_invariant=True)
     if wanted is True:
@@ -106,8 +108,10 @@ def _first_that_passes(
             return candidate
         differences.append(f"{candidate.precision}: {difference}")
     raise DeviceError(
-        f"batch_invariant=True is not possible for {folder.path} on this machine, where logits "
-        f"differ ({'; '.join(differences)}): use batch_invariant='auto'"
+        Option("batch_invariant", True),
+        f" is not possible for {folder.path} on this machine, where logits differ "
+        f"({'; '.join(differences)}): use ",
+        Option("batch_invariant", "auto"),
     )
 
 

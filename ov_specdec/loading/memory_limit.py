@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.loading.compile import LoadedModel
 from ov_specdec.loading.device_memory import free_memory
 from ov_specdec.loading.devices import Device, find_device, openvino_core
@@ -37,8 +37,10 @@ def limit_memory(
                 num_tokens = min(needed, int(free / bytes_per_token))
         elif any(model.runner.bytes_per_token == 0 for model in own):
             raise OptionError(
-                f"kv_cache_size={kv_cache_size} has no effect on a stateful KV cache: leave it "
-                "out, or use kv='paged' (encoder-decoder models have no paged one)"
+                Option("kv_cache_size", kv_cache_size),
+                " has no effect on a stateful KV cache: leave it out, or use ",
+                Option("kv", "paged"),
+                " (encoder-decoder models have no paged one)",
             )
         else:
             num_tokens = int(kv_cache_size * GB / bytes_per_token)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from ov_specdec.checks import require_choice, require_int, require_text, require_texts
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.files import expand_home
 from ov_specdec.loading.devices import (
     Device,
@@ -62,8 +62,10 @@ class RuntimeConfig:
             require_int("max_hidden_tokens", self.max_hidden_tokens, low=0)
             if self.kv == "paged":
                 raise OptionError(
-                    f"max_hidden_tokens={self.max_hidden_tokens} has no effect with kv='paged': "
-                    "leave out one of the two"
+                    Option("max_hidden_tokens", self.max_hidden_tokens),
+                    " has no effect with ",
+                    Option("kv", "paged"),
+                    ": leave out one of the two",
                 )
         if self.num_threads is not None:
             require_int("num_threads", self.num_threads, low=1)
@@ -71,9 +73,11 @@ class RuntimeConfig:
             require_int("max_model_len", self.max_model_len, low=2)
         if self.cache_dir is not None:
             if not isinstance(self.cache_dir, str | Path):
-                raise OptionError(f"cache_dir={self.cache_dir!r} must be a folder")
+                raise OptionError(Option("cache_dir", self.cache_dir), " must be a folder")
             if expand_home(self.cache_dir).is_file():
-                raise OptionError(f"cache_dir='{self.cache_dir}' is a file: give a folder")
+                raise OptionError(
+                    Option("cache_dir", str(self.cache_dir)), " is a file: give a folder"
+                )
 
     def properties_for(self, device: Device) -> dict[str, str]:
         """OpenVINO properties; those given by name win over the others.

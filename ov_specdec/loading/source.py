@@ -5,7 +5,7 @@ from pathlib import Path
 
 import openvino as ov
 
-from ov_specdec.errors import ModelError, TokenizerMismatchError, openvino_message
+from ov_specdec.errors import ModelError, Option, TokenizerMismatchError, openvino_message
 from ov_specdec.loading.devices import openvino_core
 from ov_specdec.loading.folder import FEATURE_SETTINGS, ModelFolder
 from ov_specdec.text.guard import Check, Difference, GuardReport, compare_tokenizers
@@ -18,6 +18,7 @@ FEATURES_CHECK = "feature extractor"
 """The guard's check of how speech models hear."""
 
 KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
+COUNTS_RECURRENT = "cache_position"
 HIDDEN_STATES = "encoder_hidden_states"
 ENCODER_DECODER_INPUTS = {
     *("input_ids", "beam_idx", "cache_position"),
@@ -93,6 +94,11 @@ def read_ir(folder: ModelFolder) -> ov.Model:
             f"{folder.ir} is not a stateful decoder: export it with ov-specdec export, or with "
             f"optimum-cli export openvino --task {task}"
         )
+    if COUNTS_RECURRENT in inputs - known:
+        raise ModelError(
+            f"{folder.ir} counts tokens by its input '{COUNTS_RECURRENT}', as Mamba does: models "
+            "of recurrent layers alone cannot forget rejected draft tokens, and are not supported"
+        )
     if unknown := [port.any_name for port in model.inputs if not port.names & known]:
         raise ModelError(
             f"{folder.ir} wants an input '{unknown[0]}', which a text decoder does not get: "
@@ -120,7 +126,8 @@ def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
     if main.folder.is_encoder_decoder:
         raise TokenizerMismatchError(
             "draft and main are encoder-decoder models with different tokenizers, which cannot be "
-            "paired: use a draft of the same family, or drafter='suffix'"
+            "paired: use a draft of the same family, or ",
+            Option("drafter", "suffix"),
         )
     return TokenizerPair(
         PieceTokenizer(main.tokenizer),

@@ -8,8 +8,7 @@ from typing import Literal
 import openvino as ov
 import psutil
 
-from ov_specdec.checks import shorten
-from ov_specdec.errors import DeviceError, ModelError, OptionError
+from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
 from ov_specdec.loading.graph import static_shape
 from ov_specdec.runner.static_shape import StaticShape
 
@@ -45,8 +44,8 @@ def check_sizes(given: object) -> StaticShapes:
     sizes = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else ()
     if not sizes or not all(type(n) is int and 1 <= n <= MAX_STATIC_SHAPE for n in sizes):
         raise OptionError(
-            f"static_shapes={shorten(given)} must be 'auto', 'none', or numbers of tokens from "
-            f"1 to {MAX_STATIC_SHAPE}"
+            Option("static_shapes", given),
+            f" must be 'auto', 'none', or numbers of tokens from 1 to {MAX_STATIC_SHAPE}",
         )
     return sizes
 

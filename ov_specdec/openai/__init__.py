@@ -10,20 +10,21 @@ from ov_specdec.chunks import GenerationResult
 from ov_specdec.openai.answers import Answer, make_completion
 from ov_specdec.openai.ask import Ask
 from ov_specdec.openai.errors import ApiError, from_exception
-from ov_specdec.openai.requests import read_chat, read_completion
-from ov_specdec.openai.responses import StreamedResponse, make_response, read_responses
+from ov_specdec.openai.requests import ChatBody, CompletionBody, read_ask
+from ov_specdec.openai.responses import ResponsesBody, StreamedResponse, make_response
 from ov_specdec.openai.streaming import StreamedCompletion
 
 __all__ = [
     "Answer",
     "ApiError",
     "Ask",
+    "ChatBody",
+    "CompletionBody",
+    "ResponsesBody",
     "from_exception",
     "make_body",
     "make_stream",
-    "read_chat",
-    "read_completion",
-    "read_responses",
+    "read_ask",
 ]
 
 

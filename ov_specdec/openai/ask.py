@@ -14,8 +14,9 @@ class Ask:
 
     prompts: each a text, token ids or messages. options: keyword arguments of
     `SpeculativePipeline.generate`, the same for all choices. n: choices for each prompt.
-    stream: answer with events. include_usage: end a stream with the counts of tokens. logprobs:
-    most likely tokens to name at each place; None for no log-probabilities. echo: begin with the
+    stream: answer with events. include_usage: end a stream with the counts of tokens.
+    usage_in_events: have them in every event too, of its choice so far. logprobs: most likely
+    tokens to name at each place; None for no log-probabilities. echo: begin with the
     prompt. origins: say of each piece of a stream where its tokens come from. prediction: a text
     that the answer is expected to repeat. user: the name that the caller has for its user, for
     the log. settings: what a response of this endpoint repeats of the request.
@@ -28,6 +29,7 @@ class Ask:
     n: int = 1
     stream: bool = False
     include_usage: bool = False
+    usage_in_events: bool = False
     logprobs: int | None = None
     echo: bool = False
     origins: bool = False

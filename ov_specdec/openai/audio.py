@@ -1,20 +1,24 @@
 """/v1/audio/transcriptions and /v1/audio/translations: from OpenAI's forms to ours, and back."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
+from pydantic import ConfigDict, Field
+
+from ov_specdec.description import describe
 from ov_specdec.openai.answers import make_metrics
+from ov_specdec.openai.body import Body, UnknownNames, read
 from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.openai.events import encode_event
-from ov_specdec.openai.fields import Fields
-from ov_specdec.openai.requests import read_draft_length
+from ov_specdec.openai.fields import Only, with_options
+from ov_specdec.options import GenerationOptions
 from ov_specdec.speech.formats import write
+from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import Segment, TranscriptionChunk, TranscriptionResult
 from ov_specdec.speech.settings import Task
 
 AudioFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
-FORMATS: tuple[AudioFormat, ...] = get_args(AudioFormat)
 TIMED = ("srt", "verbose_json", "vtt")
 """Formats that show segments with their times."""
 
@@ -25,15 +29,10 @@ MEDIA_TYPES = {
 }
 """Of the formats that are no JSON."""
 
-NOT_SUPPORTED = {
-    "chunking_strategy": ("auto",),
-    "include": (),
-    "known_speaker_names": (),
-    "known_speaker_references": (),
-}
-"""Fields of transcriptions without a counterpart here, and their values that change nothing."""
-
 FILE = "file"
+
+OPTIONS = ("seed", "num_assistant_tokens", "cache_salt")
+"""Options of a generation that forms have too."""
 
 
 @dataclass(frozen=True)
@@ -52,105 +51,91 @@ class AudioAsk:
     user: str | None = field(default=None)
 
 
-def read_transcription(form: Mapping[str, Sequence[str]]) -> AudioAsk:
-    """The fields of /v1/audio/transcriptions; `ApiError` for what cannot be honoured.
+def _add_file(schema: dict[str, Any]) -> None:
+    schema["properties"][FILE] = {"type": "string", "format": "binary"}
+    schema["required"] = [FILE]
 
-    form: the texts of each field, in the order in which they came.
-    """
-    fields = _fields(form)
-    language, stream = fields.text("language"), fields.flag("stream")
-    granularities = fields.get("timestamp_granularities") or []
-    ask = _read(fields, "transcribe", stream=stream, language=language)
-    for value in granularities:
-        if value != "segment":
+
+SPEECH = describe(TranscriptionOptions)
+
+
+@with_options([*(describe(GenerationOptions)[name] for name in OPTIONS), SPEECH["initial_prompt"]])
+class TranslationForm(Body):
+    """Fields of /v1/audio/translations, beside the file."""
+
+    model_config = ConfigDict(strict=False, json_schema_extra=_add_file)  # a form is all text
+
+    model: str | None = None
+    temperature: Annotated[float, Field(ge=0, le=1)] | None = None
+    response_format: AudioFormat | None = None
+    user: str | None = None
+
+    def ask(self) -> AudioAsk:
+        """What it asks for."""
+        return self._ask("translate")
+
+    def _ask(self, task: Task, *, stream: bool = False) -> AudioAsk:
+        """What both endpoints ask for in the same way."""
+        form = self.response_format or "json"
+        if stream and form not in ("json", "text"):
+            raise invalid("stream", f"stream=true does not go with response_format={form}")
+        options = {
+            **self.options,
+            "task": task,
+            # 0 is what leaves the temperature to the thresholds, as OpenAI has it.
+            "temperature": self.temperature or None,
+            "return_timestamps": form in TIMED,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return AudioAsk(task, self.model, given, form, stream, self.user)
+
+
+@with_options([SPEECH["language"]])
+class TranscriptionForm(TranslationForm):
+    """Fields of /v1/audio/transcriptions, beside the file."""
+
+    stream: bool | None = None
+    timestamp_granularities: list[Literal["segment"]] | None = Field(
+        None, alias="timestamp_granularities[]"
+    )
+    # Without a counterpart here.
+    chunking_strategy: Annotated[Any, Only("auto")] = None
+    include: Annotated[Any, Only()] = Field(None, alias="include[]")
+    known_speaker_names: Annotated[Any, Only()] = Field(None, alias="known_speaker_names[]")
+    known_speaker_references: Annotated[Any, Only()] = Field(
+        None, alias="known_speaker_references[]"
+    )
+
+    def ask(self) -> AudioAsk:
+        """What it asks for."""
+        ask = self._ask("transcribe", stream=bool(self.stream))
+        if self.timestamp_granularities and ask.form != "verbose_json":
             raise invalid(
                 "timestamp_granularities",
-                f"timestamp_granularities={value!r} is not supported: only 'segment' is",
-                "unsupported_value",
+                "timestamp_granularities needs response_format=verbose_json",
             )
-    if granularities and ask.form != "verbose_json":
-        raise invalid(
-            "timestamp_granularities",
-            "timestamp_granularities needs response_format=verbose_json",
-        )
-    fields.neutral(**NOT_SUPPORTED)
-    fields.finish()
-    return ask
+        return ask
 
 
-def read_translation(form: Mapping[str, Sequence[str]]) -> AudioAsk:
-    """The same for /v1/audio/translations, which translates into English."""
-    fields = _fields(form)
-    ask = _read(fields, "translate")
-    fields.finish()
-    return ask
-
-
-def _read(
-    fields: Fields, task: Task, *, stream: bool = False, language: str | None = None
+def read_form(
+    kind: type[TranslationForm],
+    texts: Mapping[str, Sequence[str]],
+    unknown: UnknownNames | None = None,
 ) -> AudioAsk:
-    """What both endpoints read in the same way."""
-    form = fields.text("response_format") or "json"
-    if form not in FORMATS:
-        raise invalid(
-            "response_format",
-            f"response_format={form!r} is not one of {', '.join(FORMATS)}",
-            "unsupported_value",
-        )
-    if stream and form not in ("json", "text"):
-        raise invalid("stream", f"stream=true does not go with response_format={form}")
-    # 0 is what leaves the temperature to the thresholds, as OpenAI has it.
-    temperature = fields.number("temperature", low=0.0, high=1.0) or None
-    options = {
-        "task": task,
-        "language": language,
-        "initial_prompt": fields.text("prompt"),
-        "temperature": temperature,
-        "return_timestamps": form in TIMED,
-        "seed": fields.integer("seed", low=0),
-        "num_assistant_tokens": read_draft_length(fields),
-        "cache_salt": fields.text("cache_salt"),
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    return AudioAsk(task, fields.text("model"), given, form, stream, fields.text("user"))
+    """What a form asks for; `ApiError` for what cannot be honoured.
 
-
-def _fields(form: Mapping[str, Sequence[str]]) -> Fields:
-    """A form's texts as the values that they stand for; lists are written with [] at the end."""
+    texts: of each field, in the order in which they came. Names of lists end in [].
+    """
     values: dict[str, Any] = {}
-    for key, texts in form.items():
-        name, is_list = key.removesuffix("[]"), key.endswith("[]")
-        if is_list or name == "timestamp_granularities":
-            values[name] = list(texts)
-        elif len(texts) > 1:
-            raise invalid(name, f"{name} was given {len(texts)} times: give it once")
-        elif texts[0]:  # an empty one is as good as none
-            values[name] = _PARSERS.get(name, str)(texts[0])
-    return Fields(values)
-
-
-def _number(kind: type) -> Callable[[str], Any]:
-    """From a text to a number; what is none stays a text, which is refused by name."""
-
-    def parse(text: str) -> Any:
-        try:
-            return kind(text)
-        except ValueError:
-            return text
-
-    return parse
-
-
-def _flag(text: str) -> Any:
-    return {"true": True, "false": False}.get(text.lower(), text)
-
-
-_PARSERS: dict[str, Callable[[str], Any]] = {
-    "temperature": _number(float),
-    "seed": _number(int),
-    "num_assistant_tokens": _number(int),
-    "stream": _flag,
-}
+    for name, given in texts.items():
+        listed = f"{name}[]" if name == "timestamp_granularities" else name
+        if listed.endswith("[]"):
+            values[listed] = list(given)
+        elif len(given) > 1:
+            raise invalid(name, f"{name} was given {len(given)} times: give it once")
+        elif given[0]:  # an empty one is as good as none
+            values[name] = given[0]
+    return read(kind, values, unknown).ask()
 
 
 def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> dict[str, Any] | str:

@@ -4,26 +4,24 @@ Source: the request input and output objects of OpenAI's Batch API.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from ov_specdec.checks import shorten
-from ov_specdec.openai.ask import Ask
-from ov_specdec.openai.errors import ApiError, invalid
-from ov_specdec.openai.requests import read_chat, read_completion
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-READERS: dict[str, Callable[[object, float | None], Ask]] = {
-    "/v1/chat/completions": read_chat,
-    "/v1/completions": read_completion,
+from ov_specdec.openai.ask import Ask
+from ov_specdec.openai.body import Rules, explain
+from ov_specdec.openai.errors import ApiError, invalid
+from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, read_ask
+
+BODIES: dict[str, type[GenerationBody]] = {
+    "/v1/chat/completions": ChatBody,
+    "/v1/completions": CompletionBody,
 }
-"""What reads the body of a request, by its url."""
+"""What the body of a request is, by its url."""
 
 RESULT_ID = "batch_req_"
 """What ids of results begin with, as OpenAI's do; the digest of the request follows."""
-
-FIELDS = ("custom_id", "method", "url", "body")
 
 
 class LineError(Exception):
@@ -34,20 +32,19 @@ class LineError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True)
-class BatchRequest:
+class BatchRequest(BaseModel):
     """A line of a file of requests; its body is yet to be read."""
 
-    custom_id: str
-    url: str
-    body: object
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    def ask(self, temperature: float | None = 1.0) -> Ask:
-        """What the body asks for; `ApiError` where it cannot be honoured.
+    custom_id: Annotated[str, Field(min_length=1)]
+    method: Literal["POST"]
+    url: Literal["/v1/chat/completions", "/v1/completions"]
+    body: Any = None
 
-        temperature: what an omitted one is; None leaves it to the pipeline.
-        """
-        ask = READERS[self.url](self.body, temperature)
+    def ask(self, rules: Rules | None = None) -> Ask:
+        """What the body asks for; `ApiError` where it cannot be honoured."""
+        ask = read_ask(BODIES[self.url], self.body, rules)
         if ask.stream:
             raise invalid("stream", "stream=true has no effect in a batch: leave it out")
         return ask
@@ -59,20 +56,12 @@ def read_request(line: bytes) -> BatchRequest:
         content = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise LineError("invalid_json", f"the line is no JSON: {error}") from error
-    if not isinstance(content, Mapping):
-        raise LineError("invalid_request", f"the line is {shorten(content)}: give a JSON object")
-    custom_id, method, url, body = (content.get(name) for name in FIELDS)
-    if not isinstance(custom_id, str) or not custom_id:
-        complaint = f"custom_id={shorten(custom_id)} must be a text, not empty"
-        raise LineError("invalid_custom_id", complaint)
-    if method != "POST":
-        raise LineError("invalid_method", f"method={shorten(method)} must be 'POST'")
-    if not isinstance(url, str) or url not in READERS:
-        raise LineError("invalid_url", f"url={shorten(url)} must be {' or '.join(READERS)}")
-    for name in content:
-        if name not in FIELDS:
-            raise LineError("invalid_request", f"{shorten(name)} is no field of a request")
-    return BatchRequest(custom_id, url, body)
+    try:
+        return BatchRequest.model_validate(content)
+    except ValidationError as error:
+        path, message, kind = explain(error)
+        code = "request" if kind in ("extra_forbidden", "model_type") else path
+        raise LineError(f"invalid_{code}", message) from error
 
 
 def make_result(

@@ -1,16 +1,22 @@
 """Errors in OpenAI's shape."""
 
-import re
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ov_specdec.description import describe
 from ov_specdec.errors import (
     AudioError,
     CacheFullError,
     ContextLengthError,
     LogitsError,
+    Option,
     OptionError,
+    SpecdecError,
 )
+from ov_specdec.options import GenerationOptions
+from ov_specdec.speech.options import TranscriptionOptions
 
 TYPES = {
     400: "invalid_request_error",
@@ -28,19 +34,19 @@ TYPES = {
 
 
 FIELDS = {
-    "assistant_confidence_threshold": "assistant_confidence_threshold",
-    "continue_final_message": "continue_final_message",
-    "forced_bos_token_id": "forced_bos_token_id",
-    "initial_prompt": "prompt",
-    "language": "language",
-    "logit_bias": "logit_bias",
-    "num_assistant_tokens": "num_assistant_tokens",
+    **{
+        name: each.field
+        for options in (GenerationOptions, TranscriptionOptions)
+        for name, each in describe(options).items()
+        if each.field
+    },
+    "max_new_tokens": "max_tokens",
     "reference_texts": "prediction",
-    "src_lang": "src_lang",
-    "tgt_lang": "tgt_lang",
 }
-"""Fields of all endpoints by the option that they become, of those that only the models can tell
-to be wrong."""
+"""Fields by the option that they become."""
+
+MAX_SHOWN = 80
+"""Characters of a value in a message."""
 
 
 @dataclass
@@ -77,6 +83,24 @@ def invalid(param: str | None, message: str, code: str | None = None) -> ApiErro
     return ApiError(400, message, param, code)
 
 
+def show(value: object) -> str:
+    """A value as a message shows it: as in JSON, and not all of a long one."""
+    shown = json.dumps(value, ensure_ascii=False, default=repr)
+    shown = shown.encode(errors="backslashreplace").decode()  # halves of surrogate pairs
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
+
+
+def in_field_names(error: SpecdecError, own: Mapping[str, str] | None = None) -> ApiError:
+    """An error of options by the names of their fields. own: those of the endpoint, by option."""
+    names = {**FIELDS, **(own or {})}
+
+    def as_field(option: Option) -> str:
+        name = names.get(option.name, option.name)
+        return name if option.value is ... else f"{name}={show(option.value)}"
+
+    return invalid(names.get(error.option or ""), error.render(as_field))
+
+
 def from_exception(error: BaseException, request_id: str) -> ApiError:
     """What an exception of the generation comes to. request_id: the log has it too.
 
@@ -86,18 +110,9 @@ def from_exception(error: BaseException, request_id: str) -> ApiError:
         return error
     if isinstance(error, AudioError):
         return ApiError(400, str(error), "file", "invalid_audio")
-    if isinstance(error, ContextLengthError):
-        return ApiError(400, str(error), None, "context_length_exceeded")
-    if isinstance(error, OptionError | LogitsError):
-        return ApiError(400, str(error), _field_at_fault(str(error)))
-    if isinstance(error, CacheFullError):
-        return ApiError(400, str(error), None, "kv_cache_full")
+    if isinstance(error, OptionError | LogitsError | CacheFullError):
+        codes = {ContextLengthError: "context_length_exceeded", CacheFullError: "kv_cache_full"}
+        return replace(in_field_names(error), code=codes.get(type(error)))
     return ApiError(
         500, f"the server failed at this request; its log says why under {request_id}", None
     )
-
-
-def _field_at_fault(message: str) -> str | None:
-    """The field of a request whose option a message begins with, as in "seed=-1 must be"."""
-    found = re.match(r"(\w+)(?:=| holds )", message)
-    return None if found is None else FIELDS.get(found[1])

@@ -1,96 +1,169 @@
-"""Reads the fields of a request body: each is used, or has a value that changes nothing."""
+"""Types of fields: of options by their descriptions, and of what has no counterpart here."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from ov_specdec.checks import (
-    require_bool,
-    require_int,
-    require_number,
-    require_text,
-    require_utf8,
-    shorten,
-    suggest,
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    ValidationError,
+    WrapValidator,
+    create_model,
 )
-from ov_specdec.errors import OptionError
-from ov_specdec.openai.errors import invalid
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from ov_specdec.description import Described, Endpoint, describe
+from ov_specdec.openai.body import B
+from ov_specdec.openai.errors import show
+from ov_specdec.options import MAX_DRAFT_LENGTH, GenerationOptions
+
+MAX_SEED = 2**63
+
+MAX_ID_DIGITS = 18
+"""Of a token id: Python refuses to read numbers of thousands of digits."""
+
+Object = dict[str, Any]
+Positive = Annotated[int, Field(ge=1)]
 
 
-class Fields:
-    """The fields of a JSON object that are not null.
+class Only:
+    """Of a field without a counterpart here: the values that change nothing; others are refused."""
 
-    Raises `ApiError`, which names the field, for values that cannot be used. Those that were not
-    read when `finish` is called are refused.
+    def __init__(self, *values: Any) -> None:
+        self._values = values
+
+    def check(self, value: Any) -> Any:
+        """The value, if it changes nothing."""
+        for allowed in (None, *self._values):
+            if value == allowed and type(value) is type(allowed):
+                return value
+        taken = " or ".join(map(show, self._values))
+        remedy = f"only {taken} is taken" if taken else "leave it out"
+        raise PydanticCustomError(
+            "unsupported_value", "is not supported: {remedy}", {"remedy": remedy}
+        )
+
+    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.check)
+
+    def __get_pydantic_json_schema__(self, _: CoreSchema, __: Any) -> dict[str, Any]:
+        return {"enum": [*self._values, None]}
+
+
+def said(what: str) -> WrapValidator:
+    """Says what a value of a union must be in one sentence, instead of one for each of its types.
+
+    what: "a text or several", say.
     """
 
-    def __init__(self, body: object) -> None:
-        if not isinstance(body, Mapping):
-            raise invalid(None, f"the body is {shorten(body)}: it must be a JSON object")
-        self._given = {str(name): value for name, value in body.items() if value is not None}
-        self._known: set[str] = set()
-
-    def get(self, name: str) -> Any:
-        """A value as it is; None where it is not given."""
-        self._known.add(name)
-        return self._given.get(name)
-
-    def integer(self, name: str, *, low: int, high: int | None = None) -> int | None:
-        """A whole number."""
-        value: int | None = self._checked(name, lambda v: require_int(name, v, low=low, high=high))
-        return value
-
-    def number(self, name: str, **bounds: float) -> float | None:
-        """A number. bounds: low, above, high."""
-        value: float | None = self._checked(name, lambda v: require_number(name, v, **bounds))
-        return value
-
-    def flag(self, name: str) -> bool:
-        """True or false; false where it is not given."""
-        return self._checked(name, lambda v: require_bool(name, v)) or False
-
-    def text(self, name: str) -> str | None:
-        """A text."""
-
-        def check(value: Any) -> None:
-            require_text(name, value)
-            require_utf8(name, value)
-
-        value: str | None = self._checked(name, check)
-        return value
-
-    def mapping(self, name: str) -> dict[str, Any] | None:
-        """A JSON object."""
-        value = self.get(name)
-        if value is None or isinstance(value, dict):
-            return value
-        raise invalid(name, f"{name}={shorten(value)} must be a JSON object")
-
-    def neutral(self, **values: tuple[Any, ...]) -> None:
-        """Refuse fields that have no counterpart here, but for values that change nothing."""
-        for name, allowed in values.items():
-            value = self.get(name)
-            if value is None or any(value == v and type(value) is type(v) for v in allowed):
-                continue
-            only = f"only {' or '.join(map(repr, allowed))} is taken" if allowed else "leave it out"
-            raise invalid(
-                name, f"{name}={shorten(value)} is not supported: {only}", "unsupported_value"
-            )
-
-    def finish(self) -> None:
-        """Refuse what was given and not read."""
-        for name, value in self._given.items():
-            if name not in self._known:
-                hint = suggest(name, self._known, "leave it out", most=1, cutoff=0.8)
-                raise invalid(
-                    name, f"{name}={shorten(value)} is not supported: {hint}", "unknown_parameter"
-                )
-
-    def _checked(self, name: str, check: Callable[[Any], None]) -> Any:
-        value = self.get(name)
-        if value is None:
-            return None
+    def check(value: Any, validate: Callable[[Any], Any]) -> Any:
         try:
-            check(value)
-        except OptionError as error:
-            raise invalid(name, str(error)) from error
-        return value
+            return validate(value)
+        except ValidationError as error:
+            raise PydanticCustomError("kind", "must be {what}", {"what": what}) from error
+
+    return WrapValidator(check)
+
+
+def values(are: Callable[[Any], bool], what: str) -> BeforeValidator:
+    """Of a mapping, whose values are to be of one type. what: they must be.
+
+    pydantic's own check goes on after the first error: 4 MB of them would take a gigabyte.
+    """
+
+    def check(given: Any) -> Any:
+        for key, value in given.items() if isinstance(given, dict) else ():
+            if not are(value):
+                reason = {"key": show(key), "value": show(value), "what": what}
+                message = "holds {value} at {key}: it must be {what}"
+                raise PydanticCustomError("values", message, reason)
+        return given
+
+    return BeforeValidator(check)
+
+
+def is_bias(value: Any) -> bool:
+    """Whether a value may be added to a logit, as in OpenAI's reference."""
+    return type(value) in (int, float) and -100 <= value <= 100
+
+
+def _read_bias(bias: dict[str, float]) -> dict[int, float]:
+    for token in bias:
+        if not token.isdecimal() or len(token) > MAX_ID_DIGITS:
+            reason = {"token": show(token)}
+            raise PydanticCustomError("ids", "holds {token}: keys must be token ids", reason)
+    return {int(token): value for token, value in bias.items()}
+
+
+StopString = Annotated[str, Field(min_length=1, max_length=256)]
+
+FORMS: Mapping[str, Any] = {
+    "logit_bias": Annotated[
+        dict[str, float],
+        values(is_bias, "a number from -100 to 100"),
+        AfterValidator(_read_bias),
+    ],
+    "num_assistant_tokens": Annotated[
+        Annotated[int, Field(ge=0, le=MAX_DRAFT_LENGTH)] | Literal["auto"],
+        said(f"a whole number from 0 to {MAX_DRAFT_LENGTH}, or auto"),
+    ],
+    # May be negative there, and may not here.
+    "seed": Annotated[
+        int,
+        Field(ge=-MAX_SEED, lt=MAX_SEED),
+        AfterValidator(lambda seed: seed % (2 * MAX_SEED)),
+    ],
+    "stop_strings": Annotated[
+        StopString | Annotated[list[StopString], Field(max_length=16)],
+        said("a text or up to 16, none empty or longer than 256 characters"),
+    ],
+    # -1 is vLLM's way to keep all.
+    "top_k": Annotated[int, Field(ge=-1), AfterValidator(lambda top_k: max(top_k, 0))],
+}
+"""Types of options that OpenAI or vLLM has in another form than transformers."""
+
+
+def options_of(endpoint: Endpoint, options: Any = GenerationOptions) -> list[Described]:
+    """The options that an endpoint takes as fields."""
+    described = describe(options).values()
+    return [each for each in described if each.field and endpoint in each.about.endpoints]
+
+
+def with_options(described: Sequence[Described]) -> Callable[[type[B]], type[B]]:
+    """Gives a body the fields of these options."""
+
+    def decorate(body: type[B]) -> type[B]:
+        fields = {each.name: _field_of(each) for each in described}
+        made = create_model(
+            body.__name__,
+            __base__=body,
+            __module__=body.__module__,
+            __doc__=body.__doc__,
+            **fields,  # type: ignore[call-overload]  # it declares them as Any
+        )
+        made.option_names = (*body.option_names, *fields)
+        return made  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _field_of(each: Described) -> tuple[Any, Any]:
+    """Type and default of the field of an option; null is as good as leaving it out."""
+    kind = FORMS.get(each.name) or reduce(or_, [_bounded(kind, each) for kind in each.kinds])
+    about = Field(None, alias=each.field, description=each.about.help)
+    return kind | None, about
+
+
+def _bounded(kind: Any, each: Described) -> Any:
+    """A type with the bounds of an option, where it is that of a number."""
+    if get_origin(kind) is Sequence:
+        return Annotated[list[_bounded(get_args(kind)[0], each)], Field(fail_fast=True)]  # type: ignore[misc]
+    if get_origin(kind) is Mapping:
+        return dict[get_args(kind)]  # type: ignore[misc]
+    if kind not in (int, float):
+        return kind
+    return Annotated[kind, Field(ge=each.about.low, gt=each.about.above, le=each.about.high)]

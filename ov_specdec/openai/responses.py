@@ -1,79 +1,94 @@
 """Requests, answers and streams of /v1/responses: text in, text out, and nothing is stored."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from ov_specdec.checks import shorten
+from pydantic import BeforeValidator, Field
+
 from ov_specdec.chunks import Chunk, GenerationResult
 from ov_specdec.openai.answers import Answer, make_metrics, make_usage
 from ov_specdec.openai.ask import Ask
-from ov_specdec.openai.errors import ApiError, invalid
+from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.events import encode_event
-from ov_specdec.openai.fields import Fields
-from ov_specdec.openai.requests import (
-    limit_tokens,
-    read_messages,
-    read_options,
-    read_template_options,
-)
+from ov_specdec.openai.fields import Object, Only, Positive, options_of, values, with_options
+from ov_specdec.openai.messages import InputMessage, read_messages
+from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.stats import GenerationStats
 
-OF_ANSWERS = ("annotations", "id", "logprobs", "status", "type")
-"""What an answer that is sent back as input holds beside its text; it says nothing to a model."""
 
-RESPONSE_NEUTRAL = {
-    "background": (False,),
-    "include": ([],),
-    "parallel_tool_calls": (True, False),
-    "reasoning": ({}, {"effort": "none"}),
-    "service_tier": ("auto", "default"),
-    "store": (False,),
-    "stream_options": ({}, {"include_obfuscation": False}),
-    "text": ({}, {"format": {"type": "text"}}),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
-    "top_logprobs": (0,),
-    "truncation": ("disabled",),
-}
-"""Fields without a counterpart here, and their values that change nothing."""
+def _as_messages(given: object) -> object:
+    """A text is a message of the user."""
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
 
-def read_responses(body: object, temperature: float | None = 1.0) -> Ask:
-    """The body of /v1/responses; `ApiError` for what cannot be honoured.
+Input = Annotated[
+    list[InputMessage],
+    Field(min_length=1, fail_fast=True),
+    BeforeValidator(_as_messages, json_schema_input_type=str | list[InputMessage]),
+]
 
-    temperature: what an omitted one is; None leaves it to the pipeline.
-    """
-    fields = Fields(body)
-    instructions = fields.text("instructions")
-    system = [] if instructions is None else [{"role": "system", "content": instructions}]
-    messages = [*system, *_read_input(fields.get("input"))]
-    options = read_options(fields, temperature)
-    max_tokens = fields.integer("max_output_tokens", low=1)
-    limit_tokens(options, "max_output_tokens", max_tokens)
-    options.update(read_template_options(fields))
-    user = fields.text("user") or fields.text("safety_identifier")
-    settings = {
-        "instructions": instructions,
-        "max_output_tokens": max_tokens,
-        "metadata": _read_metadata(fields),
-        "parallel_tool_calls": fields.get("parallel_tool_calls") is not False,
-        "temperature": options.get("temperature"),
-        "tool_choice": fields.get("tool_choice") or "auto",
-        "top_p": options.get("top_p", 1.0),
-        "user": user,
-    }
-    ask = Ask(
-        endpoint="responses",
-        model=fields.text("model"),
-        prompts=(messages,),
-        options=options,
-        stream=fields.flag("stream"),
-        user=user,
-        settings=settings,
-    )
-    fields.neutral(**RESPONSE_NEUTRAL)
-    fields.finish()
-    return ask
+
+Metadata = Annotated[dict[str, str], values(lambda text: isinstance(text, str), "a text")]
+
+
+@with_options(options_of("responses"))
+class ResponsesBody(GenerationBody):
+    """Body of /v1/responses."""
+
+    length_field = "max_output_tokens"
+
+    input: Input
+    instructions: str | None = None
+    max_output_tokens: Positive | None = None
+    metadata: (
+        Annotated[dict[str, str], values(lambda text: isinstance(text, str), "a text")] | None
+    ) = None
+    parallel_tool_calls: bool | None = None
+    tool_choice: Literal["none", "auto"] | None = None
+    # Without a counterpart here.
+    background: Annotated[Any, Only(False)] = None
+    conversation: Annotated[Any, Only()] = None
+    include: Annotated[Any, Only([])] = None
+    max_tool_calls: Annotated[Any, Only()] = None
+    previous_response_id: Annotated[Any, Only()] = None
+    prompt: Annotated[Any, Only()] = None
+    reasoning: Annotated[Any, Only({}, {"effort": "none"})] = None
+    service_tier: Annotated[Any, Only("auto", "default")] = None
+    store: Annotated[Any, Only(False)] = None
+    stream_options: Annotated[Any, Only({}, {"include_obfuscation": False})] = None
+    text: Annotated[Any, Only({}, {"format": {"type": "text"}})] = None
+    tools: Annotated[Any, Only([])] = None
+    top_logprobs: Annotated[Any, Only(0)] = None
+    truncation: Annotated[Any, Only("disabled")] = None
+
+    def ask(self, options: Object) -> Ask:
+        """What it asks for."""
+        options["max_new_tokens"] = self.max_output_tokens
+        user = self.user or self.safety_identifier
+        settings = {
+            "instructions": self.instructions,
+            "max_output_tokens": self.max_output_tokens,
+            "metadata": self.metadata or {},
+            "parallel_tool_calls": self.parallel_tool_calls is not False,
+            "temperature": options.get("temperature"),
+            "tool_choice": self.tool_choice or "auto",
+            "top_p": options.get("top_p", 1.0),
+            "user": user,
+        }
+        return Ask(
+            endpoint="responses",
+            model=self.model,
+            prompts=(self._messages(),),
+            options=options,
+            stream=bool(self.stream),
+            user=user,
+            settings=settings,
+        )
+
+    def _messages(self) -> list[dict[str, Any]]:
+        messages = read_messages(self.input, "input")
+        if self.instructions is None:
+            return messages
+        return [{"role": "system", "content": self.instructions}, *messages]
 
 
 def make_response(answer: Answer, result: GenerationResult) -> dict[str, Any]:
@@ -192,26 +207,3 @@ def _usage(ask: Ask, stats: GenerationStats) -> dict[str, Any]:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage["total_tokens"],
     }
-
-
-def _read_input(given: Any) -> list[dict[str, Any]]:
-    """A text, or messages, as messages."""
-    if isinstance(given, str):
-        return [{"role": "user", "content": given}]
-    if not isinstance(given, list) or not given:
-        raise invalid("input", f"input={shorten(given)} must be a text or a list, not empty")
-    return read_messages([_read_item(index, item) for index, item in enumerate(given)], "input")
-
-
-def _read_item(index: int, item: Any) -> dict[str, Any]:
-    if not isinstance(item, Mapping) or item.get("type", "message") != "message":
-        raise invalid("input", f"input[{index}]={shorten(item)} is not supported: give messages")
-    return {name: value for name, value in item.items() if name not in OF_ANSWERS}
-
-
-def _read_metadata(fields: Fields) -> dict[str, Any]:
-    """What the answer repeats."""
-    metadata = fields.mapping("metadata") or {}
-    if not all(isinstance(value, str) for value in metadata.values()):
-        raise invalid("metadata", f"metadata={shorten(metadata)} must map names to texts")
-    return metadata

@@ -26,6 +26,7 @@ class StreamedCompletion:
         self._is_chat = answer.ask.endpoint == "chat"
         self._offsets = [TextOffsets() for _ in range(answer.ask.num_choices)]
         self._stats: dict[int, GenerationStats] = {}
+        self._num_generated = [0] * answer.ask.num_choices
 
     def begin(self) -> list[bytes]:
         """What comes before any text: the role of a message, the prompt where it is echoed."""
@@ -43,12 +44,14 @@ class StreamedCompletion:
         """A chunk of the choice with this index."""
         if chunk.stats is not None:
             self._stats[index] = chunk.stats
+        self._num_generated[index] += len(chunk.token_ids)
         says_nothing = not chunk.text and not chunk.logprobs and not chunk.prompt_logprobs
         if says_nothing and chunk.finish_reason is None:
             return []
         origin = {"origin": chunk.origin} if self._answer.ask.origins else {}
         text = self._chat_piece if self._is_chat else self._completion_piece
-        return [self._event({"index": index, **text(index, chunk), **origin})]
+        piece = {"index": index, **text(index, chunk), **origin}
+        return [self._event(piece, self._usage(index, chunk))]
 
     def end(self) -> list[bytes]:
         """What comes after the last chunk."""
@@ -68,11 +71,22 @@ class StreamedCompletion:
         """What ends a stream that cannot go on; [DONE] does not come."""
         return encode_event(error.body())
 
-    def _event(self, choice: dict[str, Any]) -> bytes:
+    def _event(self, choice: dict[str, Any], usage: dict[str, int] | None = None) -> bytes:
         answer = self._answer
-        usage = {"usage": None} if answer.ask.include_usage else {}
+        counts = {"usage": usage} if answer.ask.include_usage else {}
         head = answer.head(OBJECTS[answer.ask.endpoint])
-        return encode_event({**head, "choices": [choice], **usage})
+        return encode_event({**head, "choices": [choice], **counts})
+
+    def _usage(self, index: int, chunk: Chunk) -> dict[str, int] | None:
+        """The counts of a choice so far, where every event is to have them."""
+        if not self._answer.ask.usage_in_events:
+            return None
+        read, written = chunk.num_prompt_tokens, self._num_generated[index]
+        return {
+            "prompt_tokens": read,
+            "completion_tokens": written,
+            "total_tokens": read + written,
+        }
 
     def _chat_piece(self, index: int, chunk: Chunk) -> dict[str, Any]:  # noqa: ARG002
         return {

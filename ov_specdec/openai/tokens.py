@@ -1,13 +1,20 @@
 """Bodies of /tokenize and /detokenize, in vLLM's shape."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from ov_specdec.checks import shorten
-from ov_specdec.openai.errors import invalid
-from ov_specdec.openai.fields import Fields
-from ov_specdec.openai.requests import read_messages, read_template_options
+from pydantic import Field
+
+from ov_specdec.description import describe
+from ov_specdec.openai.body import Body
+from ov_specdec.openai.errors import invalid, show
+from ov_specdec.openai.fields import with_options
+from ov_specdec.openai.messages import Messages, read_messages
+from ov_specdec.options import GenerationOptions
 from ov_specdec.text.prompt import Prompt
+
+TEMPLATE = ("chat_template_kwargs", "add_generation_prompt", "continue_final_message")
+"""Options that decide what a conversation is as a text."""
 
 
 @dataclass(frozen=True)
@@ -20,34 +27,37 @@ class Tokenize:
     texts: bool
 
 
-@dataclass(frozen=True)
-class Detokenize:
-    """Token ids whose text is wanted."""
+@with_options([describe(GenerationOptions)[name] for name in TEMPLATE])
+class TokenizeBody(Body):
+    """Body of /tokenize: a prompt or messages."""
 
-    model: str | None
-    tokens: list[int]
+    model: str | None = None
+    prompt: str | None = None
+    messages: Messages | None = None
+    return_token_strs: bool | None = None
+    add_special_tokens: bool | None = None
+
+    def wanted(self) -> Tokenize:
+        """What it asks for."""
+        is_prompt = self.prompt is not None
+        if is_prompt == (self.messages is not None):
+            raise invalid("prompt", "give either a prompt or messages")
+        if self.add_special_tokens not in (None, is_prompt):
+            raise invalid(
+                "add_special_tokens",
+                f"add_special_tokens={show(self.add_special_tokens)} is not supported: only "
+                f"{show(is_prompt)} is taken with {'a prompt' if is_prompt else 'messages'}",
+                "unsupported_value",
+            )
+        if self.prompt is not None:
+            options: dict[str, Any] = {"apply_chat_template": False}
+            return Tokenize(self.model, self.prompt, options, bool(self.return_token_strs))
+        messages = read_messages(self.messages or [])
+        return Tokenize(self.model, messages, self.options, bool(self.return_token_strs))
 
 
-def read_tokenize(body: object) -> Tokenize:
-    """The body of /tokenize; `ApiError` for what cannot be honoured."""
-    fields = Fields(body)
-    prompt, messages = fields.text("prompt"), fields.get("messages")
-    if (prompt is None) == (messages is None):
-        raise invalid("prompt", "give either a prompt or messages")
-    read: Prompt = read_messages(messages) if prompt is None else prompt
-    options = read_template_options(fields) if prompt is None else {"apply_chat_template": False}
-    asked = Tokenize(fields.text("model"), read, options, fields.flag("return_token_strs"))
-    fields.neutral(add_special_tokens=(prompt is not None,))
-    fields.finish()
-    return asked
+class DetokenizeBody(Body):
+    """Body of /detokenize."""
 
-
-def read_detokenize(body: object) -> Detokenize:
-    """The body of /detokenize; `ApiError` for what cannot be honoured."""
-    fields = Fields(body)
-    tokens = fields.get("tokens")
-    if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
-        raise invalid("tokens", f"tokens={shorten(tokens)} must be a list of token ids")
-    asked = Detokenize(fields.text("model"), tokens)
-    fields.finish()
-    return asked
+    model: str | None = None
+    tokens: Annotated[list[int], Field(fail_fast=True)]

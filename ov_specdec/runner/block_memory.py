@@ -9,7 +9,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.errors import CacheFullError
+from ov_specdec.errors import CacheFullError, Option
 
 Blocks = NDArray[np.uint8]
 """The content of blocks, [num_blocks, bytes]."""
@@ -189,8 +189,13 @@ def full_where_it_fails(num_blocks: int) -> Iterator[None]:
         yield
     except (MemoryError, RuntimeError) as error:
         raise CacheFullError(
-            f"there is no memory for {num_blocks} blocks of KV cache: lower kv_cache_size, "
-            "max_batch_size or max_model_len, or free some"
+            f"there is no memory for {num_blocks} blocks of KV cache: lower ",
+            Option("kv_cache_size"),
+            ", ",
+            Option("max_batch_size"),
+            " or ",
+            Option("max_model_len"),
+            ", or free some",
         ) from error
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from ov_specdec.errors import OptionError, SessionError
+from ov_specdec.errors import Option, OptionError, SessionError
 from ov_specdec.files import replacing
 from ov_specdec.runner.cached_sequence import CachedSequence
 
@@ -35,7 +35,9 @@ def write_sequence(
     tokens = sequence.tokens
     if not tokens:
         raise OptionError(
-            f"there is nothing to save in '{path}': generate something first, with cache_prompt on"
+            f"there is nothing to save in '{path}': generate something first, with ",
+            Option("cache_prompt"),
+            " on",
         )
     metadata = {FINGERPRINT: fingerprint, SALT: _digest(cache_salt)}
     content = {TOKENS: np.array(tokens, np.int64), **sequence.read_kv()}
@@ -61,8 +63,9 @@ def read_sequence(
         )
     if metadata.get(SALT) != _digest(cache_salt):
         raise OptionError(
-            f"the cache file '{path}' was not saved under cache_salt={cache_salt!r}: give the "
-            f"cache_salt of the generation that was saved, or {REMEDY}"
+            f"the cache file '{path}' was not saved under ",
+            Option("cache_salt", cache_salt),
+            f": give that of the generation that was saved, or {REMEDY}",
         )
     try:
         sequence.restore(tensors.pop(TOKENS).tolist(), tensors)

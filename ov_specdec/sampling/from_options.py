@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ov_specdec.errors import OptionError
+from ov_specdec.description import as_tuple
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.logits import Logits
-from ov_specdec.options import GenerationOptions, as_tuple
+from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import (
     BadWords,
@@ -49,8 +50,9 @@ class UserLogitsProcessor:
         row = np.asarray(self.function(list(tokens), logits.copy()))
         if row.shape != logits.shape or not np.issubdtype(row.dtype, np.floating):
             raise OptionError(
-                f"logits_processor {self.function!r} returned {row.dtype} of shape {row.shape}: "
-                f"it must return a row of logits of shape {logits.shape}"
+                Option("logits_processor"),
+                f" {self.function!r} returned {row.dtype} of shape {row.shape}: "
+                f"it must return a row of logits of shape {logits.shape}",
             )
         return row
 

@@ -1,7 +1,7 @@
 """The routes: what is answered under which path."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from importlib.resources import files
@@ -14,10 +14,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from ov_specdec.openai import ApiError, Ask, read_chat, read_completion, read_responses
-from ov_specdec.openai.audio import FILE, AudioAsk, read_transcription, read_translation
+from ov_specdec.openai import ApiError, Ask, ChatBody, CompletionBody, ResponsesBody, read_ask
+from ov_specdec.openai.audio import FILE, AudioAsk, TranscriptionForm, TranslationForm
+from ov_specdec.openai.audio import read_form as read_fields
+from ov_specdec.openai.body import Rules, UnknownNames, read
 from ov_specdec.openai.errors import invalid
-from ov_specdec.openai.tokens import Detokenize, Tokenize, read_detokenize, read_tokenize
+from ov_specdec.openai.requests import GenerationBody
+from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.server import schemas
 from ov_specdec.server.access import Access, Record, digest_of, error_response
 from ov_specdec.server.audio_reply import AudioReply
@@ -37,9 +40,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     504: {"model": schemas.ErrorBody, "description": "The answer took too long."},
 }
 
-T = TypeVar("T", Tokenize, Detokenize)
+Tokens = TypeVar("Tokens", TokenizeBody, DetokenizeBody)
 
-Read = Callable[[object, float | None], Ask]
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
@@ -53,9 +55,11 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     )
     app.add_exception_handler(ApiError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_http_error)
-    _add_generation(app, service)
-    _add_audio(app, service)
-    _add_tokens(app, service)
+    settings = service.settings
+    rules = Rules(settings.temperature, UnknownNames(refuse=settings.strict_fields))
+    _add_generation(app, service, rules)
+    _add_audio(app, service, rules.unknown)
+    _add_tokens(app, service, rules.unknown)
     _add_state(app, service)
     settings = service.settings
     if settings.allowed_hosts:  # else a page of a name that leads here could call it
@@ -74,49 +78,47 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     return app
 
 
-def _add_generation(app: FastAPI, service: Service) -> None:
+def _add_generation(app: FastAPI, service: Service, rules: Rules) -> None:
     settings = service.settings
 
-    def generate(request: Request, read: Read) -> Reply:
+    def generate(request: Request, kind: type[GenerationBody]) -> Reply:
         record: Record = request.state.record
 
         async def read_body() -> Ask:
             limits = settings.max_body, settings.body_timeout
-            ask = await read_json(request, *limits, lambda body: read(body, settings.temperature))
+            ask = await read_json(request, *limits, lambda body: read_ask(kind, body, rules))
             record.user = ask.user
             service.check_model(ask.model)
             return ask
 
         return Reply(service, read_body, record)
 
-    @_post(app, "/v1/chat/completions", schemas.ChatBody, schemas.Answer)
+    @_post(app, "/v1/chat/completions", ChatBody, schemas.Answer)
     async def chat_completions(request: Request) -> Any:
         """Answer a conversation, in the model's chat template."""
-        return generate(request, read_chat)
+        return generate(request, ChatBody)
 
-    @_post(app, "/v1/completions", schemas.CompletionBody, schemas.Answer)
+    @_post(app, "/v1/completions", CompletionBody, schemas.Answer)
     async def completions(request: Request) -> Any:
         """Continue one prompt or several, texts or token ids, without a chat template."""
-        return generate(request, read_completion)
+        return generate(request, CompletionBody)
 
-    @_post(app, "/v1/responses", schemas.ResponsesBody, schemas.Response)
+    @_post(app, "/v1/responses", ResponsesBody, schemas.Response)
     async def responses(request: Request) -> Any:
         """Answer a text or a conversation; nothing is stored."""
-        return generate(request, read_responses)
+        return generate(request, ResponsesBody)
 
 
-def _add_audio(app: FastAPI, service: Service) -> None:
+def _add_audio(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
     settings = service.settings
 
-    def transcribe(
-        request: Request, read: Callable[[Mapping[str, Sequence[str]]], AudioAsk]
-    ) -> AudioReply:
+    def transcribe(request: Request, kind: type[TranslationForm]) -> AudioReply:
         record: Record = request.state.record
 
         async def read_body() -> tuple[AudioAsk, BinaryIO]:
             limits = settings.max_body, settings.body_timeout
             texts, recording = await read_form(request, *limits, settings.cors_origins)
-            ask = read(texts)
+            ask = read_fields(kind, texts, unknown)
             if recording is None:
                 raise invalid(FILE, "file is missing: send the recording as a file")
             record.user = ask.user
@@ -125,38 +127,39 @@ def _add_audio(app: FastAPI, service: Service) -> None:
 
         return AudioReply(service, read_body, record)
 
-    @_post(app, "/v1/audio/transcriptions", schemas.TranscriptionForm, schemas.Transcription)
+    @_post(app, "/v1/audio/transcriptions", TranscriptionForm, schemas.Transcription)
     async def transcriptions(request: Request) -> Any:
         """Transcribe a recording."""
-        return transcribe(request, read_transcription)
+        return transcribe(request, TranscriptionForm)
 
-    @_post(app, "/v1/audio/translations", schemas.TranslationForm, schemas.Transcription)
+    @_post(app, "/v1/audio/translations", TranslationForm, schemas.Transcription)
     async def translations(request: Request) -> Any:
         """Translate a recording into English."""
-        return transcribe(request, read_translation)
+        return transcribe(request, TranslationForm)
 
 
-def _add_tokens(app: FastAPI, service: Service) -> None:
+def _add_tokens(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
     settings = service.settings
 
     async def answer(
-        request: Request, read: Callable[[object], T], make: Callable[[T], dict[str, Any]]
+        request: Request, kind: type[Tokens], make: Callable[[Tokens], dict[str, Any]]
     ) -> JSONResponse:
         record: Record = request.state.record
         with service.entered(record.tenant):
-            wanted = await read_json(request, settings.max_body, settings.body_timeout, read)
-            service.check_model(wanted.model)
-            return await asyncio.to_thread(lambda: JSONResponse(make(wanted)))
+            limits = settings.max_body, settings.body_timeout
+            body = await read_json(request, *limits, lambda body: read(kind, body, unknown))
+            service.check_model(body.model)
+            return await asyncio.to_thread(lambda: JSONResponse(make(body)))
 
-    @_post(app, "/tokenize", schemas.TokenizeBody, schemas.Tokens)
+    @_post(app, "/tokenize", TokenizeBody, schemas.Tokens)
     async def tokenize(request: Request) -> Any:
         """The token ids of a prompt, or of messages in the chat template."""
-        return await answer(request, read_tokenize, service.tokenize)
+        return await answer(request, TokenizeBody, lambda body: service.tokenize(body.wanted()))
 
-    @_post(app, "/detokenize", schemas.DetokenizeBody, schemas.Text)
+    @_post(app, "/detokenize", DetokenizeBody, schemas.Text)
     async def detokenize(request: Request) -> Any:
         """The text of token ids."""
-        return await answer(request, read_detokenize, service.detokenize)
+        return await answer(request, DetokenizeBody, service.detokenize)
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
@@ -208,7 +211,7 @@ def _post(
     body, answer: what the OpenAPI document says of both.
     """
     schema = body.model_json_schema()
-    is_form = issubclass(body, schemas.Form)
+    is_form = issubclass(body, TranslationForm)
     media_type = "multipart/form-data" if is_form else "application/json"
 
     def decorate(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ov_specdec.server.access import Record
 
-LOGGERS = ("ov_specdec.server", "uvicorn.error")
+LOGGERS = ("ov_specdec", "uvicorn.error")
 
 
 class JsonLines(logging.Formatter):

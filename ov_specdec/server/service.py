@@ -9,11 +9,11 @@ from typing import Any
 
 from prometheus_client import Metric
 
-from ov_specdec.checks import shorten
 from ov_specdec.chunks import Chunk
+from ov_specdec.errors import shorten
 from ov_specdec.openai import Answer, ApiError, Ask
 from ov_specdec.openai.errors import invalid
-from ov_specdec.openai.tokens import Detokenize, Tokenize
+from ov_specdec.openai.tokens import DetokenizeBody, Tokenize
 from ov_specdec.options import GenerationOptions
 from ov_specdec.server.engine import Engine, Turn
 from ov_specdec.server.metrics import Metrics, export
@@ -165,7 +165,7 @@ class Service:
             "token_strs": [as_text(tokenizer.piece(i)) for i in ids] if wanted.texts else None,
         }
 
-    def detokenize(self, wanted: Detokenize) -> dict[str, Any]:
+    def detokenize(self, wanted: DetokenizeBody) -> dict[str, Any]:
         """The text of ids."""
         tokenizer = self.engine.tokenizer
         vocab_size = tokenizer.vocab_size

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ov_specdec.checks import require_int, require_number, require_text
+from ov_specdec.checks import require_bool, require_int, require_number, require_text
 from ov_specdec.errors import OptionError
 from ov_specdec.server.stream import MAX_UNREAD
 
@@ -21,8 +21,8 @@ class Settings:
     counts as hung. shutdown_timeout: seconds that running requests get to end. cors_origins: web
     sites that may call it. allowed_hosts: names that it may be called by, as in Host headers; none:
     any. temperature: of requests that give none; None: what the model recommends, or else 1.
-    max_unread: pieces that a stream may be ahead of its reader. Raises `OptionError` for values
-    that cannot be used.
+    max_unread: pieces that a stream may be ahead of its reader. strict_fields: refuse fields that
+    are not known. Raises `OptionError` for values that cannot be used.
     """
 
     model_name: str = "ov-specdec"
@@ -42,6 +42,7 @@ class Settings:
     allowed_hosts: Sequence[str] = ()
     temperature: float | None = None
     max_unread: int = MAX_UNREAD
+    strict_fields: bool = False
 
     def __post_init__(self) -> None:
         require_text("model_name", self.model_name)
@@ -55,6 +56,7 @@ class Settings:
             require_number("request_timeout", self.request_timeout, above=0.0)
         if self.temperature is not None:
             require_number("temperature", self.temperature, low=0.0)
+        require_bool("strict_fields", self.strict_fields)
         _require_list("aliases", self.aliases)
         _require_list("cors_origins", self.cors_origins)
         _require_list("allowed_hosts", self.allowed_hosts)

@@ -9,8 +9,8 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.checks import require_int, shorten
-from ov_specdec.errors import AudioError, OptionError
+from ov_specdec.checks import require_int
+from ov_specdec.errors import AudioError, OptionError, shorten
 
 Samples: TypeAlias = NDArray[np.float32]
 """Mono samples from -1 to 1, [samples]."""

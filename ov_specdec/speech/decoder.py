@@ -6,12 +6,14 @@ from functools import partial
 
 from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, Output
+from ov_specdec.description import as_tuple
 from ov_specdec.drafters.factory import DrafterFactory
 from ov_specdec.drafters.references import References
 from ov_specdec.engine import EngineLoop
 from ov_specdec.engine import Sequence as EngineSequence
 from ov_specdec.engine.from_options import make_sequence
-from ov_specdec.options import GenerationOptions, as_tuple
+from ov_specdec.errors import Option
+from ov_specdec.options import GenerationOptions
 from ov_specdec.planning.schedule import LearnedStats
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder import Encoder
@@ -48,7 +50,7 @@ class WindowDecoder:
         """Refuse options that drafter or main model has no use for."""
         self.drafters.check(options)
         for name, ids in options.token_ids().items():
-            require_ids(name, ids, self.settings.vocab_size)
+            require_ids(Option(name), ids, self.settings.vocab_size)
 
     def decode(
         self, features: Features, prompt: Sequence[int], options: GenerationOptions

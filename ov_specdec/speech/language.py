@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from ov_specdec.checks import shorten, suggest
-from ov_specdec.errors import OptionError
+from ov_specdec.checks import suggest
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.speech.settings import WhisperSettings
 
 
@@ -13,11 +13,13 @@ def language_id(language: str, settings: WhisperSettings) -> int | None:
     Raises `OptionError` for one that the model does not know.
     """
     if not isinstance(language, str):
-        raise OptionError(f"language={shorten(language)} must be a language, such as 'en'")
+        raise OptionError(Option("language", language), " must be a language, such as 'en'")
     name = language.strip().lower()
     if not settings.is_multilingual:
         if name not in ("en", "english", "<|en|>"):
-            raise OptionError(f"language={language!r} is not known to this model: it has 'en' only")
+            raise OptionError(
+                Option("language", language), " is not known to this model: it has 'en' only"
+            )
         return None
     for token in (name, f"<|{name}|>"):
         if token in settings.lang_to_id:
@@ -28,7 +30,7 @@ def language_id(language: str, settings: WhisperSettings) -> int | None:
         codes = [code_of(token) for token in settings.lang_to_id]
         known = [*codes, *(full for full, code in names.items() if code in codes)]
         hint = suggest(name, known, f"there are: {', '.join(sorted(codes))}", most=1)
-        raise OptionError(f"language={language!r} is not known to this model: {hint}")
+        raise OptionError(Option("language", language), f" is not known to this model: {hint}")
     return settings.lang_to_id[token]
 
 

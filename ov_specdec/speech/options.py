@@ -1,140 +1,117 @@
 """The options of a transcription, under the names of transformers' `generate` for Whisper."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypedDict, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
-from ov_specdec.checks import (
-    make_plain,
-    require_bool,
-    require_choice,
-    require_number,
-    require_text,
-    require_utf8,
-    suggest,
-)
-from ov_specdec.errors import OptionError
-from ov_specdec.options import GenerationOptions, Schedule, as_tuple
+from ov_specdec.checks import make_plain, require_known
+from ov_specdec.description import About, as_tuple, check_described, describe
+from ov_specdec.errors import Option, OptionError
+from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.processors import LogitsProcessor
 from ov_specdec.speech.settings import Task
 
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """As in openai/whisper."""
 
-GENERATION = (
-    *("max_new_tokens", "top_k", "top_p", "min_p", "typical_p", "seed", "repetition_penalty"),
-    *("no_repeat_ngram_size", "bad_words_ids", "logit_bias", "suppress_tokens", "logits_processor"),
-    *("num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold"),
-    *("assistant_do_sample", "prompt_lookup_num_tokens", "max_matching_ngram_size"),
-    *("reference_texts", "cache_salt"),
-)
+GENERATION = tuple(name for name, each in describe(GenerationOptions).items() if each.about.speech)
 """Those of `GenerationOptions` that mean something for speech too."""
-
-
-class GenerationPart(TypedDict, total=False):
-    """The options of `GENERATION` as keyword arguments."""
-
-    max_new_tokens: int | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    typical_p: float | None
-    seed: int | None
-    repetition_penalty: float
-    no_repeat_ngram_size: int
-    bad_words_ids: Sequence[Sequence[int]]
-    logit_bias: Mapping[int, float] | None
-    suppress_tokens: Sequence[int]
-    logits_processor: Sequence[Callable[..., Any]]
-    num_assistant_tokens: int | Literal["auto"]
-    num_assistant_tokens_schedule: Schedule | None
-    assistant_confidence_threshold: float
-    assistant_do_sample: bool
-    prompt_lookup_num_tokens: int | None
-    max_matching_ngram_size: int | None
-    reference_texts: str | Sequence[str]
-    cache_salt: str | None
-
-
-class TranscriptionKwargs(GenerationPart, total=False):
-    """All options as keyword arguments, but for those that `transcribe` names itself."""
-
-    temperature: float | Sequence[float]
-    compression_ratio_threshold: float | None
-    logprob_threshold: float | None
-    no_speech_threshold: float | None
-    condition_on_prev_tokens: bool
-    silence_threshold: float | None
 
 
 @dataclass(frozen=True)
 class TranscriptionOptions:
     """Options of `transcribe`. Checked when made; `OptionError` names what is wrong.
 
-    language: such as "en" or "English"; None has the model detect it in the first window that is
-        not silent.
-    task: "transcribe", or "translate" into English.
-    return_timestamps: give segments with times. Beyond 30 s the model predicts them in any case.
-    initial_prompt: text before the recording, for spelling and style; told before each window.
-    temperature: one, or several that are tried one after the other until an output is accepted.
-    compression_ratio_threshold: outputs that zlib shortens by more repeat themselves, and are tried
-        again; None: none is.
-    logprob_threshold: outputs whose mean log-probability is lower are tried again; None: none is.
-    no_speech_threshold: such outputs are left out instead where the model gives this probability to
-        there being no speech; None: none is.
-    condition_on_prev_tokens: tell the model the text before each window.
-    silence_threshold: windows in which no tenth of a second is as loud as this, in dB, are left out
-        without a pass of the model; full scale is 0, so it is negative; None: none is.
+    What an annotation says of an option is all that is said of it anywhere: see `About`.
+
     generation: others, which mean what they mean for text: those of `GENERATION`.
     """
 
-    language: str | None = None
-    task: Task = "transcribe"
-    return_timestamps: bool = False
-    initial_prompt: str | None = None
-    temperature: float | Sequence[float] = TEMPERATURES
-    compression_ratio_threshold: float | None = 2.4
-    logprob_threshold: float | None = -1.0
-    no_speech_threshold: float | None = 0.6
-    condition_on_prev_tokens: bool = True
-    silence_threshold: float | None = -60.0
+    language: Annotated[
+        str | None,
+        About("Such as en or English.", unset="detected", metavar="L"),
+    ] = None
+    task: Annotated[
+        Task, About("Write what is said, or translate it into English.", field=None)
+    ] = "transcribe"
+    return_timestamps: Annotated[
+        bool,
+        About(
+            "Give segments with times.",
+            "Beyond 30 s the model predicts them in any case.",
+            flag=None,
+            field=None,
+        ),
+    ] = False
+    initial_prompt: Annotated[
+        str | None,
+        About(
+            "Text before the recording, for style.",
+            "Told before each window.",
+            metavar="TEXT",
+            field="prompt",
+        ),
+    ] = None
+    temperature: Annotated[
+        float | Sequence[float],
+        About("Of several, one after the other is tried until an output is accepted.", low=0.0),
+    ] = TEMPERATURES
+    compression_ratio_threshold: Annotated[
+        float | None,
+        About(
+            "Try outputs again that zlib shortens by more.", above=0.0, metavar="X|none", field=None
+        ),
+    ] = 2.4
+    logprob_threshold: Annotated[
+        float | None,
+        About(
+            "Try outputs again whose mean log-probability is lower.",
+            high=0.0,
+            metavar="X|none",
+            field=None,
+        ),
+    ] = -1.0
+    no_speech_threshold: Annotated[
+        float | None,
+        About(
+            "Leave such outputs out where no speech is this likely.",
+            low=0.0,
+            high=1.0,
+            metavar="X|none",
+            field=None,
+        ),
+    ] = 0.6
+    condition_on_prev_tokens: Annotated[
+        bool, About("Tell the model the text before each window of 30 seconds.", field=None)
+    ] = True
+    silence_threshold: Annotated[
+        float | None,
+        About(
+            "Skip windows that are nowhere as loud, in dB.",
+            "Full scale is 0, so it is negative; no tenth of a second is as loud, and the model "
+            "does not read them.",
+            high=0.0,
+            unit="dB",
+            metavar="X|none",
+            field=None,
+        ),
+    ] = -60.0
     generation: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         make_plain(self)
-        require_choice("task", self.task, get_args(Task))
-        for name in ("return_timestamps", "condition_on_prev_tokens"):
-            require_bool(name, getattr(self, name))
-        for name in ("language", "initial_prompt"):
-            if getattr(self, name) is not None:
-                require_text(name, getattr(self, name))
-                require_utf8(name, getattr(self, name))
+        check_described(self)
         object.__setattr__(self, "temperature", as_tuple(self.temperature))
         if not self.temperatures:
-            raise OptionError("temperature=() must be a number, or several")
-        for temperature in self.temperatures:
-            require_number("temperature", temperature, low=0.0)
-        if self.compression_ratio_threshold is not None:
-            limit = self.compression_ratio_threshold
-            require_number("compression_ratio_threshold", limit, above=0.0)
-        if self.logprob_threshold is not None:
-            require_number("logprob_threshold", self.logprob_threshold, high=0.0)
-        if self.no_speech_threshold is not None:
-            require_number("no_speech_threshold", self.no_speech_threshold, low=0.0, high=1.0)
-        if self.silence_threshold is not None:
-            require_number("silence_threshold", self.silence_threshold, high=0.0)
+            raise OptionError(Option("temperature", ()), " must be a number, or several")
         for temperature in self.temperatures:
             self.at(temperature)
 
     @classmethod
     def from_kwargs(cls, options: Mapping[str, Any]) -> "TranscriptionOptions":
         """Options by name; `OptionError` for a name that does not exist."""
-        own = [each.name for each in fields(cls) if each.name != "generation"]
-        known = [*own, *GENERATION]
-        for name in options:
-            if name not in known:
-                hint = suggest(name, known, f"there are: {', '.join(known)}", most=1)
-                raise OptionError(f"unknown option '{name}': {hint}")
+        own = describe(cls)
+        require_known(options, [*own, *GENERATION], "option")
         chosen = {name: value for name, value in options.items() if name in own}
         shared = {name: value for name, value in options.items() if name in GENERATION}
         return cls(**chosen, generation=shared)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ov_specdec.errors import ModelError, OptionError
+from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.files import read_json
 
 Task = Literal["transcribe", "translate"]
@@ -109,7 +109,7 @@ class WhisperSettings:
         known = list(self.task_to_id) or ["transcribe"]
         if task not in known:
             others = "" if self.is_multilingual else ", for it knows English alone"
-            raise OptionError(f"task={task!r} is not one of {', '.join(known)}{others}")
+            raise OptionError(Option("task", task), f" is not one of {', '.join(known)}{others}")
 
 
 def _as_id(path: Path, name: str, value: Any) -> int:

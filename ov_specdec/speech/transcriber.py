@@ -7,10 +7,9 @@ from math import exp, inf
 from statistics import fmean
 from typing import Protocol
 
-from ov_specdec.checks import shorten
 from ov_specdec.chunks import Chunk
 from ov_specdec.engine import Cancelled
-from ov_specdec.errors import CLOSED, OptionError, SessionError
+from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.speech.audio import Samples
 from ov_specdec.speech.fallback import Attempt, compression_ratio
@@ -112,13 +111,14 @@ class Transcription:
             self._initial = self.model.encode(f" {options.initial_prompt.strip()}")
         if marks := [token for token in self._initial if not settings.is_text(token)]:
             raise OptionError(
-                f"initial_prompt={shorten(options.initial_prompt)} holds what the model reads as "
-                f"the special token {marks[0]}: leave it out"
+                Option("initial_prompt", options.initial_prompt),
+                f" holds what the model reads as the special token {marks[0]}: leave it out",
             )
         if len(self._initial) > settings.max_prompt_length:
             raise OptionError(
-                f"initial_prompt={shorten(options.initial_prompt)} has {len(self._initial)} "
-                f"tokens, the model takes {settings.max_prompt_length}: shorten it"
+                Option("initial_prompt", options.initial_prompt),
+                f" has {len(self._initial)} tokens, the model takes {settings.max_prompt_length}: "
+                "shorten it",
             )
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ov_specdec.checks import require_utf8
-from ov_specdec.errors import ModelError, OptionError
+from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.messages import Message
 
@@ -44,8 +44,11 @@ def _check_mentioned(template: str, options: GenerationOptions) -> None:
     given = [*(["tools"] if options.tools else []), *(options.chat_template_kwargs or {})]
     for name in given:
         if not re.search(rf"\b{re.escape(name)}\b", template):
-            what = "tools" if name == "tools" else f"'{name}' of chat_template_kwargs"
-            raise OptionError(f"the model's chat template has no use for {what}: leave it out")
+            what = () if name == "tools" else (f"'{name}' of ",)
+            option = Option("tools" if name == "tools" else "chat_template_kwargs")
+            raise OptionError(
+                "the model's chat template has no use for ", *what, option, ": leave it out"
+            )
 
 
 def _render(
@@ -82,12 +85,14 @@ def _explain(
     if _is_broken(template, special_tokens):
         return ModelError(
             f"the model's chat template cannot be rendered ({reason}): repair chat_template.jinja, "
-            "or give the prompt with apply_chat_template=False"
+            "or give the prompt with ",
+            Option("apply_chat_template", False),
         )
     if options.continue_final_message and isinstance(error, ValueError):
         return OptionError(
-            "continue_final_message=True needs the final message as it is, and the model's chat "
-            "template changes or drops it: leave it out"
+            Option("continue_final_message", True),
+            " needs the final message as it is, and the model's chat template changes or drops it: "
+            "leave it out",
         )
     return OptionError(
         f"the model's chat template cannot render these messages ({reason}): change them, or the "

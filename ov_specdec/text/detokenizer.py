@@ -10,8 +10,9 @@ from ov_specdec.text.stop_strings import StopString
 class IncrementalDetokenizer:
     """Turns token ids into text that may be shown: whole characters, and nothing of a stop string.
 
-    `stopped` says whether there was a stop string; the text ends before it. Text is held back while
-    it may still become part of a longer character or a stop string.
+    `stopped` says whether there was a stop string; the text ends before it, or after it where it is
+    to be included. Text is held back while it may still become part of a longer character or a stop
+    string.
     """
 
     def __init__(
@@ -19,9 +20,11 @@ class IncrementalDetokenizer:
         decode: Decode,
         prompt: Sequence[int],
         stop_strings: Sequence[str] = (),
+        includes_stop: bool = False,
     ) -> None:
         self._characters = CharacterStream(decode, prompt)
         self._stop_strings = [StopString(stop) for stop in stop_strings]
+        self._includes_stop = includes_stop
         self._held: deque[str] = deque()
         self._num_held = 0
         self.stopped = False
@@ -47,11 +50,13 @@ class IncrementalDetokenizer:
 
     def _add(self, new: str) -> None:
         """Take over some text, and look for stop strings in it."""
-        starts = [start for stop in self._stop_strings if (start := stop.find(new)) is not None]
+        found = [(stop.find(new), stop.length) for stop in self._stop_strings]
+        hits = [(start, length) for start, length in found if start is not None]
         self._held.append(new)
         self._num_held += len(new)
-        if starts:
-            end = self._num_held - len(new) + min(starts)
+        if hits:
+            start, length = min(hits)
+            end = self._num_held - len(new) + start + length * self._includes_stop
             self._held = deque(["".join(self._held)[:end]])
             self._num_held = end
             self.stopped = True

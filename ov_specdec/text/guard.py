@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Protocol
 
-from ov_specdec.errors import TokenizerMismatchError
+from ov_specdec.errors import Option, TokenizerMismatchError
 
 MAX_EXAMPLES = 5
 
@@ -106,8 +106,11 @@ class GuardReport:
             shown = "; ".join(str(check.differences[0]) for check in failed[:3])
             raise TokenizerMismatchError(
                 f"draft and main have different tokenizers ({shown}): use a draft of the same "
-                "family, pairing='auto', or drafter='prompt-lookup'; ov-specdec check lists all "
-                "differences and the pairings that are possible"
+                "family, ",
+                Option("pairing", "auto"),
+                ", or ",
+                Option("drafter", "prompt-lookup"),
+                "; ov-specdec check lists all differences and the pairings that are possible",
             )
 
 

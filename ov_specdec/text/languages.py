@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ov_specdec.checks import suggest
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 
 
 def find_language(option: str, name: str, spec: Mapping[str, Any]) -> int:
@@ -17,6 +17,6 @@ def find_language(option: str, name: str, spec: Mapping[str, Any]) -> int:
     added = {content: token for content, token in added.items() if content[:1] not in ("<", "[")}
     if name not in added:
         hint = suggest(name, added, f"there are: {', '.join(added)[:200] or 'none'}")
-        raise OptionError(f"{option}={name!r} is no language of the model's tokenizer: {hint}")
+        raise OptionError(Option(option, name), f" is no language of the model's tokenizer: {hint}")
     token: int = added[name]
     return token

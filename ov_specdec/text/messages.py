@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ov_specdec.checks import require_utf8, shorten
-from ov_specdec.errors import OptionError
+from ov_specdec.checks import require_utf8
+from ov_specdec.errors import Option, OptionError, shorten
 
 Message = Mapping[str, Any]
 """A "role", and the "content" that it said: a text, or a list of parts, such as
@@ -22,8 +22,8 @@ def check_messages(messages: Sequence[object], name: str = "messages") -> list[d
         where = f"{name}[{index}]"
         if not isinstance(message, Mapping):
             raise OptionError(
-                f"{where} is {shorten(message)}: each message must be a mapping with role and "
-                "content"
+                Option(where),
+                f" is {shorten(message)}: each message must be a mapping with role and content",
             )
         _check_role(where, message)
         _check_content(where, message)
@@ -42,9 +42,11 @@ def text_of(message: Message) -> str | None:
 def _check_role(where: str, message: Message) -> None:
     role = message.get("role")
     if role is None:
-        raise OptionError(f"{where} has no role: give one, such as 'user'")
+        raise OptionError(Option(where), " has no role: give one, such as 'user'")
     if not isinstance(role, str) or not role:
-        raise OptionError(f"{where} has the role {shorten(role)}: it must be a text, not empty")
+        raise OptionError(
+            Option(where), f" has the role {shorten(role)}: it must be a text, not empty"
+        )
 
 
 def _check_content(where: str, message: Message) -> None:
@@ -52,10 +54,10 @@ def _check_content(where: str, message: Message) -> None:
     if content is None:
         # An answer that only calls tools has none.
         if message["role"] != "assistant" or not message.get("tool_calls"):
-            raise OptionError(f"{where} has no content: give a text")
+            raise OptionError(Option(where), " has no content: give a text")
         return
     for text in _texts(where, content):
-        require_utf8(where, text)
+        require_utf8(Option(where), text)
 
 
 def _texts(where: str, content: object) -> Iterator[str]:
@@ -65,16 +67,19 @@ def _texts(where: str, content: object) -> Iterator[str]:
         return
     if not isinstance(content, list | tuple):
         raise OptionError(
-            f"{where} has the content {shorten(content)}: it must be a text or a list of parts"
+            Option(where),
+            f" has the content {shorten(content)}: it must be a text or a list of parts",
         )
     for part in content:
         if not isinstance(part, Mapping) or part.get("type") != "text":
             raise OptionError(
-                f"{where} holds the part {shorten(part)}: only parts such as "
-                "{'type': 'text', 'text': '...'} can be used"
+                Option(where),
+                f" holds the part {shorten(part)}: only parts such as "
+                "{'type': 'text', 'text': '...'} can be used",
             )
         if not isinstance(part.get("text"), str):
             raise OptionError(
-                f"{where} holds a part with the text {shorten(part.get('text'))}: it must be a text"
+                Option(where),
+                f" holds a part with the text {shorten(part.get('text'))}: it must be a text",
             )
         yield part["text"]

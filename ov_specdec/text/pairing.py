@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.errors import TokenizerMismatchError
+from ov_specdec.errors import Option, TokenizerMismatchError
 from ov_specdec.text.guard import PROBES
 from ov_specdec.text.pieces import PieceTokenizer
 from ov_specdec.text.translation import Translation
@@ -81,8 +81,10 @@ class TokenizerPair:
             return "intersection" if self.share_of_text >= ENOUGH_IN_COMMON else "retokenize"
         if name == "intersection" and not self.share_of_text:
             raise TokenizerMismatchError(
-                "pairing='intersection' is not possible, for main and draft have no token of "
-                "ordinary text in common: use pairing='retokenize'"
+                Option("pairing", "intersection"),
+                " is not possible, for main and draft have no token of ordinary text in common: "
+                "use ",
+                Option("pairing", "retokenize"),
             )
         return name
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as BackendTokenizer
 
-from ov_specdec.errors import TokenizerMismatchError
+from ov_specdec.errors import Option, TokenizerMismatchError
 from ov_specdec.text.token_bytes import BYTE_TOKEN, bytes_reader
 from ov_specdec.text.tokenizer import Tokenizer
 
@@ -30,7 +30,8 @@ class PieceTokenizer:
             raise TokenizerMismatchError(
                 f"{tokenizer.path}/tokenizer.json is neither a byte-level nor a sentencepiece "
                 "tokenizer, and a pairing has to know what its tokens are in bytes: use a draft of "
-                "the same family, or drafter='prompt-lookup'"
+                "the same family, or ",
+                Option("drafter", "prompt-lookup"),
             )
         special = {token["id"] for token in tokenizer.spec["added_tokens"] if token["special"]}
         self.special = {

@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from ov_specdec.checks import require_utf8, shorten
-from ov_specdec.errors import OptionError
+from ov_specdec.checks import require_utf8
+from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.messages import Message, check_messages
@@ -41,8 +41,9 @@ def encode_prompt(
         return generated_tokens.restore(encoded, messages, render, tokenizer.decode_all, salt)
     if given := options.chat_options():
         raise OptionError(
-            f"{given[0]} has no effect on a prompt that is not put into a chat template: leave it "
-            "out, or give messages to a model that has a template"
+            Option(given[0]),
+            " has no effect on a prompt that is not put into a chat template: leave it out, or "
+            "give messages to a model that has a template",
         )
     if isinstance(prompt, str):
         require_utf8("the prompt", prompt)
@@ -54,8 +55,9 @@ def encode_prompt(
 def _require_no_language(options: GenerationOptions) -> None:
     if options.src_lang is not None:
         raise OptionError(
-            f"src_lang={options.src_lang!r} has no effect on messages and token ids: leave it out, "
-            "or give the prompt as one text"
+            Option("src_lang", options.src_lang),
+            " has no effect on messages and token ids: leave it out, or give the prompt as one "
+            "text",
         )
 
 
@@ -70,8 +72,9 @@ def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenize
         return []
     if not options.apply_chat_template:
         raise OptionError(
-            "messages cannot be given with apply_chat_template=False: leave it out, or give the "
-            "prompt as one text"
+            "messages cannot be given with ",
+            Option("apply_chat_template", False),
+            ": leave it out, or give the prompt as one text",
         )
     if tokenizer.chat_template is None:
         raise OptionError(

@@ -9,6 +9,7 @@ class StopString:
 
     def __init__(self, stop: str) -> None:
         self._stop = stop
+        self.length = len(stop)
         self._borders = _borders(stop)
         self.num_matched = 0
         """Characters at the end of the text that the string begins with."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.languages import find_language
 from ov_specdec.text.tokenizer import Tokenizer
@@ -27,8 +27,9 @@ class TextToText:
         """
         if options.prompt_logprobs is not None:
             raise OptionError(
-                f"prompt_logprobs={options.prompt_logprobs} cannot be given by an encoder-decoder "
-                "model, whose prompt has no probabilities: leave it out"
+                Option("prompt_logprobs", options.prompt_logprobs),
+                " cannot be given by an encoder-decoder "
+                "model, whose prompt has no probabilities: leave it out",
             )
         forced = options.forced_bos_token_id
         if options.tgt_lang is not None:

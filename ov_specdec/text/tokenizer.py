@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as BackendTokenizer
 
-from ov_specdec.errors import ModelError, OptionError
+from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.files import read_json
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.chat import render_chat
@@ -135,8 +135,9 @@ class Tokenizer:
         marks = [t for t in self.encode("") if self._backend.id_to_token(t) not in roles]
         if len(marks) != 1:
             raise OptionError(
-                f"src_lang={src_lang!r} has no use with {self.path}, whose tokenizer tells the "
-                "model of no language: leave it out"
+                Option("src_lang", src_lang),
+                f" has no use with {self.path}, whose tokenizer tells the model of no language: "
+                "leave it out",
             )
         return marks[0]
 

@@ -8,9 +8,8 @@ from statistics import median, quantiles
 from time import perf_counter
 
 from ov_specdec.baseline import plain_options
-from ov_specdec.checks import shorten
 from ov_specdec.drafters.factory import DrafterName
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import OptionError, shorten
 from ov_specdec.loading.static_shapes import StaticShapes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName

@@ -23,7 +23,7 @@ from ov_specdec.cli.chat.conversation import Conversation
 from ov_specdec.cli.chat.loop import Answer, converse
 from ov_specdec.cli.chat.prompt_cache import use_prompt_cache
 from ov_specdec.cli.chat.settings import Settings
-from ov_specdec.cli.generation_options import CACHE_PROMPT_OPTION, GENERATION_OPTIONS, length_option
+from ov_specdec.cli.generation_options import GENERATION_OPTIONS, length_option, option_of
 from ov_specdec.cli.interrupts import interrupts_call
 from ov_specdec.cli.messages import say
 from ov_specdec.cli.option_names import in_option_names
@@ -40,7 +40,7 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.drafters.factory import DrafterFactory, kind_of
-from ov_specdec.errors import ContextLengthError, OptionError, SpecdecError
+from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
 from ov_specdec.files import user_cache
 from ov_specdec.generation import GenerationStream
 from ov_specdec.loading.locate import embedded_folder, locate
@@ -72,7 +72,7 @@ GREETING = "/help lists commands and keys, Ctrl-D leaves"
         STATIC_SHAPES_OPTION,
         length_option(DEFAULTS["max_new_tokens"]),
         *GENERATION_OPTIONS,
-        CACHE_PROMPT_OPTION,
+        option_of("cache_prompt"),
     )
 )
 def chat(system: str | None, prompt_cache: Path | None, show_draft: bool, **options: Any) -> None:
@@ -85,8 +85,10 @@ def chat(system: str | None, prompt_cache: Path | None, show_draft: bool, **opti
     check_generation(generation, pipeline["drafter"])
     if prompt_cache is not None and not generation.get("cache_prompt", True):
         raise OptionError(
-            f"prompt_cache='{prompt_cache}' has no effect with cache_prompt=False: leave out one "
-            "of the two"
+            Option("prompt_cache", str(prompt_cache)),
+            " has no effect with ",
+            Option("cache_prompt", False),
+            ": leave out one of the two",
         )
     require_chat_template(pipeline["main"])
     conversation = Conversation().with_system(system or "")
@@ -102,10 +104,10 @@ def require_chat_template(main: str | None) -> None:
     """Refuse a model without a chat template before it is compiled."""
     folder = embedded_folder("main") if main is None else locate(main)
     if load_tokenizer(folder).chat_template is None:
-        name = "the embedded model" if main is None else f"main='{main}'"
         raise OptionError(
-            f"{name} has no chat template: give a chat model as main, or continue a text with "
-            "ov-specdec generate"
+            "the embedded model" if main is None else Option("main", main),
+            " has no chat template: give a chat model as main, or continue a text with ov-specdec "
+            "generate",
         )
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ov_specdec.checks import shorten, suggest
+from ov_specdec.checks import suggest
 from ov_specdec.cli.chat.conversation import Conversation, load_conversation
 from ov_specdec.cli.chat.settings import Settings
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import OptionError, shorten
 
 
 @dataclass

@@ -1,0 +1,168 @@
+"""What the layers of a decoder attend to: windows and chunks, and what is lost on the way."""
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import openvino as ov
+
+from ov_specdec.errors import ModelError
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.source import ModelSource
+
+ATTENTION = "ScaledDotProductAttention"
+MASK = 3
+"""Place of the mask among the inputs of an exported attention."""
+
+MASK_TYPES = (ov.Type.boolean, ov.Type.u8, ov.Type.i8)
+
+SLIDING_WINDOW = 10
+"""Place of the window among the inputs of OpenVINO's paged attention; 0: all that came before."""
+
+
+def is_local(source: ModelSource) -> bool:
+    """Whether a layer attends to the places near a token only, by configuration or graph.
+
+    Hidden entries of the KV cache would take up places there, and in a table of masks, which has
+    no more than the context.
+    """
+    folder, model = source.folder, source.model
+    in_graph = {size for size in windows(model) | chunks(model) if size < folder.context_length}
+    has_table = any(_table(node) for node in model.get_ops())
+    return bool(folder.sliding_window or folder.chunk or in_graph or has_table)
+
+
+def windows(model: ov.Model) -> set[int]:
+    """The windows of an exported decoder, in tokens.
+
+    Its masks have `key > query - window`, or come from a table, as in GPT-Neo.
+    """
+    return {window for node in model.get_ops() if (window := _window(node))}
+
+
+def chunks(model: ov.Model) -> set[int]:
+    """The chunks of an exported decoder, in tokens: `floor(key / chunk) == floor(query / chunk)`.
+
+    A token attends to those of its own chunk, as in Llama 4.
+    """
+    found = set[int]()
+    for node in model.get_ops():
+        if node.get_type_name() == "Equal" and _is_mask(node):
+            sizes = {_divided_by(value.get_node()) for value in node.input_values()}
+            found |= sizes if len(sizes) == 1 else set()
+    return found - {0}
+
+
+def require_whole(source: ModelSource, max_length: int) -> None:
+    """Refuse a model with chunks that a sequence may cross, before it is made a paged one.
+
+    Raises `ModelError`: OpenVINO's transformation drops them.
+    """
+    folder = source.folder
+    found = chunks(source.model) | ({folder.chunk} if folder.chunk else set())
+    if found and min(found) < max_length:
+        raise ModelError(
+            f"this model attends in chunks of {min(found)} tokens, which a paged KV cache does not "
+            f"keep apart: use kv='stateful', or max_model_len={min(found)}"
+        )
+
+
+def count_windowed(model: ov.Model) -> int:
+    """How many attentions of an exported decoder have a window."""
+    attentions = [node for node in model.get_ops() if node.get_type_name() == ATTENTION]
+    return sum(
+        any(_window(node) for node in _before(attention.input_value(MASK).get_node()))
+        for attention in attentions
+        if attention.get_input_size() > MASK
+    )
+
+
+def require_windows(model: ov.Model, num_wanted: int) -> None:
+    """Raise `ModelError` for a paged model that lacks windows which it had as exported."""
+    found = [
+        node.input_value(SLIDING_WINDOW).get_node()
+        for node in model.get_ops()
+        if "PagedAttention" in node.get_type_name()
+    ]
+    num_kept = sum(n.get_type_name() != "Constant" or int(n.get_data()) != 0 for n in found)
+    if num_kept < num_wanted:
+        raise ModelError(
+            f"this model cannot take a paged KV cache (of {num_wanted} layers with a window, "
+            f"OpenVINO carries over {num_kept}): use kv='stateful'"
+        )
+
+
+def lost_cap(folder: ModelFolder, model: ov.Model) -> str:
+    """What is to be said of a cap on attention scores that tracing has dropped; "" where none is.
+
+    The operation that transformers' SDPA attention is exported to cannot cap them.
+    """
+    cap, kinds = folder.attention_cap, {node.get_type_name() for node in model.get_ops()}
+    if cap is None or ATTENTION not in kinds:
+        return ""
+    return (
+        f"attention scores are not capped at {cap:g} as config.json says, "
+        "since the export drops it: texts are those of transformers with "
+        'attn_implementation="sdpa", not with "eager"'
+    )
+
+
+def warn_of_lost_cap(source: ModelSource) -> None:
+    """Say so where a cap is lost."""
+    if lost := lost_cap(source.folder, source.model):
+        warnings.warn(f"{source.folder.path}: {lost}", RuntimeWarning, stacklevel=2)
+
+
+def _window(node: ov.Node) -> int:
+    """The window that a node of a mask keeps to; 0 for any other node."""
+    if node.get_type_name() == "Greater" and _is_mask(node):
+        return max(-_added(node.input_value(1).get_node()), 0)
+    if num_queries := _table(node):
+        visible = int(np.count_nonzero(node.get_data()[0, 0, -1]))
+        return visible if visible < num_queries else 0
+    return 0
+
+
+def _table(node: ov.Node) -> int:
+    """How many queries a constant table of masks [1, 1, queries, keys] has; 0 for another node."""
+    if node.get_type_name() != "Constant" or node.get_output_element_type(0) not in MASK_TYPES:
+        return 0
+    shape = list(node.get_output_shape(0))
+    return shape[2] if len(shape) == 4 and shape[:2] == [1, 1] and shape[2] == shape[3] > 1 else 0
+
+
+def _before(node: ov.Node) -> Iterator[ov.Node]:
+    """A node, and those that its values are computed from."""
+    seen, ahead = set[str](), [node]
+    while ahead:
+        node = ahead.pop()
+        if (name := node.get_friendly_name()) not in seen:
+            seen.add(name)
+            yield node
+            if node.get_type_name() != "ShapeOf":
+                ahead += [value.get_node() for value in node.input_values()]
+
+
+def _is_mask(node: ov.Node) -> bool:
+    """Whether a comparison is between all queries and all keys."""
+    shape = node.get_output_partial_shape(0)
+    return shape.rank.is_static and len(shape) == 4 and shape[2].is_dynamic and shape[3].is_dynamic
+
+
+def _added(node: ov.Node) -> int:
+    """The number that a node adds; 0 where it does not."""
+    return _constant(node, 1) if node.get_type_name() == "Add" else 0
+
+
+def _divided_by(node: ov.Node) -> int:
+    """The number by which a node divides, rounding down; 0 where it does not."""
+    if node.get_type_name() == "Floor":
+        node = node.input_value(0).get_node()
+    return _constant(node, 1) if node.get_type_name() == "Divide" else 0
+
+
+def _constant(node: ov.Node, place: int) -> int:
+    """A number among the inputs of a node; 0 for anything else."""
+    value = node.input_value(place).get_node()
+    is_number = value.get_type_name() == "Constant" and value.get_data().size == 1
+    return int(value.get_data().item()) if is_number else 0

@@ -1,0 +1,103 @@
+"""Models whose draft tokens can be verified: on another KV backend where they cannot on one."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ov_specdec.errors import DeviceError, ModelError
+from ov_specdec.files import UNREADABLE, replacing, user_cache
+from ov_specdec.loading.compile import LoadedModel, ToLoad, load_model
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.source import read_ir
+from ov_specdec.pass_agreement import (
+    EXACT_TOLERANCE,
+    NUM_TOKENS,
+    PREFIX,
+    TOLERANCE,
+    largest_distance,
+)
+
+VERSION = 1
+
+
+def verifiable(loaded: Sequence[LoadedModel], models: Sequence[ToLoad]) -> list[LoadedModel]:
+    """The same models where their passes agree, and others in place of those whose do not.
+
+    models: what they were loaded from. Their memory has its limit: to set one after passes would
+    copy the KV cache. What is seen is kept beside what passes cost. Where passes on a paged KV
+    cache that nobody has asked for do not agree, the stateful one is taken. Raises `ModelError`
+    where that does not help.
+    """
+    return [_verifiable(one, model) for one, model in zip(loaded, models, strict=True)]
+
+
+def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
+    reason = difference(loaded)
+    if not reason:
+        return loaded
+    source, config, vocab_size = model
+    if loaded.kv == "stateful" or config.kv != "auto":
+        raise _cannot_verify(source.folder, reason)
+    source = replace(source, model=read_ir(source.folder))
+    config = replace(config, kv="stateful", batch_invariant=False)
+    try:
+        other = load_model(source, config, vocab_size=vocab_size)
+    except DeviceError as error:
+        raise ModelError(f"{source.folder.path}: {reason}; {error}") from error
+    if second := difference(other):
+        raise _cannot_verify(source.folder, f"{reason}; {second}")
+    return replace(other, reason=reason)
+
+
+def _cannot_verify(folder: ModelFolder, reason: str) -> ModelError:
+    return ModelError(
+        f"{folder.path}: {reason}, so draft tokens could not be verified: use another model, or "
+        "precision='exact' if it is one that rounds a lot"
+    )
+
+
+def difference(loaded: LoadedModel) -> str:
+    """What is wrong with the passes of a model; "" where they agree."""
+    runner = loaded.runner
+    if loaded.folder.is_encoder_decoder or runner.max_length < 2 * PREFIX + NUM_TOKENS:
+        return ""
+    path = _file(loaded)
+    found = _read(path)
+    if found is None:
+        found = largest_distance(runner)
+        _keep(path, found)
+    tolerance = EXACT_TOLERANCE if loaded.config.precision == "exact" else TOLERANCE
+    if found <= tolerance:
+        return ""
+    return (
+        f"on a {loaded.kv} KV cache a pass over {NUM_TOKENS} tokens gives other logits than passes "
+        f"over one (distance {found:.2f}, where {tolerance} may be rounding)"
+    )
+
+
+def _file(loaded: LoadedModel) -> Path | None:
+    """Where the distance is kept; None for a user without a cache folder."""
+    cache = user_cache()
+    digest = hashlib.sha256(loaded.fingerprint().encode()).hexdigest()
+    return None if cache is None else cache / "costs" / f"{digest[:16]}.passes.json"
+
+
+def _read(path: Path | None) -> float | None:
+    """The distance in a file; None where there is none that can be used."""
+    if path is None:
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return float(content["distance"]) if content["version"] == VERSION else None
+    except (OSError, *UNREADABLE):
+        return None
+
+
+def _keep(path: Path | None, found: float) -> None:
+    """Keep a distance, if it can be: to see it again takes less than a second."""
+    if path is not None:
+        with suppress(OSError), replacing(path) as part:
+            part.write_text(json.dumps({"version": VERSION, "distance": found}) + "\n")

@@ -1,0 +1,133 @@
+"""Bodies of requests as pydantic models, and what is wrong with one in OpenAI's shape."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ov_specdec.checks import suggest
+from ov_specdec.openai.errors import FIELDS, ApiError, invalid, show
+
+log = logging.getLogger("ov_specdec.openai")
+
+MAX_TOLD = 1000
+"""Names that are remembered as logged: requests may make up any number of them."""
+
+MAX_NAME = 80
+"""Characters of such a name in the log."""
+
+REASONS = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "dict_type": "must be a JSON object",
+    "float_type": "must be a number",
+    "int_from_float": "must be a whole number",
+    "int_type": "must be a whole number",
+    "list_type": "must be a list",
+    "model_type": "must be a JSON object",
+    "string_too_short": "must not be empty",
+    "string_type": "must be a text",
+    "too_short": "must not be empty",
+}
+"""What pydantic says in other words than the rest of this project."""
+
+B = TypeVar("B", bound="Body")
+
+
+@dataclass
+class UnknownNames:
+    """What becomes of names that no field has: each is logged once, or refused."""
+
+    refuse: bool = False
+    _told: set[str] = field(default_factory=set)
+
+    def check(self, name: str, value: object, known: Mapping[str, object]) -> None:
+        """Take note of a name that is not known; `ApiError` where it is to be refused."""
+        if self.refuse:
+            hint = _hint(name, known, "leave it out")
+            message = f"{name}={show(value)} is not supported: {hint}"
+            raise invalid(name, message, "unknown_parameter")
+        shown = name[:MAX_NAME]
+        if shown not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add(shown)
+            hint = _hint(name, known, "no such field is known")
+            log.warning("%r is ignored in requests: %s", shown, hint)
+
+
+def _hint(name: str, known: Iterable[str], otherwise: str) -> str:
+    """What may have been meant: the field of an option of that name, or one with nearly that."""
+    return suggest(FIELDS.get(name, name), known, otherwise, most=1, cutoff=0.8)
+
+
+@dataclass
+class Rules:
+    """How requests are read. temperature: an omitted one; None leaves it to the pipeline."""
+
+    temperature: float | None = 1.0
+    unknown: UnknownNames = field(default_factory=UnknownNames)
+
+
+class Body(BaseModel):
+    """A JSON object. What is null in it is not given.
+
+    option_names: its fields that are options of a generation, under the names of those.
+    """
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+    option_names: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those of its fields that are options, as far as they are given."""
+        given = {name: getattr(self, name) for name in self.option_names}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def unknown(self, where: str = "") -> Iterator[tuple[str, Any, Mapping[str, object]]]:
+        """What no field has the name of: path, value, and the names that there are."""
+        fields = type(self).model_fields
+        known = {each.alias or name: each for name, each in fields.items()}
+        for name, value in (self.model_extra or {}).items():
+            if value is not None:
+                yield where + name, value, known
+        for name in fields:
+            if isinstance(own := getattr(self, name), Body):
+                yield from own.unknown(f"{where}{name}.")
+
+
+def read(kind: type[B], content: object, unknown: UnknownNames | None = None) -> B:
+    """A body of this kind; `ApiError` names the field that cannot be used by its JSON path."""
+    if not isinstance(content, Mapping):
+        raise invalid(None, f"the body is {show(content)}: it must be a JSON object")
+    try:
+        body = kind.model_validate(dict(content))
+    except ValidationError as error:
+        raise _explain(error) from error
+    unknown = unknown or UnknownNames()
+    for name, value, known in body.unknown():
+        unknown.check(name, value, known)
+    return body
+
+
+def _explain(error: ValidationError) -> ApiError:
+    """The first thing that is wrong with a body."""
+    path, reason, kind = explain(error)
+    return invalid(path, reason, kind if kind == "unsupported_value" else None)
+
+
+def explain(error: ValidationError) -> tuple[str, str, str]:
+    """The first thing that is wrong: where, in a sentence, and as pydantic calls it."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    path, kind = _json_path(first["loc"]), first["type"]
+    if kind == "missing":
+        return path, f"{path} is missing: give it", kind
+    reason = REASONS.get(kind) or first["msg"].replace("Input should", "must", 1)
+    return path, f"{path}{'=' * bool(path)}{show(first['input'])} {reason}", kind
+
+
+def _json_path(steps: tuple[int | str, ...]) -> str:
+    """As in `messages[0].content`; a form's lists are named with [] at the end."""
+    names = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return "".join(name.replace("[]", "") for name in names)[1:]

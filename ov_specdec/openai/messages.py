@@ -1,0 +1,74 @@
+"""Messages of requests: from OpenAI's shapes to those of chat templates."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ov_specdec.errors import OptionError
+from ov_specdec.openai.errors import invalid
+from ov_specdec.openai.fields import said
+from ov_specdec.text.messages import check_messages
+
+TextType = Literal["text", "input_text", "output_text"]
+"""Types of the parts of a content that are text; the last two are those of /v1/responses."""
+
+OF_ANSWERS = ("annotations", "id", "logprobs", "status", "type")
+"""What an answer that is sent back as input holds beside its text; it says nothing to a model."""
+
+
+class TextPart(BaseModel):
+    """A part of a content."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    type: TextType
+    text: str
+
+
+Content = Annotated[
+    str | Annotated[list[TextPart], Field(fail_fast=True)],
+    said("a text or a list of parts with text"),
+]
+
+
+class Message(BaseModel):
+    """A message. Chat templates may read fields of it beside these two."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    role: Annotated[str, Field(min_length=1)]
+    content: Content | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Without what is null in it, its content as one text: most templates take nothing else."""
+        content = None if self.content is None else join(self.content)
+        # The role has a newer name in OpenAI's interface; templates know the older one.
+        role = "system" if self.role == "developer" else self.role
+        given = {"role": role, "content": content, **(self.model_extra or {})}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class InputMessage(Message):
+    """A message of /v1/responses, which may be an answer that is sent back."""
+
+    type: Literal["message"] = "message"
+
+    def given(self) -> dict[str, Any]:
+        """What a template may read of it."""
+        return {k: v for k, v in super().given().items() if k not in OF_ANSWERS}
+
+
+Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
+
+
+def join(content: str | list[TextPart]) -> str:
+    """A content as one text; its parts are lines, as in vLLM."""
+    return content if isinstance(content, str) else "\n".join(part.text for part in content)
+
+
+def read_messages(messages: list[Any], name: str = "messages") -> list[dict[str, Any]]:
+    """Messages for a chat template; `ApiError` for one that says nothing. name: of their field."""
+    try:
+        return check_messages([message.given() for message in messages], name)
+    except OptionError as error:
+        raise invalid(error.option, str(error)) from error

@@ -1,0 +1,62 @@
+"""Makes tiny models with the transformers of the environment that it runs in.
+
+`python -m tests.families.make FOLDER FAMILY...` fills FOLDER/FAMILY with a model, and what
+transformers generates; where that fails, with error.txt.
+"""
+
+import json
+import random
+import shutil
+import sys
+from pathlib import Path
+
+from tests.families.settings import SETTINGS
+from tests.tiny import export, reference, save_tokenizer
+
+LENGTHS = (20, 37, 150)
+"""Tokens of the prompts."""
+NUM_TOKENS = 40
+ERROR = "error.txt"
+
+
+def make(family: str, folder: Path) -> None:
+    """Make a model and expected outputs."""
+    generator = random.Random(1)  # noqa: S311
+    prompts = [generator.choices(range(1, 290), k=length) for length in LENGTHS]
+    prompts[1][20:30] = prompts[1][5:15]
+    _save_checkpoint(family, folder / "checkpoint")
+    export(folder / "checkpoint", folder / "main")
+    outputs = [(ids, reference(folder / "checkpoint", ids, NUM_TOKENS)) for ids in prompts]
+    (folder / "expected.json").write_text(json.dumps(outputs))
+
+
+def _save_checkpoint(family: str, folder: Path) -> None:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(1)
+    config = AutoConfig.for_model(family.split()[0], **SETTINGS[family])
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                # As initialized, attention hardly looks around and every token repeats itself.
+                weight.normal_(0, 0.08)
+    model.save_pretrained(folder)
+    save_tokenizer(folder)
+
+
+def main(target: Path, *families: str) -> None:
+    """Make each of them; an error of one leaves the others."""
+    for family in families:
+        folder = target / family
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            make(family, folder)
+        except Exception as error:
+            (folder / ERROR).write_text(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,99 @@
+"""An option that is described in one place is found wherever options are."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ov_specdec import GenerationOptions, OptionError
+from ov_specdec.cli.generation_options import options_of as click_options
+from ov_specdec.cli.option_names import in_option_names
+from ov_specdec.cli.options import with_options as with_click_options
+from ov_specdec.description import About, describe
+from ov_specdec.openai import ApiError, ChatBody, CompletionBody, ResponsesBody, read_ask
+from ov_specdec.openai.batches import BODIES
+from ov_specdec.openai.body import read
+from ov_specdec.openai.fields import options_of, with_options
+from tests.option_tables import kwargs, options_page
+
+
+@dataclass(frozen=True)
+class More(GenerationOptions):
+    """All options, and one that nothing else knows of."""
+
+    sparkle: Annotated[
+        int, About("How much it sparkles.", low=1, high=9, unit="stars", field="shine")
+    ] = 3
+
+
+NAME = "sparkle"
+
+
+@pytest.mark.parametrize("value", [0, 10, "x", None, True])
+def test_it_is_checked(value):
+    with pytest.raises(
+        OptionError, match=f"{NAME}=.* must be a whole number, from 1 to 9"
+    ) as error:
+        More(sparkle=value)
+    assert (error.value.option, error.value.value) == (NAME, value)
+    assert More.from_kwargs({NAME: 4}).sparkle == 4
+
+
+def test_it_is_an_option_of_the_command_line():
+    @click.command()
+    @with_click_options(click_options(describe(More), More))
+    def command(**given):
+        click.echo(given[NAME])
+
+    assert CliRunner().invoke(command, [f"--{NAME}", "4"]).output == "4\n"
+    assert CliRunner().invoke(command, []).output == "3\n"
+    shown = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
+    assert f"--{NAME} N How much it sparkles. [default: 3]" in shown
+    with pytest.raises(OptionError) as error:
+        More(sparkle=10)
+    assert in_option_names(error.value, command.params).startswith(f"--{NAME} 10 must")
+
+
+BODY_OF = {
+    "chat": (ChatBody, {"messages": [{"role": "user", "content": "x"}]}),
+    "completions": (CompletionBody, {"prompt": "x"}),
+    "responses": (ResponsesBody, {"input": "x"}),
+}
+
+
+@pytest.mark.parametrize("endpoint", BODY_OF)
+def test_it_is_a_field_of_requests_and_of_their_document(endpoint):
+    known, needed = BODY_OF[endpoint]
+    body = with_options(options_of(endpoint, More))(known)
+    assert read(body, {**needed, "shine": 4}).options[NAME] == 4
+    with pytest.raises(ApiError) as error:
+        read(body, {**needed, "shine": 10})
+    assert error.value.param == "shine"
+    (described,) = (
+        each for each in body.model_json_schema()["properties"]["shine"]["anyOf"] if len(each) > 1
+    )
+    assert described == {"type": "integer", "minimum": 1, "maximum": 9}
+
+
+def test_files_of_requests_have_the_bodies_of_the_server():
+    assert set(BODIES.values()) == {ChatBody, CompletionBody}
+
+
+def test_it_is_in_the_keyword_arguments_and_in_the_documents():
+    assert f"    {NAME}: int\n" in kwargs(More)
+    (row,) = (line for line in options_page(More).splitlines() if NAME in line)
+    assert row == (
+        f"| `{NAME}` | whole number of stars, 1 to 9 | 3 | `--{NAME}` | `shine` | "
+        "How much it sparkles. |"
+    )
+
+
+@pytest.mark.parametrize("endpoint", BODY_OF)
+def test_every_field_of_an_option_is_read_as_the_option_that_it_describes(endpoint):
+    kind, needed = BODY_OF[endpoint]
+    for each in options_of(endpoint):
+        if each.kinds[0] in (int, float):
+            value = 1 if each.default in (None, "auto") else each.default
+            assert read_ask(kind, {**needed, each.field: value}).options[each.name] == value
