@@ -21,14 +21,15 @@ class Background:
     def __init__(self, generator: TextGenerator, on_error: Callable[[Exception], None]) -> None:
         self._generator = generator
         self._loop = generator.loop
-        self._num_tokens = generator.main.num_free or 0
+        self.kv_cache_tokens = generator.main.num_free or 0
+        """Tokens that the main model's KV cache has room for; 0 where the device manages it."""
         self._loop.start(on_error)
 
     @property
     def kv_cache_usage(self) -> float:
         """The part of the main model's KV cache in use, 0 to 1; 0 where the device manages it."""
         free = self._generator.main.num_free
-        return 1 - free / self._num_tokens if free is not None and self._num_tokens else 0.0
+        return 1 - free / self.kv_cache_tokens if free is not None and self.kv_cache_tokens else 0.0
 
     @property
     def scheduler(self) -> Scheduler:
@@ -46,15 +47,16 @@ class Background:
         return self._loop.step_seconds
 
     def check(
-        self, prompt: Prompt, options: GenerationOptions, receive: Receive, on_end: OnEnd
+        self, ids: Sequence[int], options: GenerationOptions, receive: Receive, on_end: OnEnd
     ) -> Generation:
         """A generation that is yet to be submitted; raises what `stream` raises.
 
-        receive: is handed chunks as they come, the last one with the finish reason. on_end: is
-        called once, with the error that has ended it, `Cancelled` for example. Both are called in
-        the thread, or in that which cancels or closes, and may not wait.
+        ids: of its prompt, as `encode` gives them. receive: is handed chunks as they come, the last
+        one with the finish reason. on_end: is called once, with the error that has ended it,
+        `Cancelled` for example. Both are called in the thread, or in that which cancels or closes,
+        and may not wait.
         """
-        return self._generator.begin(prompt, options, receive, on_end)
+        return self._generator.begin(ids, options, receive, on_end)
 
     def submit(self, generation: Generation) -> None:
         """Have a generation run as soon as there is room."""
@@ -64,7 +66,7 @@ class Background:
         """End a generation within one step."""
         self._loop.cancel(generation.sequence)
 
-    def tokens_of(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
+    def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The ids of a prompt; raises what `stream` raises."""
         return self._generator.encode(prompt, options)
 

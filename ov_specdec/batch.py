@@ -52,7 +52,8 @@ class Batch(Generic[K]):
                 self._news.append((key, error))
 
         complete = self._complete_options(**options)
-        self._running[key] = self._generator.begin(prompt, complete, receive, on_end)
+        ids = self._generator.encode(prompt, complete)
+        self._running[key] = self._generator.begin(ids, complete, receive, on_end)
         self._generator.loop.add(self._running[key].sequence)
 
     def step(self) -> list[tuple[K, Chunk | BaseException]]:

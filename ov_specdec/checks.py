@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from numbers import Real
 from typing import Any
@@ -24,6 +24,8 @@ def _as_plain(value: Any) -> Any:
         return {_as_plain(key): _as_plain(each) for key, each in value.items()}
     if type(value) in (list, tuple, set, frozenset):
         return type(value)(_as_plain(each) for each in value)
+    if isinstance(value, Iterator):  # which could be read only once
+        return tuple(map(_as_plain, value))
     return value
 
 

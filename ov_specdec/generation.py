@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from inspect import GEN_RUNNING, getgeneratorstate
 from threading import RLock
+from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, GenerationResult, Output, collect
 from ov_specdec.description import as_tuple
 from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.drafters.references import References
 from ov_specdec.engine import MAX_UNREAD, Cancelled, EngineLoop, Round
 from ov_specdec.engine import Sequence as EngineSequence
 from ov_specdec.engine.from_options import make_sequence
@@ -97,6 +100,8 @@ class TextGenerator:
     """Of the generation that ended last, among those with `cache_prompt`."""
     text_to_text: TextToText | None = None
     invariance: Invariance | None = None
+    _shared: WeakValueDictionary[Any, References] = field(default_factory=WeakValueDictionary)
+    """The reference texts of generations that have not ended."""
 
     @property
     def _max_sequences(self) -> int | None:
@@ -107,23 +112,23 @@ class TextGenerator:
 
     def stream(self, prompt: Prompt, options: GenerationOptions) -> GenerationStream:
         """Check prompt and options; the chunks then come as the stream is read."""
-        generation = self._begin(prompt, options, MAX_UNREAD)
+        generation = self._begin(self.encode(prompt, options), options, MAX_UNREAD)
         cancel = partial(self.loop.cancel, generation.sequence)
         return GenerationStream(self._chunks(generation), cancel)
 
     def begin(
         self,
-        prompt: Prompt,
+        ids: Sequence[int],
         options: GenerationOptions,
         receive: Callable[[Sequence[Chunk]], None],
         on_end: Callable[[BaseException | None], None],
     ) -> "Generation":
-        """Check prompt and options of a generation that nobody reads: its chunks are handed over.
+        """Check the options of a generation that nobody reads: its chunks are handed over.
 
-        receive, on_end: called in the thread that runs steps, and not to wait there. It begins when
-        its sequence is added to `loop`.
+        ids: of its prompt, as `encode` gives them. receive, on_end: called in the thread that runs
+        steps, and not to wait there. It begins when its sequence is added to `loop`.
         """
-        generation = self._begin(prompt, options, None)
+        generation = self._begin(ids, options, None)
         output = generation.output
         chunks: list[Chunk] = []
 
@@ -145,7 +150,9 @@ class TextGenerator:
 
     def batch(self, prompts: Sequence[tuple[Prompt, GenerationOptions]]) -> list[GenerationResult]:
         """Check all prompts and options, then generate together; results in the same order."""
-        generations = [self._begin(prompt, options, None) for prompt, options in prompts]
+        generations = [
+            self._begin(self.encode(prompt, options), options, None) for prompt, options in prompts
+        ]
         for generation in generations:
             self.loop.add(generation.sequence)
         try:
@@ -155,11 +162,8 @@ class TextGenerator:
                 self.loop.cancel(generation.sequence)
 
     def _begin(
-        self, prompt: Prompt, options: GenerationOptions, max_unread: int | None
+        self, ids: Sequence[int], options: GenerationOptions, max_unread: int | None
     ) -> "Generation":
-        if self.text_to_text is None:
-            _require_no_languages(options)
-        ids = self.encode(prompt, options)
         tokens = ids
         if self.text_to_text is not None:
             options = self.text_to_text.complete(options, self.tokenizer)
@@ -174,18 +178,17 @@ class TextGenerator:
         self.drafters.check(options)
         # A namespace of its own: it shares nothing.
         namespace = options.cache_salt if options.cache_prompt else object()
-        texts = as_tuple(options.reference_texts)
         sequence = make_sequence(
             self.main,
             self.drafters,
             self.learned,
             options,
             samplers,
-            tokens.copy(),
+            list(tokens),
             length,
             eos,
             namespace,
-            [self.tokenizer.encode_rendered(text).ids for text in texts],
+            self._references(options),
             Source(np.array([ids]), namespace) if self.text_to_text else None,
         )
         text = IncrementalDetokenizer(
@@ -242,6 +245,8 @@ class TextGenerator:
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The prompt's ids; `OptionError` if it is empty, too long or not to be read."""
+        if self.text_to_text is None:
+            _require_no_languages(options)
         ids = encode_prompt(prompt, options, self.tokenizer, self.generated_tokens)
         if not ids:
             raise OptionError("the prompt is empty: give at least one token of text")
@@ -267,6 +272,22 @@ class TextGenerator:
             )
         require_ids("the prompt", ids, self.vocab_size)
         return ids
+
+    def _references(self, options: GenerationOptions) -> References:
+        """Reference texts: all choices of a request share them, and the index of them."""
+        texts = as_tuple(options.reference_texts)
+        key = (options.cache_salt, texts)
+        if (known := self._shared.get(key)) is not None:
+            return known
+        read = References([self.tokenizer.encode_rendered(text).ids for text in texts])
+        num_tokens, context = sum(map(len, read.texts)), self.main.max_length
+        if num_tokens > context:
+            raise OptionError(
+                Option("reference_texts", texts),
+                f" have {num_tokens} tokens, the model's context {context}: shorten them",
+            )
+        self._shared[key] = read
+        return read
 
     def _length_limit(self, num_tokens: int, max_new_tokens: int | None) -> tuple[int, LengthLimit]:
         """Tokens that a sequence of so many may grow to, and what says so."""

@@ -1,7 +1,8 @@
 """`SpeechPipeline`, the Python interface for speech: a Whisper, a drafter, text from recordings."""
 
+import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ov_specdec.arguments import check_devices, check_drafter
@@ -19,7 +20,7 @@ from ov_specdec.loading.source import FEATURES_CHECK, ModelSource, check_pair, o
 from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress
 from ov_specdec.planning.schedule import LearnedStats
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
-from ov_specdec.speech.audio import Audio, read_audio
+from ov_specdec.speech.audio import Audio, Samples, read_audio
 from ov_specdec.speech.decoder import WindowDecoder
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.options import TranscriptionOptions
@@ -146,6 +147,16 @@ class SpeechPipeline:
         ) as chunks:
             return collect(list(chunks))
 
+    def read(
+        self,
+        audio: Audio,
+        max_seconds: float = math.inf,
+        on_block: Callable[[], None] = lambda: None,
+    ) -> tuple[Samples, int]:
+        """A recording as samples with their rate, which `stream` takes too: see `read_audio`."""
+        rate = self._extractor.sampling_rate
+        return read_audio(audio, rate, max_seconds, on_block), rate
+
     def stream(
         self,
         audio: Audio,
@@ -192,6 +203,11 @@ class SpeechPipeline:
             if self._costs is None:  # another thread may have closed the pipeline meanwhile
                 raise SessionError(CLOSED)
             return self._costs.prepare(progress, seconds)
+
+    @property
+    def step_seconds(self) -> float:
+        """How long a step of the models is running already; 0 while none is."""
+        return self._open_decoder().loop.step_seconds
 
     def close(self) -> None:
         """Free the models. A transcription that is running ends within one pass."""

@@ -38,9 +38,12 @@ class Running:
 
     def metric(self, name):
         """The value of a metric without labels of its own."""
-        service = self.service
-        served = service._speech or service.engine
-        return served.metrics.registry.get_sample_value(f"ov_specdec:{name}", {"model_name": NAME})
+        served = self.service._speech or self.service.engine
+        found = (
+            metrics.registry.get_sample_value(f"ov_specdec:{name}", {"model_name": NAME})
+            for metrics in (served.metrics, self.service.metrics)
+        )
+        return next((value for value in found if value is not None), None)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.batch_file import Results, Serving, Tally, answer_lines
+from ov_specdec.batch_file import Results, Serving, Tally, answer_lines, find_changed
 from ov_specdec.openai import ApiError
 from ov_specdec.openai.batches import LineError, make_result, read_request
 from ov_specdec.openai.body import Rules, UnknownNames
@@ -234,6 +234,44 @@ def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
     assert sorted(result["custom_id"] for result in found) == list("012345")
 
 
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [({"prompt": "cd"}, {}), ({"max_tokens": 11}, {}), ({}, {"main": "other"}), ({}, {"kv": "x"})],
+)
+def test_what_has_changed_since_it_was_answered_is_found(serving, tmp_path, changes, options):
+    path, known = tmp_path / "results", {"main": None, "kv": "auto"}
+    lines = [line(name, prompt="ab", max_tokens=2) for name in "ab"]
+    answer(lines, path, replace(serving, settings=known))
+    with Results(path) as results:
+        assert not list(find_changed([*lines, line("new", prompt="x")], results, known))
+        later = [b"\n", b"no JSON\n", line("b", **{"prompt": "ab", "max_tokens": 2, **changes})]
+        assert list(find_changed(later, results, {**known, **options})) == [(3, "b")]
+        results.remove({"b"})
+    assert [json.loads(each)["custom_id"] for each in path.read_text().splitlines()] == ["a"]
+    found, tally = answer([lines[0], later[2]], path, replace(serving, settings=known))
+    assert ([each["custom_id"] for each in found], tally.answered) == (["a", "b"], 1)
+
+
+def test_a_changed_line_stops_the_command_before_models_are_loaded(tiny_pair, tmp_path):
+    requests, output = tmp_path / "requests.jsonl", tmp_path / "results.jsonl"
+    requests.write_bytes(line("a", prompt="ab") + line("b", prompt="cd"))
+    models = ("--main", tiny_pair[0], "--draft", tiny_pair[1])
+    command = ("batch", requests, "--output", output)
+    assert run(*command, *models).returncode == 0
+    answered = output.read_bytes()
+    requests.write_bytes(line("a", prompt="ab") + line("b", prompt="ef"))
+    stopped = run(*command, *models)
+    assert stopped.returncode == 2
+    assert "line 2 of REQUESTS" in stopped.stderr
+    assert "custom_id='b'" in stopped.stderr
+    other = run(*command, "--main", "nowhere")
+    assert "line 1 of REQUESTS" in other.stderr
+    assert output.read_bytes() == answered
+    again = run(*command, *models, "--overwrite")
+    assert again.stderr.splitlines()[-1].startswith("1 answered, 0 failed, 1 answered before")
+    assert len(output.read_text().splitlines()) == 2
+
+
 def test_an_id_that_comes_twice_is_told_although_an_earlier_run_has_answered_it(serving, tmp_path):
     lines = [line("a", prompt="ab"), line("a", prompt="cd")]
     answer(lines[:1], tmp_path / "results", serving)
@@ -251,7 +289,7 @@ def test_an_id_that_comes_twice_is_told_although_an_earlier_run_has_answered_it(
 )
 def test_a_file_that_holds_no_results_is_left_alone(content, tmp_path):
     path = tmp_path / "notes.txt"
-    path.write_text(json.dumps(make_result("a", 200, {})) + "\n" + content)
+    path.write_text(json.dumps(make_result("a", "0", 200, {})) + "\n" + content)
     before = path.read_bytes()
     with pytest.raises(OptionError, match="line 2 that is no result of a batch"):
         Results(path)

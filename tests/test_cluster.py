@@ -206,12 +206,9 @@ def test_replicas_come_and_go_with_the_load(cluster):
     assert cluster.complete(PROMPTS[0])["choices"]
 
 
-def test_a_recommended_temperature_is_taken_as_in_one_process():
-    recommends = {"generation_config": "model", "max_batch_size": 4}
-    settings = ClusterArgs(pipeline=recommends, replicas=2).all_settings()
-    assert (settings.temperature, settings.max_batch_size) == (None, 8)
-    given = ClusterArgs(pipeline=recommends, settings={"temperature": 0.5}).all_settings()
-    assert (given.temperature, ClusterArgs().all_settings().temperature) == (0.5, 1.0)
+def test_the_ingress_admits_what_all_replicas_run():
+    settings = ClusterArgs(pipeline={"max_batch_size": 4}, replicas=2).all_settings()
+    assert settings.max_batch_size == 8
 
 
 def test_what_a_serve_yaml_has_no_use_for_is_named():
@@ -247,14 +244,24 @@ def test_an_id_that_no_model_has_is_left_to_the_replica():
         assert len(engine._prefixes(ask, None)) == num_blocks
 
 
-def test_a_request_is_routed_by_its_salt_or_else_by_its_tenant():
+def test_keys_stay_in_the_ingress(monkeypatch):
+    bound = []
+    monkeypatch.setattr("ray.serve.Deployment.bind", lambda self, *given: bound.append(given))
+    args = ClusterArgs(settings={"api_keys": ["a-key"]})
+    build(args)
+    assert [given[1].api_keys for given in bound] == [(), ["a-key"]]
+    assert "a-key" not in repr((args, bound))
+
+
+def test_a_request_is_routed_by_its_tenant_and_its_salt():
     def prefixes(tenant, **given):
         options = {"apply_chat_template": False, **given}
         return engine._prefixes(Ask("completions", None, ([5] * 40,), options), tenant)
 
     engine = RemoteEngine(Handle(), SimpleNamespace(tokenizer=None))
-    assert prefixes("one", cache_salt="x") == prefixes("other", cache_salt="x") == prefixes("x")
-    assert len({prefixes("one"), prefixes("other"), prefixes(None)}) == 3
+    salted = [prefixes(tenant, cache_salt="x") for tenant in ("one", "other", None)]
+    assert len({*salted, prefixes("one"), prefixes("other"), prefixes(None)}) == 6
+    assert salted[2] == prefixes("x")
     assert prefixes("one", cache_prompt=False) == ()
 
 

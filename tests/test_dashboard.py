@@ -3,9 +3,14 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 from ov_specdec.chunks import Chunk
+from ov_specdec.engine import Limits
+from ov_specdec.engine.scheduler import Scheduler
+from ov_specdec.server.access import Record
 from ov_specdec.server.metrics import Metrics, Timer, export
+from ov_specdec.server.request_metrics import RequestMetrics
 from ov_specdec.stats import GenerationStats, RoundStats
 
 DASHBOARD = Path(__file__).parent.parent / "docs" / "grafana.json"
@@ -17,7 +22,10 @@ def test_every_metric_of_the_dashboard_exists():
     last = Chunk("a", [1], "plain", finish_reason="stop", stats=stats)
     Timer(metrics).receive([last])
     metrics.ended(stats, "stop")
-    text = export(metrics.registry.collect()).decode()
+    metrics.watch(SimpleNamespace(scheduler=Scheduler(None, None, Limits()), kv_cache_usage=0))
+    requests = RequestMetrics("a-model")
+    requests.failed(Record("POST", "/v1/completions", status=500))
+    text = export([*requests.registry.collect(), *metrics.registry.collect()]).decode()
     known = set(re.findall(r"^(ov_specdec:\w+)", text, re.MULTILINE))
     asked = set(re.findall(r"ov_specdec:\w+", DASHBOARD.read_text(encoding="utf-8")))
     assert asked <= known

@@ -85,10 +85,9 @@ def test_drafting_is_cancelled_within_one_pass_too():
 
 def submit(text, prompt, **options):
     """The chunks of a generation, as steps bring them."""
-    chunks = []
-    generation = text.begin(
-        prompt, GenerationOptions(ignore_eos=True, **options), chunks.extend, lambda error: None
-    )
+    chunks, given = [], GenerationOptions(ignore_eos=True, **options)
+    ids = text.encode(prompt, given)
+    generation = text.begin(ids, given, chunks.extend, lambda error: None)
     text.loop.add(generation.sequence)
     return generation.sequence, chunks
 

@@ -22,6 +22,7 @@ from ov_specdec.openai import (
     read_ask,
 )
 from ov_specdec.openai.body import MAX_TOLD, Rules, UnknownNames, read
+from ov_specdec.openai.events import encode_event
 from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.options import GenerationOptions
 from ov_specdec.stats import GenerationStats, RoundStats
@@ -691,3 +692,9 @@ def test_a_stream_that_fails_says_so_and_is_not_done():
     event = make_stream(answer(responses(stream=True))).fail(ApiError(503, "no", code="draining"))
     assert event.startswith(b"event: error\n")
     assert data_of(event.decode().strip())["code"] == "draining"
+
+
+def test_an_event_is_one_line_however_a_client_splits_them():
+    content = {"text": "a\u2028b\u2029c\x85d\x0b\x0c\x1c\r\n"}
+    [line, blank] = encode_event(content).decode().splitlines()
+    assert (json.loads(line.removeprefix("data: ")), blank) == (content, "")

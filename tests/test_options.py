@@ -77,6 +77,12 @@ def test_what_cannot_be_used_is_refused_by_name(options, complaint):
         GenerationOptions.from_kwargs(options)
 
 
+def test_what_can_be_read_only_once_is_kept():
+    options = GenerationOptions(stop_strings=(c for c in "ab"), suppress_tokens=iter([1, 2]))
+    assert options.stops == ("a", "b")
+    assert tuple(options.suppress_tokens) == (1, 2)
+
+
 def test_numbers_may_be_numpys_and_become_pythons():
     given = {
         "max_new_tokens": np.int64(8),

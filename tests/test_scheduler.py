@@ -265,6 +265,17 @@ def test_the_newest_request_gives_way_and_the_oldest_never_does():
     assert [list(r.unread) for r in requests] == [alone([i] * 12, 20) for i in range(3)]
 
 
+def test_how_often_a_request_gives_way_is_counted():
+    service = Service()
+    requests = [service.request([i], 20, drafter="none") for i in range(2)]
+    service.submit(*requests)
+    service.engine.step()
+    service.engine.scheduler.preempt(CacheFullError("full"))
+    assert service.engine.scheduler.num_preemptions == 1
+    service.finish()
+    assert [list(r.unread) for r in requests] == [alone([i], 20) for i in range(2)]
+
+
 def test_nobody_overtakes_a_request_that_waits_for_room():
     service = Service(num_blocks=40)
     first = service.request([1] * 60, 20, drafter="none")

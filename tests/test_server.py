@@ -13,8 +13,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cli.address import bare_host, is_loopback
+from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, is_loopback
 from ov_specdec.errors import OptionError
+from ov_specdec.loading.generation_config import SamplingDefaults
 from ov_specdec.openai.tokens import DetokenizeBody
 from ov_specdec.server.app import make_app
 from ov_specdec.server.service import Service
@@ -83,6 +84,23 @@ def test_an_answer_is_what_the_pipeline_gives(server, pipeline):
         answer = server.complete(prompt, max_tokens=24)
         assert text_of(answer) == alone.text
         assert answer["usage"]["completion_tokens"] == len(alone.token_ids)
+
+
+@pytest.mark.parametrize(
+    ("recommended", "given", "temperature"),
+    [
+        ({}, {}, 1.0),
+        ({"do_sample": True, "temperature": 0.6}, {}, 0.6),
+        ({"do_sample": True, "temperature": 0.6}, {"top_p": 0.5}, 0.6),
+        ({"do_sample": True, "temperature": 0.6}, {"temperature": 0.0}, 0.0),
+        ({"do_sample": False}, {}, 1.0),
+    ],
+)
+def test_requests_without_a_temperature_have_the_recommended_one_or_1(
+    server, pipeline, monkeypatch, recommended, given, temperature
+):
+    monkeypatch.setattr(pipeline, "_defaults", SamplingDefaults(recommended))
+    assert server.service.engine.complete(given, None).temperature == temperature
 
 
 def test_many_answers_at_once_are_those_that_each_gets_alone(server):
@@ -360,7 +378,7 @@ def test_a_form_in_an_encoding_that_cannot_be_read_is_refused(server):
     assert "the form cannot be read" in answer.json()["error"]["message"]
 
 
-def test_a_client_that_leaves_before_its_body_is_read_is_logged_as_such(caplog):
+def test_a_client_that_leaves_before_its_body_is_read_is_logged_as_such(server, caplog):
     caplog.set_level("INFO", "ov_specdec.server")
     messages = [
         {"type": "http.request", "body": b"{", "more_body": True},
@@ -373,7 +391,7 @@ def test_a_client_that_leaves_before_its_body_is_read_is_logged_as_such(caplog):
     async def send(message):
         pass
 
-    asyncio.run(make_app(Service(Settings()))(scope_of_completion(), receive, send))
+    asyncio.run(make_app(server.service)(scope_of_completion(), receive, send))
     line = caplog.records[-1].record.as_dict()
     assert (line["status"], line["client_left"]) == (499, True)
 
@@ -497,7 +515,8 @@ def test_what_one_key_has_cached_is_not_told_to_another(guarded):
     assert cached(KEYS[0]) > 0
     assert cached(KEYS[1]) == 0
     assert cached(KEYS[0], cache_salt="shared") == 0
-    assert cached(KEYS[1], cache_salt="shared") > 0
+    assert cached(KEYS[0], cache_salt="shared") > 0
+    assert cached(KEYS[1], cache_salt="shared") == 0
 
 
 def test_only_the_given_web_sites_may_call(guarded):
@@ -527,6 +546,37 @@ def test_keys_are_never_logged(guarded, caplog):
     assert records[-1]["status"] == 200
     assert records[-1]["user"] == "me"
     assert KEYS[0] not in json.dumps(records) + caplog.text
+
+
+def test_keys_are_in_no_repr(guarded):
+    kept = (guarded.service.settings, make_app(guarded.service).user_middleware)
+    assert not [key for key in KEYS for each in kept if key in repr(each)]
+
+
+def test_what_callers_call_themselves_and_the_model_is_logged_in_part(server, caplog):
+    caplog.set_level("INFO", "ov_specdec.server")
+    server.post("/v1/completions", prompt="a", max_tokens=1, user="u" * 10_000)
+    server.post("/v1/completions", prompt="a", max_tokens=1, model="m" * 10_000)
+    wait_until(lambda: sum(hasattr(record, "record") for record in caplog.records) == 2)
+    lines = [json.dumps(record.record.as_dict()) for record in caplog.records]
+    assert "u" * 128 in lines[0]
+    assert max(map(len, lines)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8000", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8000", 200),
+        ("evil.example", 400),
+        ("127.0.0.1.evil.example", 400),
+        ("", 400),
+    ],
+)
+def test_a_page_of_a_name_that_leads_here_cannot_call_it(host, status):
+    with serving(allowed_hosts=LOOPBACK_NAMES) as server:
+        assert server.http.get("/version", headers={"host": host}).status_code == status
 
 
 def test_until_models_are_loaded_requests_are_put_off():

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from threading import Event
 
@@ -20,7 +21,7 @@ from ov_specdec.server.transcriptions import Job, Transcriptions
 from ov_specdec.speech.segments import SpeechStats, TranscriptionChunk
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.scripted import PATIENCE
-from tests.server import NAME, serving
+from tests.server import NAME, serving, wait_until
 from tests.tiny_whisper import RATE, recording
 
 FIXED = {"language": "en", "temperature": 0.2, "extra_body": {"seed": 3}}
@@ -165,12 +166,84 @@ class Recordings:
     def __init__(self):
         self.begun, self.opened, self.streams = Event(), [], []
 
-    def stream(self, recording, **_options):
+    step_seconds = 0.0
+
+    def read(self, recording, max_seconds, on_block):
+        on_block()
         if recording is None:
             raise AudioError("the file is no recording")
+        return recording
+
+    def stream(self, recording, **_options):
         self.opened.append(recording)
         self.streams.append(Waiting(self.begun))
         return self.streams[-1]
+
+
+def test_a_recording_may_be_too_long(pipeline):
+    with serving(pipeline, max_audio_seconds=1.0) as server:
+        assert post(server, file=wav(1.0)).status_code == 200
+        answer = post(server, file=wav(1.5, "FLAC"))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_audio")
+    assert "more than 16000 samples, or 1 seconds" in answer.json()["error"]["message"]
+
+
+def test_a_queue_of_none_lets_no_recording_wait():
+    recordings = Recordings()
+    with serving(max_queue=0) as server, ThreadPoolExecutor() as threads:
+        server.service.take(Transcriptions(recordings, server.service.settings))
+        first = threads.submit(post, server)
+        assert recordings.begun.wait(PATIENCE)
+        assert post(server).json()["error"]["code"] == "queue_full"
+        recordings.streams[0].cancel()
+        first.result()
+
+
+def test_a_client_that_leaves_ends_the_decoding_of_its_recording():
+    recordings, ended, given_up = Recordings(), Event(), Event()
+
+    def read(recording, max_seconds, on_block):
+        try:
+            while not given_up.wait(0.001):  # a file without an end
+                on_block()
+        finally:
+            ended.set()
+
+    recordings.read = read
+    with serving() as server:
+        server.service.take(Transcriptions(recordings, server.service.settings))
+        with pytest.raises(httpx.ReadTimeout):
+            server.http.post(PATH, files={"file": wav(1.0)}, timeout=0.3)
+        has_ended = ended.wait(PATIENCE)
+        given_up.set()
+    assert has_ended
+
+
+@pytest.mark.parametrize("what", ["decoding", "a step"])
+def test_what_hangs_is_seen(what):
+    recordings, goes_on = Recordings(), Event()
+
+    def read(recording, max_seconds, on_block):
+        on_block()
+        if what == "decoding":
+            goes_on.wait(PATIENCE)
+        else:
+            recordings.step_seconds = 1.0
+        return recording
+
+    recordings.read = read
+    with serving(step_timeout=0.1) as server, ThreadPoolExecutor() as threads:
+        server.service.take(Transcriptions(recordings, server.service.settings))
+        assert server.http.get("/health").status_code == 200
+        answer = threads.submit(post, server)
+        wait_until(lambda: server.http.get("/health").status_code == 503)
+        assert server.http.get("/health").json()["error"]["code"] == "engine_stalled"
+        recordings.step_seconds = 0.0
+        goes_on.set()
+        assert recordings.begun.wait(PATIENCE)
+        assert server.http.get("/health").status_code == 200
+        recordings.streams[0].cancel()
+        answer.result()
 
 
 class Waiting:
@@ -233,13 +306,13 @@ def test_recordings_are_decoded_in_turns_and_counted_meanwhile():
                 running.enter_context(speech.running(job))
             await asyncio.to_thread(recordings.begun.wait, PATIENCE)
             assert recordings.opened == ["first"]
-            assert [metric(f"num_requests_{what}") for what in ("running", "waiting")] == [1, 2]
+            assert metric("num_requests_running") == 1
             jobs[1].cancel()
             jobs[0].cancel()
             for job, error in zip(jobs, (Cancelled, Cancelled, AudioError), strict=True):
                 with pytest.raises(error):
                     await job.stream.next()
-        assert metric("num_requests_waiting") == 0
+        assert metric("num_requests_running") == 0
 
     asyncio.run(serve())
     assert recordings.opened == ["first"]

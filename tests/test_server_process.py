@@ -55,6 +55,7 @@ def test_sigterm_lets_what_runs_finish_and_ends_with_0(tmp_path, chat_pair):
 def test_ctrl_c_under_load_ends_it_in_time():
     limits = ("--shutdown-timeout", "0.5", "--max-queue", "2", "--static-shapes", "none")
     with serve(*limits) as (process, client):
+        assert client.get("/version", headers={"host": "evil.example"}).status_code == 400
         answers = []
 
         def ask():
@@ -73,6 +74,31 @@ def test_ctrl_c_under_load_ends_it_in_time():
         thread.join(30)
     assert answers[0].status_code == 503
     assert answers[0].json()["error"]["code"] == "draining"
+
+
+LOADING = """
+import time
+from ov_specdec.server.run import Binding, serve
+from ov_specdec.server.settings import Settings
+
+def load():
+    print("loading", flush=True)
+    time.sleep(60)
+
+serve(load, Settings(), Binding("127.0.0.1", 0), print)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_at_once_while_models_load(number):
+    command = [sys.executable, "-c", LOADING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "loading\n"
+            process.send_signal(number)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
 
 
 def test_models_that_are_not_there_end_it_in_one_line():

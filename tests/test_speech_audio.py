@@ -2,14 +2,17 @@
 
 import io
 import sys
+import tracemalloc
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import soundfile
 from transformers import WhisperFeatureExtractor
 
+from ov_specdec.engine import Cancelled
 from ov_specdec.errors import AudioError, OptionError
-from ov_specdec.speech import audio
+from ov_specdec.speech import audio, features
 from ov_specdec.speech.audio import read_audio
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.windows import is_silent
@@ -147,9 +150,47 @@ def test_features_are_those_of_transformers(bins, seconds):
     settings = {} if seconds < 30 else {"truncation": False, "padding": "longest"}
     reference = WhisperFeatureExtractor(feature_size=bins)
     expected = reference(samples, sampling_rate=RATE, **settings)["input_features"][0]
-    found = FeatureExtractor(bins)(samples)
+    extractor = FeatureExtractor(bins)
+    filled = extractor.fill_up(samples)
+    num_frames, loudest = len(filled) // extractor.hop_length, max(extractor.loudness(filled))
+    borders = [0, min(1, num_frames), *range(700, num_frames, 700), num_frames]
+    parts = [extractor.features(filled, a, b, loudest) for a, b in pairwise(borders)]
+    found = np.concatenate(parts, axis=1)
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_a_file_is_only_decoded_as_far_as_it_may_be(monkeypatch):
+    monkeypatch.setattr(audio, "BLOCK", RATE)
+    blocks = []
+    for claimed in (10 * RATE, 0):  # the second one's head says nothing of its length
+        file = io.BytesIO()
+        soundfile.write(file, np.zeros(10 * RATE, "f4"), RATE, format="FLAC")
+        content = bytearray(file.getvalue())
+        content[22:26] = claimed.to_bytes(4, "big")
+        with pytest.raises(AudioError, match=r"more than 48000 samples, or 3 seconds"):
+            read_audio(io.BytesIO(content), RATE, 3.0, lambda: blocks.append(1))
+    assert len(blocks) == 4
+    assert len(read_audio(io.BytesIO(content), RATE, 10.0)) == 10 * RATE
+
+
+def test_decoding_can_be_ended():
+    def enough():
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        read_audio(flac(RATE), RATE, on_block=enough)
+
+
+def test_a_file_is_converted_while_it_is_decoded(tmp_path):
+    soundfile.write(tmp_path / "tone.wav", tone(60.0, rate=48000), 48000)
+    tracemalloc.start()
+    read = read_audio(tmp_path / "tone.wav", RATE)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(read) == 60 * RATE
+    assert peak < 2.5 * read.nbytes  # at its own rate it has three times as many
+    np.testing.assert_allclose(read[5000:-5000], tone(60.0)[5000:-5000], atol=1e-3)
 
 
 def test_silence_is_told_from_a_short_quiet_sound():
@@ -160,3 +201,14 @@ def test_silence_is_told_from_a_short_quiet_sound():
     assert is_silent(hiss.astype("f4"), extractor, -60.0)
     hiss[RATE : RATE + 1600] += tone(0.1, level=0.01)
     assert not is_silent(hiss.astype("f4"), extractor, -60.0)
+
+
+def test_features_take_the_memory_of_a_window(monkeypatch):
+    monkeypatch.setattr(features, "BLOCK", 200)
+    extractor, samples = FeatureExtractor(chunk_length=2), tone(200.0)
+    tracemalloc.start()
+    loudest = max(extractor.loudness(samples))
+    window = extractor.features(samples, 10_000, 10_200, loudest)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50 * window.nbytes  # all of them are 100 times as much

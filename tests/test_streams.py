@@ -480,8 +480,9 @@ def test_an_answer_that_cannot_be_remembered_ends_with_the_error_and_the_others_
     ends = {}
 
     def begin(prompt, **more):
+        ids = pair.text.encode(prompt, options(**more))
         generation = pair.text.begin(
-            prompt, options(**more), lambda _: None, partial(ends.__setitem__, prompt)
+            ids, options(**more), lambda _: None, partial(ends.__setitem__, prompt)
         )
         pair.text.loop.add(generation.sequence)
 

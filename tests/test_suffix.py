@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.drafters import Declined, SuffixDrafter
+from ov_specdec.drafters.references import References
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.planning.draft_length import ConstantLength, Plan
 from tests import running
@@ -43,7 +44,7 @@ def test_follows_the_sequence_however_it_grows(tokens, steps):
 
 
 def test_finds_draft_tokens_in_reference_texts():
-    drafter = SuffixDrafter(references=[[1, 2, 3, 4], [5, 6]])
+    drafter = SuffixDrafter(references=References([[1, 2, 3, 4], [5, 6]]))
     assert propose(drafter, [9, 2]).draft.tokens == [3, 4]
     assert propose(drafter, [9, 2, 5]).draft.tokens == [6]
     assert propose(drafter, [9, 2, 5, 4]).draft.tokens == []  # the first text ends there

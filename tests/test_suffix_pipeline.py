@@ -2,7 +2,8 @@
 
 import pytest
 
-from ov_specdec import SpeculativePipeline
+from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.drafters.suffix_index import SuffixIndex
 
 PROMPT = "def area("
 OPTIONS = {"max_new_tokens": 40, "ignore_eos": True, "num_assistant_tokens": 6}
@@ -89,6 +90,28 @@ def test_reference_texts_give_draft_tokens_and_do_not_change_the_output(pipeline
         assert result.token_ids == expected.token_ids
         assert result.stats.main_passes < without.stats.main_passes
         assert result.stats.prompt_tokens == without.stats.prompt_tokens
+
+
+def test_reference_texts_are_read_once_for_all_choices(pipeline, plain, monkeypatch):
+    expected, add, added = plain(), SuffixIndex.add, []
+    monkeypatch.setattr(
+        SuffixIndex, "add", lambda index, text: (added.append(list(text)), add(index, text))
+    )
+    texts = [f"{expected.text}#", "nothing of it"]
+    drawn = {**OPTIONS, "cache_prompt": False, "reference_texts": texts, "seed": 1}
+    with pipeline.open_batch() as batch:
+        for choice in range(4):
+            batch.add(choice, PROMPT, **drawn, choice=choice)
+        assert len(added) == 2
+        while len(batch):
+            batch.step()
+    pipeline.generate(PROMPT, **drawn)
+    assert len(added) == 4  # they are kept for as long as they are used
+
+
+def test_reference_texts_fit_the_context(pipeline):
+    with pytest.raises(OptionError, match=r"reference_texts=.* tokens, the model's context \d+: "):
+        pipeline.generate(PROMPT, reference_texts=["one two " * 5000])
 
 
 @pytest.mark.parametrize("drafter", ["model", "both", "prompt-lookup", "none"])

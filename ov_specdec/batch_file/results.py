@@ -1,6 +1,7 @@
 """A file of results, which a later run goes on with."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +20,9 @@ class Results:
     """
 
     def __init__(self, path: Path) -> None:
-        self._custom_ids: set[str] = set()
+        self._path = path
+        self._digests: dict[str, str] = {}
+        """Of the requests that were answered, by custom id."""
         self._lines: set[int] = set()
         self._file: IO[bytes] = path.open("ab+")
         self._file.seek(0)
@@ -40,9 +43,21 @@ class Results:
             end += len(line)
         self._file.truncate(end)
 
-    def answers(self, request: BatchRequest) -> bool:
-        """Whether the file holds a result of this request."""
-        return request.custom_id in self._custom_ids
+    def digest_of(self, request: BatchRequest) -> str | None:
+        """The digest of the request of this id that was answered; None where none was."""
+        return self._digests.get(request.custom_id)
+
+    def remove(self, custom_ids: Collection[str]) -> None:
+        """Remove the results of some requests; the others stay, even if this is interrupted."""
+        self._file.seek(0)
+        kept = [line for line in self._file if json.loads(line)["custom_id"] not in custom_ids]
+        copy = self._path.with_name(f"{self._path.name}.new")
+        copy.write_bytes(b"".join(kept))
+        self._file.close()
+        copy.replace(self._path)
+        self._file = self._path.open("ab+")
+        for custom_id in custom_ids:
+            del self._digests[custom_id]
 
     def answers_line(self, number: int) -> bool:
         """Whether the file says already that this line is no request."""
@@ -68,4 +83,4 @@ class Results:
         if result["custom_id"] is None:
             self._lines.add(result["error"]["line"])
         else:
-            self._custom_ids.add(result["custom_id"])
+            self._digests[result["custom_id"]] = result["id"].removeprefix(RESULT_ID)

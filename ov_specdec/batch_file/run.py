@@ -1,10 +1,11 @@
 """Answers the requests of a file, many at a time."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ov_specdec.batch import Batch
+from ov_specdec.batch_file.digests import digest
 from ov_specdec.batch_file.results import Results
 from ov_specdec.chunks import Chunk, collect
 from ov_specdec.openai import Answer, ApiError, from_exception, make_body
@@ -26,12 +27,17 @@ when there is room for them, and a file of any length takes little memory."""
 
 @dataclass(frozen=True)
 class Serving:
-    """What all requests of a file share. rules: how they are read."""
+    """What all requests of a file share.
+
+    rules: how they are read. settings: what decides the answers beside the requests, as values of
+    JSON.
+    """
 
     pipeline: SpeculativePipeline
     model_name: str
     max_batch_size: int
     rules: Rules = field(default_factory=Rules)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -57,6 +63,7 @@ class Tally:
 class _Pending:
     """A request under way: its choices as far as they have come."""
 
+    request: BatchRequest
     answer: Answer
     chunks: list[list[Chunk]]
     left: int = field(init=False)
@@ -106,7 +113,7 @@ def _read(
                 yield make_line_failure(number, error)
             continue
         seen.add(request.custom_id)
-        if results.answers(request):
+        if results.digest_of(request) is not None:
             tally.skipped += 1
         else:
             yield request
@@ -127,7 +134,7 @@ class _Run:
                 try:
                     self._begin(request)
                 except Exception as error:
-                    yield self._fail(request.custom_id, error)
+                    yield self._fail(request, error)
             else:
                 yield request
             while len(self._batch) >= AHEAD * self._serving.max_batch_size:
@@ -147,7 +154,7 @@ class _Run:
             )
         generations = ask.generations()
         answer = Answer.begin(ask, self._serving.model_name, self._serving.pipeline.tokenizer)
-        self._pending[request.custom_id] = _Pending(answer, [[] for _ in generations])
+        self._pending[request.custom_id] = _Pending(request, answer, [[] for _ in generations])
         for index, (prompt, options) in enumerate(generations):
             self._batch.add((request.custom_id, index), prompt, **options)
 
@@ -158,21 +165,25 @@ class _Run:
             if pending is None:  # a choice beside one that has failed
                 continue
             if isinstance(piece, BaseException):
-                yield self._fail(custom_id, piece)
+                yield self._fail(pending.request, piece)
                 continue
             pending.chunks[index].append(piece)
             pending.left -= piece.finish_reason is not None
             if pending.left == 0:
                 del self._pending[custom_id]
                 body = make_body(pending.answer, [collect(chunks) for chunks in pending.chunks])
-                yield make_result(custom_id, 200, body)
+                yield make_result(custom_id, self._digest(pending.request), 200, body)
 
-    def _fail(self, custom_id: str, error: BaseException) -> dict[str, Any]:
+    def _fail(self, request: BatchRequest, error: BaseException) -> dict[str, Any]:
         """The result of a request that has failed; its other choices end."""
+        custom_id = request.custom_id
         pending = self._pending.pop(custom_id, None)
         for index in range(len(pending.chunks) if pending else 0):
             self._batch.cancel((custom_id, index))
         failure = from_exception(error, custom_id)
         if failure.status == 500:  # there is no log that says more
             failure = ApiError(500, f"{type(error).__name__}: {error}")
-        return make_failure(custom_id, failure)
+        return make_failure(custom_id, self._digest(request), failure)
+
+    def _digest(self, request: BatchRequest) -> str:
+        return digest(request, self._serving.settings)

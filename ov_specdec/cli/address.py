@@ -9,6 +9,9 @@ from ov_specdec.errors import OptionError
 
 MAX_PORT = 65535
 
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+"""What this machine calls itself in URLs."""
+
 
 def check_address(host: str, port: int | None) -> int | None:
     """Refuse a host and port that nothing can be served on; returns the port to serve on.

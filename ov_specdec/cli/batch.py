@@ -1,6 +1,6 @@
 """`ov-specdec batch`: a file of requests, answered into a file of results."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
-from ov_specdec.batch_file import Results, Serving, Tally, answer_lines
+from ov_specdec.batch_file import Results, Serving, Tally, answer_lines, find_changed
 from ov_specdec.cli.messages import fail
 from ov_specdec.cli.options import (
     BATCH_OPTIONS,
@@ -25,6 +25,12 @@ from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.body import Rules, UnknownNames
 
+DECISIVE = (
+    *("main", "device", "precision", "properties", "kv"),
+    *("max_model_len", "batch_invariant", "generation_config"),
+)
+"""Options of loading that decide the answers; the others decide how fast they come."""
+
 
 @click.command()
 @with_errors
@@ -36,10 +42,16 @@ from ov_specdec.openai.body import Rules, UnknownNames
     metavar="FILE",
     help="Add results to this file; what it answers already is skipped.",
 )
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Answer requests again whose bodies, model or options have changed since.",
+)
 @with_options((SERVED_NAME_OPTION, STRICT_FIELDS_OPTION, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
 def batch(
     requests: Path,
     output: Path,
+    overwrite: bool,
     served_model_name: str | None,
     strict_fields: bool,
     **options: Any,
@@ -54,24 +66,43 @@ def batch(
     num_lines = _count_lines(requests)
     if output.exists() and output.samefile(requests):
         raise OptionError(f"--output '{output}' is the file of requests: give another one")
-    with Results(output) as results, make_pipeline(pipeline) as models:
-        start = perf_counter()
-        serving = Serving(
-            models,
-            served_model_name or model_name(pipeline["main"]),
-            pipeline["max_batch_size"],
-            Rules(
-                None if pipeline["generation_config"] == "model" else 1.0,
-                UnknownNames(refuse=strict_fields),
-            ),
+    name = served_model_name or model_name(pipeline["main"])
+    decisive = {each: pipeline[each] for each in DECISIVE}
+    settings = {"model": name, "strict_fields": strict_fields, **decisive}
+    with Results(output) as results:
+        _check_changes(requests, results, settings, overwrite)
+        with make_pipeline(pipeline) as models:
+            temperature = None if pipeline["generation_config"] == "model" else 1.0
+            rules = Rules(temperature, UnknownNames(refuse=strict_fields))
+            serving = Serving(models, name, pipeline["max_batch_size"], rules, settings)
+            _answer(requests, num_lines, results, serving)
+
+
+def _check_changes(
+    requests: Path, results: Results, settings: Mapping[str, Any], overwrite: bool
+) -> None:
+    """Refuse requests that have a result, but of something else; or remove that result."""
+    with requests.open("rb") as lines:
+        changed = list(find_changed(lines, results, settings))
+    if changed and not overwrite:
+        number, custom_id = changed[0]
+        raise OptionError(
+            f"line {number} of REQUESTS '{requests}', custom_id='{custom_id}', was answered with "
+            "another body, model or options: give another --output, or --overwrite to answer it "
+            "again"
         )
-        tally = Tally()
-        try:
-            with _progress(num_lines) as step, requests.open("rb") as lines:
-                answer_lines(lines, results, serving, tally, step)
-        except KeyboardInterrupt:
-            fail(f"interrupted: {_describe(tally)}; run the command again to go on")
-        seconds = perf_counter() - start
+    if changed:
+        results.remove({custom_id for _, custom_id in changed})
+
+
+def _answer(requests: Path, num_lines: int, results: Results, serving: Serving) -> None:
+    start, tally = perf_counter(), Tally()
+    try:
+        with _progress(num_lines) as step, requests.open("rb") as lines:
+            answer_lines(lines, results, serving, tally, step)
+    except KeyboardInterrupt:
+        fail(f"interrupted: {_describe(tally)}; run the command again to go on")
+    seconds = perf_counter() - start
     speed = f", {tally.tokens} tokens in {seconds:.1f} s ({tally.tokens / seconds:.1f} tokens/s)"
     click.echo(f"{_describe(tally)}{speed if tally.tokens else ''}", err=True)
 

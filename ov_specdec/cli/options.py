@@ -141,7 +141,20 @@ RUNTIME_OPTIONS = (
 )
 """How models are paired, and how they run."""
 
-PIPELINE_OPTIONS = (
+
+def generation_config_option(default: GenerationConfigUse) -> Callable[..., Any]:
+    """Whether a model's own way of sampling is taken up: `--generation-config`."""
+    return click.option(
+        "--generation-config",
+        type=click.Choice(get_args(GenerationConfigUse)),
+        default=default,
+        show_default=True,
+        help="model: sample as the main model's generation_config.json recommends; none: greedy, "
+        "unless options say otherwise.",
+    )
+
+
+LOADING_PIPELINE_OPTIONS = (
     *MODEL_OPTIONS,
     click.option(
         "--drafter",
@@ -152,15 +165,8 @@ PIPELINE_OPTIONS = (
         "reference texts and earlier outputs (suffix); both; the latest match of three tokens.",
     ),
     *RUNTIME_OPTIONS,
-    click.option(
-        "--generation-config",
-        type=click.Choice(get_args(GenerationConfigUse)),
-        default="none",
-        show_default=True,
-        help="model: sample as the main model's generation_config.json recommends; none: greedy, "
-        "unless options say otherwise.",
-    ),
 )
+PIPELINE_OPTIONS = (*LOADING_PIPELINE_OPTIONS, generation_config_option("none"))
 
 
 STATIC_SHAPES_OPTION = click.option(

@@ -2,8 +2,8 @@
 
 import math
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ov_specdec.checks import require_number
-from ov_specdec.cli.address import bare_host, check_address, is_loopback
+from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, check_address, is_loopback
 from ov_specdec.cli.cluster_options import CLUSTER_OPTIONS, ClusterOptions, pop_cluster
+from ov_specdec.cli.config_file import CONFIG_OPTION
 from ov_specdec.cli.options import (
     BATCH_OPTIONS,
-    PIPELINE_OPTIONS,
-    SERVED_NAME_OPTION,
+    LOADING_PIPELINE_OPTIONS,
     STRICT_FIELDS_OPTION,
+    generation_config_option,
     make_lasting_pipeline,
     model_name,
     pop_pipeline,
@@ -25,7 +26,7 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.speech import is_speech, make_speech_pipeline, speech_arguments
 from ov_specdec.cli.terminal import with_errors
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.speech.audio import require_libraries
 
 MAX_TEXT, MAX_RECORDING = 4.0, 25.0
@@ -33,6 +34,9 @@ MAX_TEXT, MAX_RECORDING = 4.0, 25.0
 
 if TYPE_CHECKING:
     from ov_specdec.server.settings import Settings
+
+BINDING = ("host", "port", "uds", "ssl_certfile", "ssl_keyfile", "root_path")
+"""Options that are fields of `Binding`."""
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -47,6 +51,19 @@ SERVER_OPTIONS = (
         help="Port to serve on; 0 takes any that is free.",
     ),
     click.option(
+        "--uds", metavar="PATH", help="Unix socket to serve on, in place of --host and --port."
+    ),
+    click.option(
+        "--ssl-certfile", metavar="F", help="Certificate for TLS, as a PEM file. [no TLS]"
+    ),
+    click.option("--ssl-keyfile", metavar="F", help="Key of the certificate, as a PEM file."),
+    click.option(
+        "--root-path",
+        metavar="PATH",
+        default="",
+        help="Prefix of paths that a proxy takes off. [none]",
+    ),
+    click.option(
         "--api-key",
         "api_keys",
         multiple=True,
@@ -57,7 +74,14 @@ SERVER_OPTIONS = (
     click.option(
         "--api-key-file", metavar="F", help="File of such keys, one a line. [requests need no key]"
     ),
-    SERVED_NAME_OPTION,
+    click.option(
+        "--served-model-name",
+        "served_model_names",
+        multiple=True,
+        metavar="NAME",
+        help="Name of the model; may be given several times, answers have the first. "
+        "[that of its folder]",
+    ),
     STRICT_FIELDS_OPTION,
     click.option(
         "--max-queue",
@@ -68,10 +92,35 @@ SERVER_OPTIONS = (
         help="Requests that may wait beside those that run; more are answered with 429.",
     ),
     click.option(
+        "--queue-timeout",
+        type=float,
+        metavar="S",
+        default=120.0,
+        show_default=True,
+        help="Seconds that a request may wait for its turn; then it is answered with 503.",
+    ),
+    click.option(
         "--request-timeout",
         type=float,
         metavar="S",
         help="Seconds after which a request ends with 504. [none]",
+    ),
+    click.option(
+        "--max-request-tokens",
+        type=int,
+        metavar="N",
+        default=131_072,
+        show_default=True,
+        help="Tokens that the choices of a request may have together, prompts and those that "
+        "log-probabilities name included; more are answered with 400.",
+    ),
+    click.option(
+        "--max-audio-seconds",
+        type=float,
+        metavar="S",
+        default=3600.0,
+        show_default=True,
+        help="Longest recording; longer ones are answered with 400.",
     ),
     click.option(
         "--shutdown-timeout",
@@ -95,37 +144,79 @@ SERVER_OPTIONS = (
         help="Web site whose pages may call the server; may be given several times. [none]",
     ),
     click.option(
+        "--allowed-hosts",
+        "allowed_hosts",
+        multiple=True,
+        metavar="NAME",
+        help="Name that requests may call the server by; may be given several times. "
+        "[any; on this machine without keys: localhost, 127.0.0.1 and [::1]]",
+    ),
+    click.option(
         "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Log."
     ),
 )
 
 
-@click.command()
+@click.command(context_settings={"auto_envvar_prefix": "OV_SPECDEC"})
 @with_errors
-@with_options((*SERVER_OPTIONS, *CLUSTER_OPTIONS, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
-def serve(host: str, port: int, log_level: str, **options: Any) -> None:
+@with_options(
+    (
+        CONFIG_OPTION,
+        *SERVER_OPTIONS,
+        *CLUSTER_OPTIONS,
+        *LOADING_PIPELINE_OPTIONS,
+        generation_config_option("model"),
+        *BATCH_OPTIONS,
+    )
+)
+def serve(log_level: str, **options: Any) -> None:
     """Serve the models over HTTP, with OpenAI's interface and a page to try them on."""
     pipeline, cluster = pop_pipeline(options), pop_cluster(options)
+    given = {name: options.pop(name) for name in BINDING}
     speech = is_speech(pipeline["main"])
     load: partial[Any] = partial(make_lasting_pipeline, pipeline)
     if speech:
         load = partial(make_speech_pipeline, speech_arguments(pipeline))
     settings = _make_settings(pipeline, speech, **options)
-    port = check_address(host, port) or port
-    if not settings.api_keys and not is_loopback(host):
+    if given["uds"] is None:
+        settings = _guard(settings, given["host"])
+        given["port"] = check_address(given["host"], given["port"]) or given["port"]
+    announce = partial(click.echo, _url(given), file=sys.stdout)
+    if cluster is None:
+        if speech:
+            require_libraries()
+        _serve_alone(load, settings, log_level, given, announce)
+    elif speech:
+        raise OptionError("a speech model is served by one process: leave out --replicas")
+    else:
+        host, port, *others = BINDING
+        if useless := [name for name in others if given[name]]:
+            raise OptionError(
+                Option(useless[0]), " has no effect with several replicas: leave it out"
+            )
+        _serve_replicas(cluster, pipeline, settings, log_level, given[host], given[port], announce)
+
+
+def _guard(settings: "Settings", host: str) -> "Settings":
+    """Settings for an address: who may reach it without a key is limited, or told of."""
+    if settings.api_keys:
+        return settings
+    if not is_loopback(host):
         click.echo(
             f"warning: everybody who reaches {host} can use this server: give --api-key-file",
             err=True,
         )
-    announce = partial(click.echo, f"http://{host}:{port}", file=sys.stdout)
-    if cluster is None:
-        if speech:
-            require_libraries()
-        _serve_alone(load, settings, log_level, host, port, announce)
-    elif speech:
-        raise OptionError("a speech model is served by one process: leave out --replicas")
-    else:
-        _serve_replicas(cluster, pipeline, settings, log_level, host, port, announce)
+    elif not settings.allowed_hosts:
+        return replace(settings, allowed_hosts=LOOPBACK_NAMES)
+    return settings
+
+
+def _url(binding: Mapping[str, Any]) -> str:
+    """Where the server is found."""
+    if binding["uds"] is not None:
+        return f"unix:{binding['uds']}"
+    scheme = "http" if binding["ssl_certfile"] is None else "https"
+    return f"{scheme}://{binding['host']}:{binding['port']}"
 
 
 def _make_settings(
@@ -134,7 +225,7 @@ def _make_settings(
     *,
     api_keys: tuple[str, ...],
     api_key_file: str | None,
-    served_model_name: str | None,
+    served_model_names: Sequence[str],
     max_body_size: float | None,
     **others: Any,
 ) -> "Settings":
@@ -147,12 +238,13 @@ def _make_settings(
     if max_body_size is None:
         max_body_size = MAX_RECORDING if speech else MAX_TEXT
     require_number("max_body_size", max_body_size, above=0.0)
+    name, *aliases = served_model_names or [model_name(pipeline["main"])]
     return Settings(
-        model_name=served_model_name or model_name(pipeline["main"]),
+        model_name=name,
+        aliases=aliases,
         api_keys=(*api_keys, *_read_keys(api_key_file)),
         max_batch_size=pipeline["max_batch_size"],
         max_body=math.ceil(max_body_size * 1e6),
-        temperature=None if pipeline["generation_config"] == "model" else 1.0,
         **others,
     )
 
@@ -161,12 +253,12 @@ def _serve_alone(
     load: Callable[[], Any],
     settings: "Settings",
     log_level: str,
-    host: str,
-    port: int,
+    binding: Mapping[str, Any],
     announce: Callable[[], None],
 ) -> None:
     try:
         from ov_specdec.server.logs import set_up_log
+        from ov_specdec.server.run import Binding
         from ov_specdec.server.run import serve as run_server
     except ImportError as error:
         raise OptionError(
@@ -174,7 +266,8 @@ def _serve_alone(
             "pip install 'ov-specdec[serve]'"
         ) from error
     set_up_log(log_level)
-    run_server(load, settings, bare_host(host), port, announce)
+    bound = Binding(**{**binding, "host": bare_host(binding["host"])})
+    run_server(load, settings, bound, announce)
 
 
 def _serve_replicas(

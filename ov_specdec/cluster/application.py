@@ -45,7 +45,7 @@ class ClusterArgs(BaseModel):
     replicas: int = Field(1, ge=1)
     autoscale: AutoscalingConfig | None = None
     pipeline: dict[str, Any] = Field(default_factory=dict)
-    settings: dict[str, Any] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict, repr=False)  # it may hold keys
     log_level: str = "info"
 
     @property
@@ -61,7 +61,6 @@ class ClusterArgs(BaseModel):
     def all_settings(self) -> Settings:
         """Those of the ingress, which admits as many sequences as all replicas can run.
 
-        A recommended temperature is not covered by the server's default, as with one process.
         Raises `OptionError` for a setting that does not exist or cannot be used.
         """
         if "max_batch_size" in self.settings:
@@ -71,8 +70,6 @@ class ClusterArgs(BaseModel):
             )
         require_known(self.settings, [field.name for field in fields(Settings)], "setting")
         settings = {**self.settings, "max_batch_size": self.batch_size * self.max_replicas}
-        if self.pipeline.get("generation_config") == "model":
-            settings.setdefault("temperature", None)
         return Settings(**settings)
 
 
@@ -108,6 +105,6 @@ def build(args: ClusterArgs) -> Application:
         ray_actor_options={"num_cpus": 0},
         graceful_shutdown_timeout_s=settings.shutdown_timeout,
     )(Ingress)
-    bound = replicas.bind(args.pipeline, settings, num_cpus)
+    bound = replicas.bind(args.pipeline, settings.without_keys(), num_cpus)
     application: Application = ingress.bind(bound, settings, args.log_level)
     return application

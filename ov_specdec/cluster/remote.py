@@ -16,6 +16,8 @@ from ov_specdec.cluster.prefixes import hash_prefixes
 from ov_specdec.cluster.work import ModelInfo, Work
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.options import GenerationOptions
+from ov_specdec.server.engine import Turn
+from ov_specdec.server.salts import join_salt
 from ov_specdec.server.stream import Stream
 from ov_specdec.stats import BatchInvariance
 from ov_specdec.text.generated_tokens import GeneratedTokens
@@ -54,10 +56,11 @@ class RemoteEngine:
 
     @asynccontextmanager
     async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
     ) -> AsyncIterator[None]:
         """See `Engine`."""
         prefixes = await asyncio.to_thread(self._prefixes, ask, tenant)
+        await turn()
         reading = asyncio.create_task(self._read(Work(ask, tenant, prefixes), stream))
         try:
             yield
@@ -125,7 +128,7 @@ class RemoteEngine:
             return ()
         tokens = encode_prompt(ask.prompts[0], options, self.tokenizer, GeneratedTokens())
         try:
-            return hash_prefixes(tokens, ask.options.get("cache_salt", tenant))
+            return hash_prefixes(tokens, join_salt(tenant, options.cache_salt))
         except OverflowError:  # no model has such an id: the replica answers that
             return ()
 

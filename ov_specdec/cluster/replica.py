@@ -37,7 +37,7 @@ class Replica:
         """
         stream = Stream[Chunk](work.ask.num_choices, None)
         try:
-            async with self._engine.running(work.ask, work.tenant, stream):
+            async with self._engine.running(work.ask, work.tenant, stream, _at_once):
                 while chunks := await stream.next_all():
                     yield chunks
         except Exception as error:
@@ -58,3 +58,7 @@ class Replica:
     async def check_health(self) -> None:
         """Raise unless it makes progress; Ray asks regularly, and replaces it then."""
         await self._engine.check_health()
+
+
+async def _at_once() -> None:
+    """The turn of a request that has waited for it in the ingress."""

@@ -10,6 +10,7 @@ from ov_specdec.drafters.cascade import Cascade
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.pairing import DraftModel
 from ov_specdec.drafters.prompt_lookup import PromptLookup
+from ov_specdec.drafters.references import References
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.errors import Option, OptionError, SessionError
@@ -28,7 +29,7 @@ class Beginning:
     time, and is not to be done within a step, for which others wait.
 
     tokens: what it begins with. sampler: how a draft model chooses tokens. namespace: of its KV
-    cache, and of the earlier outputs. references: ids of the reference texts. source: what an
+    cache, and of the earlier outputs. references: the reference texts. source: what an
     encoder-decoder model decodes from; of a text, its ids are looked into like a reference text.
     looks_back: whether earlier outputs may be looked into. draft: the draft model, if any.
     """
@@ -37,7 +38,7 @@ class Beginning:
     sampler: Sampler
     namespace: Hashable
     tokens: Sequence[int]
-    references: Sequence[Sequence[int]] = ()
+    references: References = References()
     source: Source | None = None
     looks_back: bool = True
     draft: DraftModel | None = None
@@ -62,8 +63,8 @@ def suffix_matches(beginning: Beginning) -> Drafter:
         beginning.earlier.take_in()
         earlier = partial(beginning.earlier.indexes, beginning.namespace)
     source = beginning.source.ids if beginning.source else ()
-    texts = [source, *beginning.references] if source else beginning.references
-    return SuffixDrafter(texts, earlier, beginning.tokens)
+    references = beginning.references if beginning.references.texts else None
+    return SuffixDrafter([source] if source else [], earlier, beginning.tokens, references)
 
 
 def prompt_lookup(beginning: Beginning) -> Drafter:

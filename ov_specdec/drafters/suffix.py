@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from ov_specdec.drafters.base import Declined, Proposal, Steps
+from ov_specdec.drafters.references import References
 from ov_specdec.drafters.suffix_index import Match, SuffixIndex
 from ov_specdec.planning.draft_length import Plan, ask
 from ov_specdec.runner.cached_sequence import CachedSequence
@@ -22,10 +23,11 @@ of the cases there and in 73 % here; on requests that are nearly the same, in 95
 class SuffixDrafter:
     """Drafts what most often followed the longest match of the sequence's end.
 
-    Implements `Drafter` and needs no model. references: texts that are searched as if they stood
-    before the prompt. earlier: gives the indexes of earlier outputs. tokens: what the sequence
-    begins with, indexed at once. Of several matches the longest one drafts. Sources: SuffixDecoding
-    (Oliaro et al., arXiv 2411.04975), SAM-Decoding (Hu et al., arXiv 2411.10666).
+    Implements `Drafter` and needs no model. texts: are searched as if they stood before the prompt.
+    earlier: gives the indexes of earlier outputs. tokens: what the sequence begins with, indexed at
+    once. references: texts that it shares with other sequences; matches in them are as good as in
+    its own. Of several matches the longest one drafts. Sources: SuffixDecoding (Oliaro et al.,
+    arXiv 2411.04975), SAM-Decoding (Hu et al., arXiv 2411.10666).
     """
 
     sources: tuple[str, ...] = (SOURCE, EARLIER)
@@ -33,13 +35,16 @@ class SuffixDrafter:
 
     def __init__(
         self,
-        references: Iterable[Sequence[int]] = (),
+        texts: Iterable[Sequence[int]] = (),
         earlier: Callable[[], Sequence[SuffixIndex]] = tuple,
         tokens: Sequence[int] = (),
+        references: References | None = None,
     ) -> None:
         self._own = SuffixIndex()
-        for text in references:
+        for text in texts:
             self._own.add(text)
+        self._references = references  # kept, so that others find it
+        self._shared = references.index if references else None
         self._earlier = earlier
         self._num_indexed = 0
         self._index(tokens)
@@ -68,6 +73,9 @@ class SuffixDrafter:
         """The longest match, and where it is."""
         best, source = self._own.find(tokens), SOURCE
         longest = best.length if best else 0.0
+        known = self._shared.find(tokens) if self._shared else None
+        if known is not None and known.length > longest:
+            best, longest = known, known.length
         for index in self._earlier():
             match = index.find(tokens)
             if match is not None and EARLIER_WEIGHT * match.length > longest:

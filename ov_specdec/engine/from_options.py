@@ -1,10 +1,10 @@
 """From the options of a generation, text or speech, to its sequence: caches, drafter, policy."""
 
 from collections.abc import Hashable
-from collections.abc import Sequence as Ids
 
 from ov_specdec.drafters.cascade import readers
 from ov_specdec.drafters.factory import Beginning, DrafterFactory
+from ov_specdec.drafters.references import References
 from ov_specdec.engine.sequence import PLAIN, Sequence, WantedLogprobs
 from ov_specdec.options import GenerationOptions
 from ov_specdec.planning.draft_length import Policy
@@ -25,7 +25,7 @@ def make_sequence(
     max_length: int,
     eos_token_ids: frozenset[int],
     namespace: Hashable,
-    references: Ids[Ids[int]] = (),
+    references: References,
     source: Source | None = None,
 ) -> Sequence:
     """A sequence that holds its prompt, and has cached nothing yet.

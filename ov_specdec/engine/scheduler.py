@@ -64,6 +64,8 @@ class Scheduler:
         self.waiting: deque[Sequence] = deque()
         # In the order of their arrival, but for those that were suspended.
         self.running: list[Sequence] = []
+        self.num_preemptions = 0
+        """How often a sequence gave its memory back to others."""
 
     @property
     def has_work(self) -> bool:
@@ -112,6 +114,7 @@ class Scheduler:
         """Have the newest sequence give its memory back and wait; the error is for one alone."""
         newest = self.running[-1]
         if len(self.running) > 1:
+            self.num_preemptions += 1
             self._suspend(newest)
         else:
             self.running.clear()

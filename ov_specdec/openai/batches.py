@@ -21,7 +21,7 @@ BODIES: dict[str, type[GenerationBody]] = {
 """What the body of a request is, by its url."""
 
 RESULT_ID = "batch_req_"
-"""What ids of results begin with, as OpenAI's do."""
+"""What ids of results begin with, as OpenAI's do; the digest of the request follows."""
 
 
 class LineError(Exception):
@@ -64,22 +64,22 @@ def read_request(line: bytes) -> BatchRequest:
         raise LineError(f"invalid_{code}", message) from error
 
 
-def make_result(custom_id: str, status_code: int, body: dict[str, Any]) -> dict[str, Any]:
-    """The result of a request: the answer to it, or `ApiError.body`."""
+def make_result(
+    custom_id: str, digest: str, status_code: int, body: dict[str, Any]
+) -> dict[str, Any]:
+    """The result of a request: the answer to it, or `ApiError.body`. digest: of the request."""
     response = {"status_code": status_code, "request_id": f"req_{uuid4().hex}", "body": body}
-    return {"id": _result_id(), "custom_id": custom_id, "response": response, "error": None}
+    result_id = f"{RESULT_ID}{digest}"
+    return {"id": result_id, "custom_id": custom_id, "response": response, "error": None}
 
 
-def make_failure(custom_id: str, error: ApiError) -> dict[str, Any]:
+def make_failure(custom_id: str, digest: str, error: ApiError) -> dict[str, Any]:
     """The result of a request that failed."""
-    return make_result(custom_id, error.status, error.body())
+    return make_result(custom_id, digest, error.status, error.body())
 
 
 def make_line_failure(number: int, error: LineError) -> dict[str, Any]:
     """The result of a line that is no request. number: of the line, from 1."""
     complaint = {"code": error.code, "message": str(error), "line": number}
-    return {"id": _result_id(), "custom_id": None, "response": None, "error": complaint}
-
-
-def _result_id() -> str:
-    return f"{RESULT_ID}{uuid4().hex}"
+    result_id = f"{RESULT_ID}{uuid4().hex}"
+    return {"id": result_id, "custom_id": None, "response": None, "error": complaint}

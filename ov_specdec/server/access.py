@@ -2,7 +2,7 @@
 
 import hmac
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from time import monotonic
@@ -24,6 +24,9 @@ GUARDED = ("/v1/", "/tokenize", "/detokenize")
 QUIET = ("/health", "/metrics")
 """Paths that are asked for all the time: their lines are for debugging."""
 
+MAX_USER = 128
+"""Characters of a user's name in the log."""
+
 CLIENT_LEFT = 499
 """Status in the log of a request whose client did not wait; as nginx has it."""
 
@@ -38,11 +41,16 @@ class Record:
     tenant: str | None = None
     status: int = 0
     error: str | None = None
+    code: str | None = None
     user: str | None = None
     finish_reason: str | None = None
     num_generated: int = 0
     seconds_to_first: float | None = None
     began: float = field(default_factory=monotonic)
+
+    def fail(self, failure: ApiError) -> None:
+        """It has come to an error."""
+        self.status, self.error, self.code = failure.status, failure.message, failure.code
 
     def note(self, chunk: Chunk) -> None:
         """A chunk of the answer has come."""
@@ -60,7 +68,7 @@ class Record:
             "path": self.path,
             "status": self.status,
             "seconds": round(monotonic() - self.began, 4),
-            "user": self.user,
+            "user": self.user and self.user[:MAX_USER],
             "completion_tokens": self.num_generated or None,
             "seconds_to_first": self.seconds_to_first and round(self.seconds_to_first, 4),
             "finish_reason": self.finish_reason,
@@ -71,12 +79,17 @@ class Record:
 
 
 class Access:
-    """ASGI middleware. api_keys: any of them opens the guarded paths; none: they are open."""
+    """ASGI middleware. digests: of keys, any of which opens the guarded paths; none: they are open.
 
-    def __init__(self, app: ASGIApp, api_keys: Sequence[str]) -> None:
+    on_failure: told of requests under those paths that have failed.
+    """
+
+    def __init__(
+        self, app: ASGIApp, digests: Sequence[bytes], on_failure: Callable[[Record], None]
+    ) -> None:
         self._app = app
-        # Digests have one length, so that comparing them takes the same time for every key.
-        self._digests = [sha256(key.encode()).digest() for key in api_keys]
+        self._on_failure = on_failure
+        self._digests = digests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; other events are handed on."""
@@ -100,12 +113,14 @@ class Access:
             await self._app(scope, receive, sending)
         except Exception as error:
             failure = from_exception(error, record.id)
-            record.status, record.error = failure.status, failure.message
+            record.fail(failure)
             if failure.status == 500:
                 log.error("request %s has failed", record.id, exc_info=error)
             if not has_begun:
                 await error_response(failure)(scope, receive, sending)
         finally:
+            if record.status >= 400 and route.startswith(GUARDED):
+                self._on_failure(record)
             quiet = route in QUIET and record.status < 400
             log.log(logging.DEBUG if quiet else logging.INFO, "request", extra={"record": record})
 
@@ -115,7 +130,7 @@ class Access:
         if scope["method"] == "OPTIONS":  # browsers ask without a key whether they may
             return
         kind, _, key = Request(scope).headers.get("authorization", "").partition(" ")
-        digest = sha256(key.strip().encode()).digest()
+        digest = digest_of(key.strip())
         known = [hmac.compare_digest(digest, each) for each in self._digests]
         if kind.lower() != "bearer" or not any(known):
             raise ApiError(
@@ -125,6 +140,11 @@ class Access:
             )
         # Tells tenants apart without giving their key away.
         record.tenant = digest.hex()[:16]
+
+
+def digest_of(key: str) -> bytes:
+    """What is kept of a key. All have one length: to compare them takes the same time for each."""
+    return sha256(key.encode()).digest()
 
 
 def error_response(error: ApiError) -> JSONResponse:

@@ -5,23 +5,24 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from ov_specdec.openai import ApiError, ChatBody, CompletionBody, ResponsesBody, read_ask
-from ov_specdec.openai.audio import FILE, TranscriptionForm, TranslationForm
+from ov_specdec.openai import ApiError, Ask, ChatBody, CompletionBody, ResponsesBody, read_ask
+from ov_specdec.openai.audio import FILE, AudioAsk, TranscriptionForm, TranslationForm
 from ov_specdec.openai.audio import read_form as read_fields
 from ov_specdec.openai.body import Rules, UnknownNames, read
 from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.server import schemas
-from ov_specdec.server.access import Access, Record, error_response
+from ov_specdec.server.access import Access, Record, digest_of, error_response
 from ov_specdec.server.audio_reply import AudioReply
 from ov_specdec.server.bodies import read_form, read_json
 from ov_specdec.server.reply import Reply
@@ -38,6 +39,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     503: {"model": schemas.ErrorBody, "description": "Loading, or shutting down."},
     504: {"model": schemas.ErrorBody, "description": "The answer took too long."},
 }
+
+Tokens = TypeVar("Tokens", TokenizeBody, DetokenizeBody)
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -58,11 +61,16 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     _add_audio(app, service, rules.unknown)
     _add_tokens(app, service, rules.unknown)
     _add_state(app, service)
-    app.add_middleware(Access, api_keys=service.settings.api_keys)
-    if service.settings.cors_origins:
+    settings = service.settings
+    if settings.allowed_hosts:  # else a page of a name that leads here could call it
+        hosts = list(settings.allowed_hosts)
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+    digests = [digest_of(key) for key in settings.api_keys]
+    app.add_middleware(Access, digests=digests, on_failure=service.metrics.failed)
+    if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=list(service.settings.cors_origins),
+            allow_origins=list(settings.cors_origins),
             allow_methods=["GET", "POST"],
             allow_headers=["*"],  # OpenAI's client sends several of its own
             expose_headers=["retry-after", "x-request-id"],
@@ -73,80 +81,92 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
 def _add_generation(app: FastAPI, service: Service, rules: Rules) -> None:
     settings = service.settings
 
-    async def generate(request: Request, kind: type[GenerationBody]) -> Reply:
-        body = await read_json(request, settings.max_body, settings.body_timeout)
+    def generate(request: Request, kind: type[GenerationBody]) -> Reply:
         record: Record = request.state.record
-        ask = read_ask(kind, body, rules)
-        service.check_model(ask.model)
-        record.user = ask.user
-        return Reply(service, service.answer(ask), record.tenant, record)
+
+        async def read_body() -> Ask:
+            limits = settings.max_body, settings.body_timeout
+            ask = await read_json(request, *limits, lambda body: read_ask(kind, body, rules))
+            record.user = ask.user
+            service.check_model(ask.model)
+            return ask
+
+        return Reply(service, read_body, record)
 
     @_post(app, "/v1/chat/completions", ChatBody, schemas.Answer)
     async def chat_completions(request: Request) -> Any:
         """Answer a conversation, in the model's chat template."""
-        return await generate(request, ChatBody)
+        return generate(request, ChatBody)
 
     @_post(app, "/v1/completions", CompletionBody, schemas.Answer)
     async def completions(request: Request) -> Any:
         """Continue one prompt or several, texts or token ids, without a chat template."""
-        return await generate(request, CompletionBody)
+        return generate(request, CompletionBody)
 
     @_post(app, "/v1/responses", ResponsesBody, schemas.Response)
     async def responses(request: Request) -> Any:
         """Answer a text or a conversation; nothing is stored."""
-        return await generate(request, ResponsesBody)
+        return generate(request, ResponsesBody)
 
 
 def _add_audio(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
     settings = service.settings
 
-    async def transcribe(request: Request, kind: type[TranslationForm]) -> AudioReply:
-        limits = settings.max_body, settings.body_timeout
-        texts, recording = await read_form(request, *limits, settings.cors_origins)
+    def transcribe(request: Request, kind: type[TranslationForm]) -> AudioReply:
         record: Record = request.state.record
-        ask = read_fields(kind, texts, unknown)
-        if recording is None:
-            raise invalid(FILE, "file is missing: send the recording as a file")
-        service.check_model(ask.model)
-        record.user = ask.user
-        return AudioReply(service, ask, recording, record)
+
+        async def read_body() -> tuple[AudioAsk, BinaryIO]:
+            limits = settings.max_body, settings.body_timeout
+            texts, recording = await read_form(request, *limits, settings.cors_origins)
+            ask = read_fields(kind, texts, unknown)
+            if recording is None:
+                raise invalid(FILE, "file is missing: send the recording as a file")
+            record.user = ask.user
+            service.check_model(ask.model)
+            return ask, recording
+
+        return AudioReply(service, read_body, record)
 
     @_post(app, "/v1/audio/transcriptions", TranscriptionForm, schemas.Transcription)
     async def transcriptions(request: Request) -> Any:
         """Transcribe a recording."""
-        return await transcribe(request, TranscriptionForm)
+        return transcribe(request, TranscriptionForm)
 
     @_post(app, "/v1/audio/translations", TranslationForm, schemas.Transcription)
     async def translations(request: Request) -> Any:
         """Translate a recording into English."""
-        return await transcribe(request, TranslationForm)
+        return transcribe(request, TranslationForm)
 
 
 def _add_tokens(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
     settings = service.settings
 
+    async def answer(
+        request: Request, kind: type[Tokens], make: Callable[[Tokens], dict[str, Any]]
+    ) -> JSONResponse:
+        record: Record = request.state.record
+        with service.entered(record.tenant):
+            limits = settings.max_body, settings.body_timeout
+            body = await read_json(request, *limits, lambda body: read(kind, body, unknown))
+            service.check_model(body.model)
+            return await asyncio.to_thread(lambda: JSONResponse(make(body)))
+
     @_post(app, "/tokenize", TokenizeBody, schemas.Tokens)
     async def tokenize(request: Request) -> Any:
         """The token ids of a prompt, or of messages in the chat template."""
-        body = await read_json(request, settings.max_body, settings.body_timeout)
-        wanted = read(TokenizeBody, body, unknown).wanted()
-        service.check_model(wanted.model)
-        return await asyncio.to_thread(service.tokenize, wanted)
+        return await answer(request, TokenizeBody, lambda body: service.tokenize(body.wanted()))
 
     @_post(app, "/detokenize", DetokenizeBody, schemas.Text)
     async def detokenize(request: Request) -> Any:
         """The text of token ids."""
-        body = await read_json(request, settings.max_body, settings.body_timeout)
-        wanted = read(DetokenizeBody, body, unknown)
-        service.check_model(wanted.model)
-        return await asyncio.to_thread(service.detokenize, wanted)
+        return await answer(request, DetokenizeBody, service.detokenize)
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/v1/models", response_model=schemas.Models, responses=_errors(401, 503))
     def models() -> Any:
         """The model that is served."""
-        return {"object": "list", "data": [service.describe_model()]}
+        return {"object": "list", "data": list(map(service.describe_model, service.model_names))}
 
     @app.get(
         "/v1/models/{model:path}", response_model=schemas.Model, responses=_errors(401, 404, 503)
@@ -154,7 +174,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
     def model(model: str) -> Any:
         """The model, if it has this name."""
         service.check_model(model)
-        return service.describe_model()
+        return service.describe_model(model)
 
     @app.get("/health", response_model=schemas.Health, responses=_errors(503))
     async def health() -> Any:
@@ -217,8 +237,9 @@ def _post(
 
 def _answer_error(request: Request, error: Exception) -> JSONResponse:
     record: Record = request.state.record
-    record.error = str(error)
-    return error_response(error if isinstance(error, ApiError) else ApiError(500, str(error)))
+    failure = error if isinstance(error, ApiError) else ApiError(500, str(error))
+    record.fail(failure)
+    return error_response(failure)
 
 
 def _answer_http_error(request: Request, error: Exception) -> JSONResponse:

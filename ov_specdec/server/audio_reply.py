@@ -1,5 +1,7 @@
 """Sends a transcription: whole, or as server-sent events."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import BinaryIO
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -7,7 +9,9 @@ from starlette.types import Receive, Scope, Send
 
 from ov_specdec.openai.audio import MEDIA_TYPES, AudioAsk, StreamedTranscription, make_transcription
 from ov_specdec.server.access import Record
+from ov_specdec.server.queue import Place
 from ov_specdec.server.reply import Sender, explain, run_for_client
+from ov_specdec.server.request_metrics import Clock
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Job
@@ -15,57 +19,70 @@ from ov_specdec.speech.segments import TranscriptionChunk, collect
 
 
 class AudioReply(Response):
-    """A response that transcribes a recording while it is sent. record: of the request."""
+    """A response that reads a recording and transcribes it while it is sent.
+
+    read: reads the form, once there is a place for it. record: of the request, for the log.
+    """
 
     def __init__(
-        self, service: Service, ask: AudioAsk, recording: BinaryIO, record: Record
+        self,
+        service: Service,
+        read: Callable[[], Awaitable[tuple[AudioAsk, BinaryIO]]],
+        record: Record,
     ) -> None:
         super().__init__()
         self.service = service
-        self.ask = ask
-        self.recording = recording
+        self.read = read
         self.record = record
-        timeout = service.settings.request_timeout
-        self.deadline = None if timeout is None else record.began + timeout
+        self.clock = Clock(service.metrics, record.began)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run it, until it is sent, or the client has left or does not read what is sent."""
-        limit = self.service.settings.max_unread if self.ask.stream else None
-        stream = Stream[TranscriptionChunk](1, limit)
-        work = self._run(stream, scope, receive, send)
-        await run_for_client(work, stream.overflow, receive, self.record)
+        service = self.service
+        with service.entered(self.record.tenant) as place:
+            ask, recording = await self.read()
+            with recording:
+                limit = service.settings.max_unread if ask.stream else None
+                stream = Stream[TranscriptionChunk](1, limit)
+                job = Job(ask, recording, self.record.tenant, stream)
+                run = self._run(job, place, scope, receive, send)
+                await run_for_client(run, stream.overflow, receive, self.record)
 
     async def _run(
-        self, stream: Stream[TranscriptionChunk], scope: Scope, receive: Receive, send: Send
+        self, job: Job, place: Place, scope: Scope, receive: Receive, send: Send
     ) -> None:
         service, sender, events = self.service, Sender(send), StreamedTranscription()
+        deadline = service.deadline(self.record.began)
         try:
             speech = service.speech
-            job = Job(self.ask, self.recording, self.record.tenant, stream)
-            with service.admitted(1), speech.running(job):
+            await service.turn(place, deadline)
+            with speech.running(job):
+                if job.ask.stream:
+                    await sender.begin()
                 chunks = []
-                while (piece := await stream.next(self.deadline)) is not None:
+                while (piece := await sender.next(job.stream, deadline)) is not None:
                     chunks.append(piece[1])
                     self._note(piece[1])
-                    if self.ask.stream:
-                        if not sender.has_begun:
-                            await sender.begin()
+                    if job.ask.stream:
                         await sender.event(events.add(piece[1]))
-                if self.ask.stream:
+                if job.ask.stream:
                     await sender.end()
                 else:
-                    await self._whole(chunks)(scope, receive, send)
+                    await (await asyncio.to_thread(_whole, job.ask, chunks))(scope, receive, send)
         except Exception as error:
             failure = explain(error, service, self.record)
             await sender.fail(failure, events.fail, scope, receive)
-
-    def _whole(self, chunks: list[TranscriptionChunk]) -> Response:
-        body = make_transcription(self.ask, collect(chunks))
-        if isinstance(body, str):
-            return PlainTextResponse(body, media_type=MEDIA_TYPES[self.ask.form])
-        return JSONResponse(body)
 
     def _note(self, chunk: TranscriptionChunk) -> None:
         for piece in chunk.pieces:
             self.record.note(piece)
         self.record.finish_reason = chunk.finish_reason
+        has_ended = chunk.finish_reason not in (None, "cancelled")
+        self.clock.note(0, has_tokens=bool(chunk.pieces), has_ended=has_ended)
+
+
+def _whole(ask: AudioAsk, chunks: list[TranscriptionChunk]) -> Response:
+    body = make_transcription(ask, collect(chunks))
+    if isinstance(body, str):
+        return PlainTextResponse(body, media_type=MEDIA_TYPES[ask.form])
+    return JSONResponse(body)

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Any, BinaryIO, TypeVar
 
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
@@ -12,25 +12,28 @@ from ov_specdec.openai.audio import FILE
 from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.server.access import CLIENT_LEFT
 
+T = TypeVar("T")
 
-async def read_json(request: Request, max_body: int, timeout: float) -> Any:
-    """The JSON of a body. max_body: bytes. timeout: seconds in which it has to arrive.
+LARGE = 65_536
+"""Bytes from which on a body is parsed in a thread, so that other requests go on meanwhile."""
 
-    Only application/json is taken: a page of another site cannot send that without being asked.
+MAX_FIELDS, MAX_FIELD = 64, 65_536
+"""Texts of a form, and bytes of each. They are kept in memory, and its file on the disk."""
+
+
+async def read_json(request: Request, max_body: int, timeout: float, read: Callable[[Any], T]) -> T:
+    """What `read` makes of the JSON of a body, in a thread where that takes a while.
+
+    max_body: bytes. timeout: seconds in which it has to arrive. Only application/json is taken: a
+    page of another site cannot send that without being asked.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise invalid(None, f"the content type is {kind!r}: it must be application/json")
-    body = await _read_within(request, max_body, timeout)
-    try:
-        text = body.decode("utf-8-sig")  # json.loads would take halves of surrogate pairs
-        content = json.loads(text, parse_constant=_refuse)
-        if "\\u" in text:  # it may hold such a half all the same, which no answer could repeat
-            json.dumps(content, ensure_ascii=False).encode()
-        return content
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise invalid(None, f"the body is not valid JSON: {reason}") from error
+    body = await _in_time(_read(request, max_body), timeout)
+    if len(body) < LARGE:
+        return read(_parse(body))
+    return await asyncio.to_thread(lambda: read(_parse(body)))
 
 
 async def read_form(
@@ -48,15 +51,15 @@ async def read_form(
     is_own = origin is None or origin.partition("://")[2] == request.headers.get("host")
     if not is_own and not {origin, "*"} & set(allowed_origins):
         raise ApiError(403, f"pages of {origin} may not use this server: see --cors-origin")
-    body = await _read_within(request, max_body, timeout)
-
-    async def parts() -> AsyncGenerator[bytes, None]:
-        yield body
-
+    parser = MultiPartParser(
+        request.headers,
+        _parts(request, max_body),
+        max_files=1,
+        max_fields=MAX_FIELDS,
+        max_part_size=MAX_FIELD,
+    )
     try:
-        form = await MultiPartParser(
-            request.headers, parts(), max_files=1, max_part_size=max_body
-        ).parse()
+        form = await _in_time(parser.parse(), timeout)
     except (MultiPartException, ValueError) as error:  # the latter of some values of its charset
         raise invalid(None, f"the form cannot be read: {error}") from error
     texts: dict[str, list[str]] = {}
@@ -71,30 +74,50 @@ async def read_form(
     return texts, file
 
 
-async def _read_within(request: Request, max_body: int, timeout: float) -> bytes:
-    """A body, within limits of size and time."""
-    declared = request.headers.get("content-length", "0")
-    if declared.isdecimal() and int(declared) > max_body:
-        raise _too_large(max_body)
+async def _in_time(body: Awaitable[T], timeout: float) -> T:
+    """A body, if it arrives within so many seconds."""
     try:
-        return await asyncio.wait_for(_read(request, max_body), timeout)
+        return await asyncio.wait_for(body, timeout)
     except asyncio.TimeoutError as error:
         raise invalid(None, f"the body has not arrived within {timeout:g} s") from error
     except ClientDisconnect as error:
         raise ApiError(CLIENT_LEFT, "the client has left before its body was read") from error
 
 
-async def _read(request: Request, max_body: int) -> bytes:
+async def _read(request: Request, max_body: int) -> bytearray:
     body = bytearray()
-    async for part in request.stream():
+    async for part in _parts(request, max_body):
         body += part
-        if len(body) > max_body:
+    return body
+
+
+async def _parts(request: Request, max_body: int) -> AsyncGenerator[bytes, None]:
+    """A body as it comes, up to so many bytes."""
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > max_body:
+        raise _too_large(max_body)
+    length = 0
+    async for part in request.stream():
+        length += len(part)
+        if length > max_body:
             raise _too_large(max_body)
-    return bytes(body)
+        yield part
 
 
 def _too_large(max_body: int) -> ApiError:
     return ApiError(413, f"the body has more than {max_body} bytes", code="request_too_large")
+
+
+def _parse(body: bytearray) -> Any:
+    try:
+        text = body.decode("utf-8-sig")  # json.loads would take halves of surrogate pairs
+        content = json.loads(text, parse_constant=_refuse)
+        if "\\u" in text:  # it may hold such a half all the same, which no answer could repeat
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise invalid(None, f"the body is not valid JSON: {reason}") from error
 
 
 def _refuse(constant: str) -> None:

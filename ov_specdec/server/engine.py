@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -14,13 +14,20 @@ from ov_specdec.openai import ApiError, Ask
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.metrics import Metrics, Timer
+from ov_specdec.server.salts import join_salt
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
+from ov_specdec.server.work import limit_work
 from ov_specdec.stats import BatchInvariance
-from ov_specdec.text.prompt import Prompt
 from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
+
+DEFAULT_TEMPERATURE = 1.0
+"""Of requests that give none, where the model recommends none."""
+
+Turn = Callable[[], Awaitable[None]]
+"""Waits until a request may run; raises `ApiError` where that takes too long."""
 
 
 class Engine(Protocol):
@@ -42,12 +49,13 @@ class Engine(Protocol):
         ...
 
     def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
     ) -> AbstractAsyncContextManager[None]:
         """Run the generations of a request; whatever of them is left in the end is cancelled.
 
         tenant: whose cached prefixes may be used. stream: is filled with their chunks, and fails
-        with the error that ends one. What is wrong with the request may be raised on entering.
+        with the error that ends one. turn: is awaited before they run, once the request is seen to
+        be right as far as that can be seen here. What is wrong with it is raised on entering.
         """
         ...
 
@@ -77,8 +85,10 @@ class LocalEngine:
         self.background = pipeline.background(_report)
         self.metrics = Metrics(settings.model_name, replica)
         self.metrics.watch(self.background)
+        num_tokens = self.background.kv_cache_tokens
+        self.metrics.describe_cache(num_tokens=num_tokens, max_model_len=self.max_length)
         self.metrics.batch_invariant.set_function(lambda: pipeline.batch_invariant.is_proven)
-        self._step_timeout = settings.step_timeout
+        self._settings = settings
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -97,28 +107,35 @@ class LocalEngine:
 
     @asynccontextmanager
     async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
     ) -> AsyncIterator[None]:
-        """See `Engine`. What is wrong with the request is raised on entering."""
+        """See `Engine`."""
         generations = await asyncio.to_thread(self._check, ask, tenant, stream)
+        await turn()
         try:
-            for generation in generations:
+            for generation, timer in generations:
+                timer.begin()
                 self.background.submit(generation)
             yield
         finally:
-            for generation in generations:
+            for generation, _ in generations:
                 self.background.cancel(generation)
 
     def complete(self, options: dict[str, Any], tenant: str | None) -> GenerationOptions:
         """Options with the pipeline's defaults. tenant: whose cached prefixes may be used."""
-        salted = {"cache_salt": tenant, **options} if tenant is not None else options
-        return self.pipeline.complete_options(**salted)
+        salt = join_salt(tenant, options.get("cache_salt"))
+        salted = {**options, "cache_salt": salt}
+        complete = self.pipeline.complete_options(**salted)
+        if options.get("temperature") is None and complete.temperature is None:
+            # The model recommends none: as vLLM has it, tokens are drawn all the same.
+            return self.pipeline.complete_options(**{**salted, "temperature": DEFAULT_TEMPERATURE})
+        return complete
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless the thread runs, and its present step makes progress."""
         background = self.background
-        if not background.is_alive or background.step_seconds > self._step_timeout:
-            raise ApiError(503, "the engine makes no progress", code="engine_stalled")
+        if not background.is_alive or background.step_seconds > self._settings.step_timeout:
+            raise stalled()
 
     async def collect_metrics(self) -> list[Metric]:
         """What it counts."""
@@ -127,35 +144,43 @@ class LocalEngine:
     def close(self) -> None:
         """Free the models."""
         self.pipeline.close()
-        self.background.join(self._step_timeout)
+        self.background.join(self._settings.step_timeout)
 
-    def _check(self, ask: Ask, tenant: str | None, stream: Stream[Chunk]) -> list[Generation]:
+    def _check(
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+    ) -> list[tuple[Generation, Timer]]:
         """The generations of a request, ready to be submitted. Takes a while: not for the loop."""
+        options = self.complete(ask.options, tenant)
+        prompts = [self.background.encode(prompt, options) for prompt in ask.prompts]
+        limited = limit_work(ask, prompts, self.max_length, self._settings.max_request_tokens)
+        repeated = [ids for ids in prompts for _ in range(ask.n)]
+        choices = zip(repeated, limited.generations(), strict=True)
         return [
-            self._check_one(prompt, self.complete(options, tenant), stream, index)
-            for index, (prompt, options) in enumerate(ask.generations())
+            self._check_one(ids, self.complete(own, tenant), stream, index)
+            for index, (ids, (_, own)) in enumerate(choices)
         ]
 
     def _check_one(
-        self, prompt: Prompt, options: GenerationOptions, stream: Stream[Chunk], index: int
-    ) -> Generation:
-        def end(error: BaseException | None) -> None:
-            reason = generation.sequence.finish_reason if error is None else None
-            self.metrics.ended(generation.output.stats, reason)
-            stream.end(error)
-
-        receive = self._receiver(stream, index)
-        generation = self.background.check(prompt, options, receive, end)
-        return generation
-
-    def _receiver(self, stream: Stream[Chunk], index: int) -> Callable[[Sequence[Chunk]], None]:
+        self, ids: Sequence[int], options: GenerationOptions, stream: Stream[Chunk], index: int
+    ) -> tuple[Generation, Timer]:
         timer, put = Timer(self.metrics), stream.receiver(index)
 
         def receive(chunks: Sequence[Chunk]) -> None:
             timer.receive(chunks)
             put(chunks)
 
-        return receive
+        def end(error: BaseException | None) -> None:
+            reason = generation.sequence.finish_reason if error is None else None
+            self.metrics.ended(generation.output.stats, reason)
+            stream.end(error)
+
+        generation = self.background.check(ids, options, receive, end)
+        return generation, timer
+
+
+def stalled() -> ApiError:
+    """What `/health` answers while nothing goes on."""
+    return ApiError(503, "the engine makes no progress", code="engine_stalled")
 
 
 def _report(error: Exception) -> None:

@@ -1,6 +1,6 @@
 """Prometheus metrics, under the names that vLLM gives them after its prefix."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 
 from prometheus_client import (
@@ -11,10 +11,12 @@ from prometheus_client import (
     Metric,
     generate_latest,
 )
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from ov_specdec.background import Background
 from ov_specdec.chunks import Chunk
+from ov_specdec.engine.scheduler import Scheduler
 from ov_specdec.stats import GenerationStats
 
 PREFIX = "ov_specdec:"
@@ -22,6 +24,7 @@ PREFIX = "ov_specdec:"
 # Seconds: a token of a small model takes milliseconds, an answer of a large one minutes.
 TOKEN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 FIRST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+LENGTH_BUCKETS = tuple(2**power for power in range(18))
 REQUEST_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 
 
@@ -34,7 +37,9 @@ class Metrics:
         if replica is not None:
             self._labels["replica"] = replica
         self.running = self._gauge("num_requests_running", "Requests that share passes.")
-        self.waiting = self._gauge("num_requests_waiting", "Requests that wait for room.")
+        self.waiting = self._gauge(
+            "num_requests_waiting_for_memory", "Requests that have had their turn, and wait for it."
+        )
         self.kv_usage = self._gauge("kv_cache_usage_perc", "KV cache in use, 0 to 1.")
         self.batch_invariant = self._gauge(
             "batch_invariant", "1 where passes were seen to be batch-invariant, else 0."
@@ -49,14 +54,20 @@ class Metrics:
         self.draft_failures = self._counter(
             "spec_decode_num_draft_failures", "Draft models left out, for logits with NaN."
         )
-        self.to_first = self._histogram(
-            "time_to_first_token_seconds", "From arrival to the first token.", FIRST_BUCKETS
+        self.prefill = self._histogram(
+            "request_prefill_time_seconds", "From its turn to the first token.", FIRST_BUCKETS
+        )
+        self.decode = self._histogram(
+            "request_decode_time_seconds", "From the first token to the last.", REQUEST_BUCKETS
+        )
+        self.prompt_lengths = self._histogram(
+            "request_prompt_tokens", "Tokens of the prompt of a request.", LENGTH_BUCKETS
+        )
+        self.output_lengths = self._histogram(
+            "request_generation_tokens", "Tokens of the output of a request.", LENGTH_BUCKETS
         )
         self.between = self._histogram(
             "inter_token_latency_seconds", "Between two rounds of a request.", TOKEN_BUCKETS
-        )
-        self.whole = self._histogram(
-            "e2e_request_latency_seconds", "From arrival to the last token.", REQUEST_BUCKETS
         )
         self._successes = Counter(
             f"{PREFIX}request_success",
@@ -77,11 +88,24 @@ class Metrics:
         self.running.set_function(lambda: len(scheduler.running))
         self.waiting.set_function(lambda: len(scheduler.waiting))
         self.kv_usage.set_function(lambda: background.kv_cache_usage)
+        self.registry.register(_Preemptions(scheduler, self._labels))
+
+    def describe_cache(self, **config: int) -> None:
+        """Tell what the KV cache is like, as labels of a 1."""
+        labels = {**self._labels, **{name: str(value) for name, value in config.items()}}
+        Gauge(
+            f"{PREFIX}cache_config_info",
+            "What the main model's KV cache has room for.",
+            tuple(labels),
+            registry=self.registry,
+        ).labels(**labels).set(1)
 
     def ended(self, stats: GenerationStats, finish_reason: str | None) -> None:
         """Count a generation that will not go on. finish_reason: None where it was cut short."""
         if finish_reason is not None:
             self._successes.labels(**self._labels, finished_reason=finish_reason).inc()
+            self.prompt_lengths.observe(stats.prompt_tokens)
+            self.output_lengths.observe(stats.generated_tokens)
         if not stats.rounds:  # its prompt was not read
             return
         self.prompt_tokens.inc(stats.prompt_tokens)
@@ -117,18 +141,22 @@ class Timer:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._began = self._last = monotonic()
-        self._is_first = True
+        self._last = monotonic()
+        self._first: float | None = None
+
+    def begin(self) -> None:
+        """It has its turn."""
+        self._last = monotonic()
 
     def receive(self, chunks: Sequence[Chunk]) -> None:
         """A round's chunks have come."""
         now = monotonic()
-        latency = self._metrics.to_first if self._is_first else self._metrics.between
+        latency = self._metrics.prefill if self._first is None else self._metrics.between
         latency.observe(now - self._last)
-        self._last, self._is_first = now, False
+        self._last, self._first = now, now if self._first is None else self._first
         self._metrics.generation_tokens.inc(sum(len(chunk.token_ids) for chunk in chunks))
         if chunks[-1].finish_reason is not None:
-            self._metrics.whole.observe(now - self._began)
+            self._metrics.decode.observe(now - self._first)
 
 
 def export(families: Iterable[Metric]) -> bytes:
@@ -142,6 +170,20 @@ def export(families: Iterable[Metric]) -> bytes:
     registry = CollectorRegistry()
     registry.register(_Families(merged.values()))
     return generate_latest(registry)
+
+
+class _Preemptions(Collector):
+    """How often a sequence gave its memory back and waited."""
+
+    def __init__(self, scheduler: Scheduler, labels: Mapping[str, str]) -> None:
+        self._scheduler = scheduler
+        self._labels = labels
+
+    def collect(self) -> Iterable[Metric]:
+        name, text = f"{PREFIX}num_preemptions", "Times that a request gave its memory back."
+        family = CounterMetricFamily(name, text, labels=list(self._labels))
+        family.add_metric(list(self._labels.values()), self._scheduler.num_preemptions)
+        yield family
 
 
 class _Families(Collector):

@@ -2,24 +2,36 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from functools import partial
+from time import monotonic
+from typing import Any, TypeVar
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ov_specdec.chunks import Chunk, GenerationResult, collect
 from ov_specdec.engine import Cancelled
-from ov_specdec.openai import Answer, ApiError, from_exception, make_body, make_stream
+from ov_specdec.openai import Answer, ApiError, Ask, from_exception, make_body, make_stream
 from ov_specdec.openai.responses import StreamedResponse
 from ov_specdec.openai.streaming import StreamedCompletion
 from ov_specdec.server.access import CLIENT_LEFT, Record, error_response
+from ov_specdec.server.queue import Place
+from ov_specdec.server.request_metrics import Clock
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
 
 log = logging.getLogger("ov_specdec.server")
 
+T = TypeVar("T")
+
 Events = StreamedCompletion | StreamedResponse
+
+PING = b": ping\n\n"
+PING_SECONDS = 15.0
+"""A comment among the events, and how long a stream is silent before it is sent: less than proxies
+wait before they give a connection up."""
 
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -29,68 +41,88 @@ HEADERS = [
 
 
 class Reply(Response):
-    """A response that runs the generations of a request while it is sent.
+    """A response that reads a request and runs its generations while it is sent.
 
-    tenant: whose cached prefixes may be used. record: of the request, for the log.
+    read: reads the request, once there is a place for it. record: of the request, for the log.
     """
 
     def __init__(
-        self, service: Service, answer: Answer, tenant: str | None, record: Record
+        self, service: Service, read: Callable[[], Awaitable[Ask]], record: Record
     ) -> None:
         super().__init__()
         self.service = service
-        self.answer = answer
-        self.tenant = tenant
+        self.read = read
         self.record = record
-        timeout = service.settings.request_timeout
-        self.deadline = None if timeout is None else record.began + timeout
+        self.clock = Clock(service.metrics, record.began)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run it, until it is sent, or the client has left or does not read what is sent."""
-        ask, settings = self.answer.ask, self.service.settings
-        num_choices = ask.num_choices
-        stream = Stream[Chunk](num_choices, settings.max_unread if ask.stream else None)
-        work = self._run(stream, num_choices, scope, receive, send)
-        await run_for_client(work, stream.overflow, receive, self.record)
+        service = self.service
+        with service.entered(self.record.tenant) as place:
+            ask = await self.read()
+            place.grow(ask.num_choices, ask.n)
+            answer = service.answer(ask)
+            stream = Stream[Chunk](
+                ask.num_choices, service.settings.max_unread if ask.stream else None
+            )
+            run = self._run(answer, place, stream, scope, receive, send)
+            await run_for_client(run, stream.overflow, receive, self.record)
 
     async def _run(
-        self, stream: Stream[Chunk], num_choices: int, scope: Scope, receive: Receive, send: Send
+        self,
+        answer: Answer,
+        place: Place,
+        stream: Stream[Chunk],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
-        service = self.service
-        sender, events = Sender(send), make_stream(self.answer)
+        service, record = self.service, self.record
+        sender, events = Sender(send), make_stream(answer)
+        deadline = service.deadline(record.began)
+        turn = partial(service.turn, place, deadline)
         try:
-            with service.admitted(num_choices, self.answer.ask.n):
-                async with service.running(self.answer.ask, self.tenant, stream):
-                    if self.answer.ask.stream:
-                        await self._send_events(stream, sender, events)
-                    else:
-                        body = await self._collect(stream, num_choices)
-                        await JSONResponse(body)(scope, receive, send)
+            async with service.running(answer.ask, record.tenant, stream, turn):
+                pieces = self._pieces(stream, sender, deadline)
+                if answer.ask.stream:
+                    await _send_events(pieces, sender, events)
+                else:
+                    await (await _collect(answer, pieces))(scope, receive, send)
         except Exception as error:
-            failure = explain(error, service, self.record)
+            failure = explain(error, service, record)
             await sender.fail(failure, events.fail, scope, receive)
 
-    async def _collect(self, stream: Stream[Chunk], num_choices: int) -> dict[str, Any]:
-        chunks: list[list[Chunk]] = [[] for _ in range(num_choices)]
-        async for index, chunk in self._chunks(stream):
-            chunks[index].append(chunk)
-        results: list[GenerationResult] = [collect(each) for each in chunks]
-        # Log-probabilities of a long prompt take time, in which others are to be answered.
-        return await asyncio.to_thread(make_body, self.answer, results)
-
-    async def _send_events(self, stream: Stream[Chunk], sender: "Sender", events: Events) -> None:
-        async for index, chunk in self._chunks(stream):
-            if not sender.has_begun:
-                await sender.begin()
-                await sender.event(b"".join(events.begin()))
-            await sender.event(b"".join(events.add(index, chunk)))
-        await sender.event(b"".join(events.end()))
-        await sender.end()
-
-    async def _chunks(self, stream: Stream[Chunk]) -> AsyncIterator[tuple[int, Chunk]]:
-        while (piece := await stream.next(self.deadline)) is not None:
-            self.record.note(piece[1])
+    async def _pieces(
+        self, stream: Stream[Chunk], sender: "Sender", deadline: float | None
+    ) -> AsyncIterator[tuple[int, Chunk]]:
+        while (piece := await sender.next(stream, deadline)) is not None:
+            index, chunk = piece
+            self.record.note(chunk)
+            has_ended = chunk.finish_reason is not None
+            self.clock.note(index, has_tokens=bool(chunk.token_ids), has_ended=has_ended)
             yield piece
+
+
+async def _collect(answer: Answer, pieces: AsyncIterator[tuple[int, Chunk]]) -> JSONResponse:
+    """An answer that is sent whole."""
+    chunks: list[list[Chunk]] = [[] for _ in range(answer.ask.num_choices)]
+    async for index, chunk in pieces:
+        chunks[index].append(chunk)
+    results: list[GenerationResult] = [collect(each) for each in chunks]
+    # Log-probabilities of a long prompt take time, in which others are to be answered.
+    return await asyncio.to_thread(lambda: JSONResponse(make_body(answer, results)))
+
+
+async def _send_events(
+    pieces: AsyncIterator[tuple[int, Chunk]], sender: "Sender", events: Events
+) -> None:
+    """Send an answer as it comes; its head at once, which says that it has had its turn."""
+    await sender.begin()
+    await sender.event(b"".join(events.begin()))
+    async for index, chunk in pieces:
+        await sender.event(b"".join(events.add(index, chunk)))
+    await sender.event(b"".join(events.end()))
+    await sender.end()
 
 
 async def run_for_client(
@@ -130,7 +162,7 @@ def explain(error: Exception, service: Service, record: Record) -> ApiError:
         failure = from_exception(error, record.id)
         if failure.status == 500:
             log.error("request %s has failed", record.id, exc_info=error)
-    record.status, record.error = failure.status, failure.message
+    record.fail(failure)
     return failure
 
 
@@ -150,6 +182,17 @@ class Sender:
         """Send an event; nothing where it is empty."""
         if event:
             await self._send({"type": "http.response.body", "body": event, "more_body": True})
+
+    async def next(self, stream: Stream[T], deadline: float | None) -> tuple[int, T] | None:
+        """The next piece of a stream: see `Stream.next`. Meanwhile pings, where events are sent."""
+        while True:
+            until = monotonic() + PING_SECONDS if self.has_begun else math.inf
+            try:
+                return await stream.next(until if deadline is None else min(deadline, until))
+            except asyncio.TimeoutError:
+                if deadline is not None and monotonic() >= deadline:
+                    raise
+                await self.event(PING)
 
     async def end(self) -> None:
         """Send the end."""

@@ -1,9 +1,12 @@
 """Runs the server: loads the models while it listens already, and ends when it is told to."""
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass
 
 import uvicorn
 from fastapi import FastAPI
@@ -19,6 +22,8 @@ from ov_specdec.speech_pipeline import SpeechPipeline
 GRACE = 5.0
 """Seconds beside `shutdown_timeout` in which the last answers are sent."""
 
+
+SHOW_CURSOR = "\x1b[?25h"
 
 KEEP_ALIVE = 30
 """Seconds that an idle connection stays open: longer than clients keep theirs, 5 with httpx and so
@@ -38,6 +43,21 @@ class Server(uvicorn.Server):
         self._service.stop()
 
 
+@dataclass(frozen=True)
+class Binding:
+    """Where a server listens. uds: path of a Unix socket, in place of host and port.
+
+    ssl_certfile, ssl_keyfile: PEM files for TLS. root_path: prefix that a proxy takes off paths.
+    """
+
+    host: str
+    port: int
+    uds: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    root_path: str = ""
+
+
 def open_engine(
     pipeline: SpeculativePipeline | SpeechPipeline, settings: Settings
 ) -> LocalEngine | Transcriptions:
@@ -50,21 +70,23 @@ def open_engine(
 def serve(
     load: Callable[[], SpeculativePipeline | SpeechPipeline],
     settings: Settings,
-    host: str,
-    port: int,
+    binding: Binding,
     on_ready: Callable[[], None],
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C. Meanwhile no request is taken, and running ones may end.
+    """Serve until SIGTERM or Ctrl-C. Then no request is taken, and running ones may end.
 
-    load: makes the pipeline; while it does, requests are answered with 503. What it raises ends
-    the server, and is raised. on_ready: called when requests are taken.
+    load: makes the pipeline; while it does, requests are answered with 503, and a signal ends the
+    process. What it raises ends the server, and is raised. on_ready: called when requests are
+    taken.
     """
     service = Service(settings)
     failures: list[BaseException] = []
 
     async def load_models() -> None:
         try:
-            service.take(open_engine(await asyncio.to_thread(load), settings))
+            with _signals_end_all():
+                pipeline = await asyncio.to_thread(load)
+            service.take(open_engine(pipeline, settings))
             on_ready()
         except BaseException as error:
             failures.append(error)
@@ -81,8 +103,7 @@ def serve(
 
     config = uvicorn.Config(
         make_app(service, lifespan),
-        host=host,
-        port=port,
+        **asdict(binding),
         log_config=None,
         access_log=False,
         timeout_keep_alive=KEEP_ALIVE,
@@ -95,10 +116,27 @@ def serve(
         raise failures[0]
 
 
-@contextmanager
-def _signals_end_nothing() -> Iterator[None]:
+def _signals_end_all() -> AbstractContextManager[None]:
+    """While models load there is nothing to finish, and their thread cannot be told to end."""
+
+    def leave(*_: object) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(SHOW_CURSOR)  # a spinner hides it
+            sys.stderr.flush()
+        os._exit(0)
+
+    return _on_signals(leave)
+
+
+def _signals_end_nothing() -> AbstractContextManager[None]:
     """When it has ended, uvicorn raises the signals again that it was told to end by."""
-    before = {sig: signal.signal(sig, lambda *_: None) for sig in (signal.SIGINT, signal.SIGTERM)}
+    return _on_signals(lambda *_: None)
+
+
+@contextmanager
+def _on_signals(handle: Callable[..., None]) -> Iterator[None]:
+    """Handle signals that are to end the process. In the main thread."""
+    before = {sig: signal.signal(sig, handle) for sig in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

@@ -1,19 +1,24 @@
 """What the routes ask: admits requests, and hands them to the engine that runs them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from time import time
+from time import monotonic, time
 from typing import Any
 
+from prometheus_client import Metric
+
 from ov_specdec.chunks import Chunk
+from ov_specdec.errors import shorten
 from ov_specdec.openai import Answer, ApiError, Ask
 from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.tokens import DetokenizeBody, Tokenize
 from ov_specdec.options import GenerationOptions
-from ov_specdec.server.engine import Engine
+from ov_specdec.server.engine import Engine, Turn
 from ov_specdec.server.metrics import Metrics, export
+from ov_specdec.server.queue import RETRY_AFTER, Place, Queue
+from ov_specdec.server.request_metrics import RequestMetrics
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Transcriptions
@@ -21,9 +26,6 @@ from ov_specdec.stats import NOT_INVARIANT
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.token_bytes import as_text
-
-RETRY_AFTER = 1
-"""Seconds that a client is told to wait while the queue is full: about what an answer takes."""
 
 
 @dataclass
@@ -33,18 +35,27 @@ class Service:
     settings: Settings
     started: int = field(default_factory=lambda: int(time()))
     is_draining: bool = False
-    num_active: int = 0
-    """Generations that were admitted and have not ended."""
+    queue: Queue = field(init=False)
+    metrics: RequestMetrics = field(init=False)
     _engine: Engine | None = None
     _speech: Transcriptions | None = None
     _streams: set[Stream[Chunk]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.metrics = RequestMetrics(self.settings.model_name)
+        self._open_queue(self.settings.max_batch_size)
 
     def take(self, engine: Engine | Transcriptions) -> None:
         """Serve with this engine, or this speech model, from now on."""
         if isinstance(engine, Transcriptions):
             self._speech = engine
+            self._open_queue(1)  # one after the other
         else:
             self._engine = engine
+
+    def _open_queue(self, num_places: int) -> None:
+        self.queue = Queue(num_places, self.settings.max_queue)
+        self.metrics.watch(self.queue)
 
     def close(self) -> None:
         """Free the models."""
@@ -73,26 +84,33 @@ class Service:
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless requests are taken, and the engine makes progress."""
-        engine = self.engine if self._speech is None else None
+        engine = self._speech or self.engine
         if self.is_draining:
             raise _draining()
-        if engine is not None:
-            await engine.check_health()
+        await engine.check_health()
 
     async def export_metrics(self) -> bytes:
         """What has been counted, for Prometheus; while it is loading, all of it is 0."""
+        return export([*self.metrics.registry.collect(), *await self._collect_metrics()])
+
+    async def _collect_metrics(self) -> Iterable[Metric]:
         if self._speech is not None:
-            return export(self._speech.collect_metrics())
+            return self._speech.collect_metrics()
         if self._engine is None:
-            return export(Metrics(self.settings.model_name).registry.collect())
-        return export(await self._engine.collect_metrics())
+            return Metrics(self.settings.model_name).registry.collect()
+        return await self._engine.collect_metrics()
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """What requests may call the model; answers call it by the first."""
+        return (self.settings.model_name, *self.settings.aliases)
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served; requests that name none are as good."""
-        if name not in (None, self.settings.model_name):
+        if name not in (None, *self.model_names):
             raise ApiError(
                 404,
-                f"the model '{name}' is not served here: it is '{self.settings.model_name}'",
+                f"the model {shorten(name)} is not served here: it is '{self.settings.model_name}'",
                 "model",
                 "model_not_found",
             )
@@ -102,44 +120,41 @@ class Service:
         return Answer.begin(ask, self.settings.model_name, self.engine.tokenizer)
 
     @contextmanager
-    def admitted(self, num_choices: int, n: int = 1) -> Iterator[None]:
-        """Take a place in the queue for so many generations; `ApiError` where there is none.
-
-        n: how many of them each prompt has.
-        """
+    def entered(self, tenant: str | None) -> Iterator[Place]:
+        """A place in the queue, before a request is read; `ApiError` where there is none."""
         if self.is_draining:
             raise _draining()
-        room = self.settings.max_batch_size + self.settings.max_queue
-        if num_choices > room:
-            param, what = ("n", "choices") if n > 1 else ("prompt", "prompts")
-            raise invalid(param, f"{num_choices} {what} are more than the {room} that run and wait")
-        if self.num_active + num_choices > room:
-            raise ApiError(
-                429,
-                f"{self.num_active} requests are running or waiting: try again later",
-                code="queue_full",
-                retry_after=RETRY_AFTER,
-            )
-        self.num_active += num_choices
-        try:
-            yield
-        finally:
-            self.num_active -= num_choices
+        if self._engine is None and self._speech is None:
+            raise _loading()
+        with self.queue.entered(tenant) as place:
+            yield place
+
+    def deadline(self, began: float) -> float | None:
+        """When a request that began then has to be answered, by `time.monotonic`; None: any."""
+        timeout = self.settings.request_timeout
+        return None if timeout is None else began + timeout
+
+    async def turn(self, place: Place, deadline: float | None) -> None:
+        """Wait for the turn of a request; `asyncio.TimeoutError` when it had to be answered."""
+        came = monotonic()
+        left = None if deadline is None else deadline - came
+        await asyncio.wait_for(place.turn(self.settings.queue_timeout), left)
+        self.metrics.queue_time.observe(monotonic() - came)
 
     @asynccontextmanager
     async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
     ) -> AsyncIterator[None]:
         """Run the generations of a request, which fill a stream: see `Engine`."""
         self._streams.add(stream)
         try:
-            async with self.engine.running(ask, tenant, stream):
+            async with self.engine.running(ask, tenant, stream, turn):
                 yield
         finally:
             self._streams.discard(stream)
 
     def tokenize(self, wanted: Tokenize) -> dict[str, Any]:
-        """The ids of a prompt, in vLLM's shape. Needs no place in the queue."""
+        """The ids of a prompt, in vLLM's shape."""
         options = GenerationOptions.from_kwargs(wanted.options)
         tokenizer = self.engine.tokenizer
         ids = encode_prompt(wanted.prompt, options, tokenizer, GeneratedTokens())
@@ -158,11 +173,14 @@ class Service:
             raise invalid("tokens", f"tokens holds {unknown[0]}, which the model does not have")
         return {"prompt": tokenizer.decode_all(wanted.tokens)}
 
-    def describe_model(self) -> dict[str, Any]:
-        """The model, in OpenAI's shape. chat_template: whether it takes messages."""
+    def describe_model(self, name: str) -> dict[str, Any]:
+        """The model by one of its names, in OpenAI's shape.
+
+        chat_template: whether it takes messages.
+        """
         speech = self._speech
         return {
-            "id": self.settings.model_name,
+            "id": name,
             "object": "model",
             "created": self.started,
             "owned_by": "ov-specdec",

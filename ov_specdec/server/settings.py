@@ -1,7 +1,7 @@
 """What a server is told besides the models."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ov_specdec.checks import require_bool, require_int, require_number, require_text
 from ov_specdec.errors import OptionError
@@ -12,36 +12,44 @@ from ov_specdec.server.stream import MAX_UNREAD
 class Settings:
     """What the server is told besides the models.
 
-    model_name: under which it serves them. api_keys: any of them opens it; none: it is open.
-    max_queue: requests that may wait beside the `max_batch_size` that run. request_timeout: seconds
-    from arrival to the last token; None: any. max_body: bytes. body_timeout: seconds in which a
-    body has to arrive. step_timeout: seconds after which a step counts as hung. shutdown_timeout:
-    seconds that running requests get to end. cors_origins: web sites that may call it.
-    temperature: of requests that give none; None leaves it to the pipeline. max_unread: pieces that
-    a stream may be ahead of its reader. strict_fields: refuse fields that are not known. Raises
-    `OptionError` for values that cannot be used.
+    model_name: under which it serves them. aliases: names that requests may have for it too.
+    api_keys: any of them opens it; none: it is open. max_queue: requests that may wait beside the
+    `max_batch_size` that run, or, for recordings, the one. queue_timeout: seconds that a request
+    may wait for its turn. request_timeout: seconds from arrival to the last token; None: any.
+    max_request_tokens: see `limit_work`. max_audio_seconds: of a recording. max_body: bytes.
+    body_timeout: seconds in which a body has to arrive. step_timeout: seconds after which a step
+    counts as hung. shutdown_timeout: seconds that running requests get to end. cors_origins: web
+    sites that may call it. allowed_hosts: names that it may be called by, as in Host headers; none:
+    any. temperature: of requests that give none; None: what the model recommends, or else 1.
+    max_unread: pieces that a stream may be ahead of its reader. strict_fields: refuse fields that
+    are not known. Raises `OptionError` for values that cannot be used.
     """
 
     model_name: str = "ov-specdec"
-    api_keys: Sequence[str] = ()
+    aliases: Sequence[str] = ()
+    api_keys: Sequence[str] = field(default=(), repr=False)
     max_batch_size: int = 16
     max_queue: int = 128
+    queue_timeout: float = 120.0
     request_timeout: float | None = None
+    max_request_tokens: int = 131_072
+    max_audio_seconds: float = 3600.0
     max_body: int = 4_000_000
     body_timeout: float = 30.0
     step_timeout: float = 60.0
     shutdown_timeout: float = 30.0
     cors_origins: Sequence[str] = ()
-    temperature: float | None = 1.0
+    allowed_hosts: Sequence[str] = ()
+    temperature: float | None = None
     max_unread: int = MAX_UNREAD
     strict_fields: bool = False
 
     def __post_init__(self) -> None:
         require_text("model_name", self.model_name)
-        for name, low in (("max_batch_size", 1), ("max_queue", 0), ("max_body", 1)):
-            require_int(name, getattr(self, name), low=low)
-        require_int("max_unread", self.max_unread, low=1)
-        for name in ("body_timeout", "step_timeout"):
+        require_int("max_queue", self.max_queue, low=0)
+        for name in ("max_batch_size", "max_request_tokens", "max_body", "max_unread"):
+            require_int(name, getattr(self, name), low=1)
+        for name in ("max_audio_seconds", "queue_timeout", "body_timeout", "step_timeout"):
             require_number(name, getattr(self, name), above=0.0)
         require_number("shutdown_timeout", self.shutdown_timeout, low=0.0)
         if self.request_timeout is not None:
@@ -49,10 +57,16 @@ class Settings:
         if self.temperature is not None:
             require_number("temperature", self.temperature, low=0.0)
         require_bool("strict_fields", self.strict_fields)
+        _require_list("aliases", self.aliases)
         _require_list("cors_origins", self.cors_origins)
+        _require_list("allowed_hosts", self.allowed_hosts)
         _require_list("api_keys", self.api_keys)
         for number, key in enumerate(self.api_keys, start=1):
             _require_key(number, key)
+
+    def without_keys(self) -> "Settings":
+        """The same for who checks no keys."""
+        return replace(self, api_keys=())
 
 
 def _require_list(name: str, values: object) -> None:

@@ -11,9 +11,12 @@ from prometheus_client import Metric
 
 from ov_specdec.engine import Cancelled
 from ov_specdec.openai.audio import AudioAsk
+from ov_specdec.server.engine import stalled
 from ov_specdec.server.metrics import Metrics
+from ov_specdec.server.salts import join_salt
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
+from ov_specdec.speech.audio import Samples
 from ov_specdec.speech.segments import TranscriptionChunk
 from ov_specdec.speech.stream import TranscriptionStream
 from ov_specdec.speech_pipeline import SpeechPipeline
@@ -25,14 +28,13 @@ class Job:
     """A request whose recording waits for its turn, or is being transcribed.
 
     tenant: whose cached states may be used. stream: is filled with chunks, and fails with the error
-    that ends it. began: when it came.
+    that ends it.
     """
 
     ask: AudioAsk
     recording: BinaryIO
     tenant: str | None
     stream: Stream[TranscriptionChunk]
-    began: float = field(default_factory=monotonic)
     is_running: bool = False
     is_cancelled: bool = False
     transcription: TranscriptionStream | None = None
@@ -48,7 +50,8 @@ class Job:
 class Transcriptions:
     """A speech model that serves requests in the order in which they came.
 
-    Recordings are decoded when their turn comes too: small files may become large arrays.
+    Recordings are decoded when their turn comes too, up to `max_audio_seconds`: small files may
+    become large arrays.
     """
 
     pipeline: SpeechPipeline
@@ -56,11 +59,12 @@ class Transcriptions:
     metrics: Metrics = field(init=False)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _jobs: set[Job] = field(default_factory=set)
+    _block_began: float | None = None
+    """When the present block of a file began to be decoded."""
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.settings.model_name, None)
         self.metrics.running.set_function(lambda: sum(job.is_running for job in self._jobs))
-        self.metrics.waiting.set_function(lambda: sum(not job.is_running for job in self._jobs))
 
     @property
     def max_length(self) -> int:
@@ -81,6 +85,13 @@ class Transcriptions:
     def collect_metrics(self) -> list[Metric]:
         """What it counts."""
         return list(self.metrics.registry.collect())
+
+    async def check_health(self) -> None:
+        """Raise `ApiError` unless models and decoding make progress."""
+        began = self._block_began
+        decoding = 0.0 if began is None else monotonic() - began
+        if max(self.pipeline.step_seconds, decoding) > self.settings.step_timeout:
+            raise stalled()
 
     def cancel_all(self) -> None:
         """End all transcriptions within a pass."""
@@ -106,26 +117,36 @@ class Transcriptions:
         if job.is_cancelled:
             raise Cancelled
         job.is_running = True
-        salted = {} if job.tenant is None else {"cache_salt": job.tenant}
-        options = {**salted, **job.ask.options}
-        receive, is_first = job.stream.receiver(0), True
-        with self.pipeline.stream(job.recording, **options) as transcription:
+        salt = join_salt(job.tenant, job.ask.options.get("cache_salt"))
+        options = {**job.ask.options, "cache_salt": salt}
+        recording = self._read(job)
+        receive = job.stream.receiver(0)
+        with self.pipeline.stream(recording, **options) as transcription:
             job.transcription = transcription
             if job.is_cancelled:  # before there was this to cancel
                 raise Cancelled
             for chunk in transcription:
-                if chunk.pieces and is_first:
-                    self.metrics.to_first.observe(monotonic() - job.began)
-                    is_first = False
                 if chunk.stats is not None:
-                    self._count(job, chunk.stats.generation, chunk.finish_reason)
+                    self._count(chunk.stats.generation, chunk.finish_reason)
                 receive([chunk])
 
-    def _count(self, job: Job, stats: GenerationStats, reason: FinishReason | None) -> None:
+    def _read(self, job: Job) -> tuple[Samples, int]:
+        """Decode a recording; raises `Cancelled` where the job is, within a block."""
+
+        def begin_block() -> None:
+            if job.is_cancelled:
+                raise Cancelled
+            self._block_began = monotonic()
+
+        try:
+            return self.pipeline.read(job.recording, self.settings.max_audio_seconds, begin_block)
+        finally:
+            self._block_began = None
+
+    def _count(self, stats: GenerationStats, reason: FinishReason | None) -> None:
         """Count a transcription that has ended; raises `Cancelled` where it was cut short."""
         is_cancelled = reason == "cancelled"
         self.metrics.generation_tokens.inc(stats.generated_tokens)
         self.metrics.ended(stats, None if is_cancelled else reason)
         if is_cancelled:
             raise Cancelled
-        self.metrics.whole.observe(monotonic() - job.began)

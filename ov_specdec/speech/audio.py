@@ -1,5 +1,7 @@
 """Recordings: from a file or an array to mono samples at the rate that a model was trained on."""
 
+import math
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO, TypeAlias
@@ -34,33 +36,40 @@ INTEGERS = ("int8", "int16", "int32")
 """Types whose whole range is that of recordings; of wider ones nobody could tell."""
 
 
-def read_audio(audio: Audio, sampling_rate: int) -> Samples:
+def read_audio(
+    audio: Audio,
+    sampling_rate: int,
+    max_seconds: float = math.inf,
+    on_block: Callable[[], None] = lambda: None,
+) -> Samples:
     """A recording as mono samples at this rate; several channels are averaged.
 
+    max_seconds: of a file. on_block: called before each block of a file is decoded; it may raise.
     Raises `AudioError` for what is no recording, is empty or too long, or holds values that are no
     numbers.
     """
     if isinstance(audio, tuple):
         mono, rate = _from_array(audio)
+        samples = _joined(_at_rate([mono], rate, sampling_rate))
     elif isinstance(audio, str | Path) or hasattr(audio, "read"):
-        mono, rate = _from_file(audio, sampling_rate)
+        samples = _from_file(audio, sampling_rate, max_seconds, on_block)
     else:
         raise AudioError(
             f"audio of type {type(audio).__name__} is neither a file nor samples with their rate: "
             "give a path, or (samples, sampling_rate)"
         )
-    if not mono.size:
-        raise AudioError("the recording is empty: give at least one sample")
-    if rate == sampling_rate:
-        return np.ascontiguousarray(mono)
-    resampled: Samples = _library("soxr").resample(mono, rate, sampling_rate)
-    if not resampled.size:
+    if not samples.size:
         raise AudioError(f"the recording is empty at {sampling_rate} Hz: give more samples")
-    return resampled
+    return samples
 
 
-def _from_file(file: str | Path | BinaryIO, sampling_rate: int) -> tuple[Samples, int]:
-    """Mono samples of a file, and their rate."""
+def _from_file(
+    file: str | Path | BinaryIO,
+    sampling_rate: int,
+    max_seconds: float,
+    on_block: Callable[[], None],
+) -> Samples:
+    """Mono samples of a file, at a rate."""
     soundfile = _library("soundfile")
     name = f"'{file}'" if isinstance(file, str | Path) else "the file"
     opened = _find(file) if isinstance(file, str | Path) else file
@@ -73,7 +82,9 @@ def _from_file(file: str | Path | BinaryIO, sampling_rate: int) -> tuple[Samples
                     f"{MAX_CHANNELS}, at {MIN_RATE} to {MAX_RATE} Hz"
                 )
             most = MAX_SAMPLES * rate // max(rate, sampling_rate)
-            return _read(recording, name, most), rate
+            most = int(min(most, max_seconds * rate))
+            blocks = _read(recording, name, most, on_block)
+            return _joined(_at_rate(blocks, rate, sampling_rate))
     except (soundfile.SoundFileError, RuntimeError, TypeError) as error:
         raise AudioError(
             f"{name} is no recording that can be read ({_reason(error)}): give wav, flac, ogg or "
@@ -95,7 +106,7 @@ def _find(path: str | Path) -> Path:
     raise AudioError(f"'{path}' is not a file: give a recording")
 
 
-def _read(recording: Any, name: str, most: int) -> Samples:
+def _read(recording: Any, name: str, most: int, on_block: Callable[[], None]) -> Iterator[Samples]:
     """Mono samples of an open file. most: more are refused, whatever its head says of them."""
     too_long = AudioError(
         f"{name} has more than {most} samples, or {most // recording.samplerate} seconds: cut it "
@@ -107,13 +118,29 @@ def _read(recording: Any, name: str, most: int) -> Samples:
         recording.seek(0)
     # Else it seeks after every block, which a flac of unknown length cannot, and mp3 not exactly.
     recording.seekable = lambda: False
-    blocks, length = [np.zeros(0, np.float32)], 0
+    length = 0
+    on_block()
     while len(block := recording.read(BLOCK, dtype="float32", always_2d=True)):
-        blocks.append(_to_mono(block, length))
+        yield _to_mono(block, length)
         length += len(block)
         if length > most:
             raise too_long
-    return np.concatenate(blocks)
+        on_block()
+
+
+def _at_rate(blocks: Iterable[Samples], rate: int, wanted: int) -> Iterator[Samples]:
+    """Blocks of a recording at another rate: what is not needed any more takes no memory."""
+    if rate == wanted:
+        yield from blocks
+        return
+    stream = _library("soxr").ResampleStream(rate, wanted, 1, dtype="float32")
+    for block in blocks:
+        yield stream.resample_chunk(block)
+    yield stream.resample_chunk(np.zeros(0, np.float32), last=True)
+
+
+def _joined(blocks: Iterable[Samples]) -> Samples:
+    return np.concatenate([np.zeros(0, np.float32), *blocks])
 
 
 def _to_mono(samples: Samples, start: int = 0) -> Samples:
@@ -125,6 +152,8 @@ def _to_mono(samples: Samples, start: int = 0) -> Samples:
             f"sample {start + place} of the recording is {samples[place].tolist()}, which is no "
             "finite number: repair what wrote it"
         )
+    if samples.shape[1] == 1:
+        return samples[:, 0]
     mono: Samples = samples.mean(axis=1, dtype=np.float32)
     return mono
 
@@ -151,8 +180,9 @@ def _from_array(audio: tuple[Any, ...]) -> tuple[Samples, int]:
             "[samples, channels]"
         )
     # Integers as recorders write them: the whole range of their type is -1 to 1.
-    scale = 1.0 if array.dtype.kind == "f" else 1.0 / (np.iinfo(array.dtype).max + 1)
-    samples: Samples = array.astype(np.float32) * np.float32(scale)
+    samples: Samples = array.astype(np.float32, copy=False)
+    if array.dtype.kind != "f":
+        samples = samples * np.float32(1.0 / (np.iinfo(array.dtype).max + 1))
     return _to_mono(samples[:, None] if samples.ndim == 1 else samples), rate
 
 

@@ -8,6 +8,7 @@ from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, Output
 from ov_specdec.description import as_tuple
 from ov_specdec.drafters.factory import DrafterFactory
+from ov_specdec.drafters.references import References
 from ov_specdec.engine import EngineLoop
 from ov_specdec.engine import Sequence as EngineSequence
 from ov_specdec.engine.from_options import make_sequence
@@ -70,7 +71,7 @@ class WindowDecoder:
             length,
             frozenset(eos),
             options.cache_salt,
-            [self.tokenizer.encode_rendered(text).ids for text in texts],
+            References([self.tokenizer.encode_rendered(text).ids for text in texts]),
             Source(features[None], options.cache_salt),
         )
         # Its text is made of what is left of it in the end.

@@ -24,7 +24,7 @@ DYNAMIC_RANGE = 8.0
 """Powers of ten below the loudest frame, under which all counts as silence."""
 
 BLOCK = 3000
-"""Frames that are transformed at a time: bounds the memory for an hour of speech."""
+"""Frames that are transformed at a time, so that an hour of speech takes little memory."""
 
 
 @dataclass(frozen=True)
@@ -51,27 +51,39 @@ class FeatureExtractor:
         """Frames that the encoder takes at a time."""
         return self.num_samples // self.hop_length
 
-    def __call__(self, samples: Samples) -> Features:
-        """The features of a recording, [feature_size, samples // hop_length].
+    def fill_up(self, samples: Samples) -> Samples:
+        """A recording, with silence after one that is shorter than a chunk."""
+        return np.pad(samples, (0, max(self.num_samples - len(samples), 0)))
 
-        One that is shorter than a chunk is filled up with silence.
+    def loudness(self, samples: Samples) -> Iterator[float]:
+        """The greatest log power of each block of a recording: a long one takes a while."""
+        num_frames = len(samples) // self.hop_length
+        for start in range(0, num_frames, BLOCK):
+            yield float(self._log_mel(samples, start, min(start + BLOCK, num_frames)).max())
+
+    def features(self, samples: Samples, start: int, stop: int, loudest: float) -> Features:
+        """The features of some frames of a recording, [feature_size, stop - start].
+
+        loudest: the greatest log power of the whole recording.
         """
-        padded = np.pad(samples, (0, max(self.num_samples - len(samples), 0)))
-        mel = np.concatenate([self._filters @ power for power in self._powers(padded)], axis=1)
-        log = np.log10(np.maximum(mel, 1e-10))
-        log = np.maximum(log, log.max() - DYNAMIC_RANGE)
+        log = np.maximum(self._log_mel(samples, start, stop), loudest - DYNAMIC_RANGE)
         features: Features = ((log + 4.0) / 4.0).astype(np.float32)
         return features
 
-    def _powers(self, samples: Samples) -> Iterator[NDArray[Any]]:
-        """Power spectra, [n_fft // 2 + 1, frames], of some frames at a time."""
-        reflected = np.pad(samples, self.n_fft // 2, mode="reflect")
+    def _log_mel(self, samples: Samples, start: int, stop: int) -> NDArray[Any]:
+        """Log powers of some frames, [feature_size, stop - start]."""
+        half = self.n_fft // 2
+        first, end = start * self.hop_length - half, (stop - 1) * self.hop_length + half
+        # One more, which a reflection at the beginning needs.
+        part = samples[max(first, 0) : end + 1]
+        missing = max(-first, 0), max(end - len(samples), 0)
+        reflected = np.pad(part, missing, mode="reflect")
         frames = np.lib.stride_tricks.sliding_window_view(reflected, self.n_fft)
-        frames = frames[:: self.hop_length][: len(samples) // self.hop_length]
         hann = np.hanning(self.n_fft + 1)[:-1].astype(np.float32)
-        for start in range(0, len(frames), BLOCK):
-            spectrum = np.fft.rfft(frames[start : start + BLOCK] * hann).T
-            yield np.abs(spectrum) ** 2
+        spectrum = np.fft.rfft(frames[:: self.hop_length][: stop - start] * hann).T
+        mel = self._filters @ np.abs(spectrum) ** 2
+        log: NDArray[Any] = np.log10(np.maximum(mel, 1e-10))
+        return log
 
     @cached_property
     def _filters(self) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import exp
+from math import exp, inf
 from statistics import fmean
 from typing import Protocol
 
@@ -161,8 +161,18 @@ class Transcription:
             self.stats.encoder_seconds += self.model.decoder.encoder_seconds - encoded
 
     @cached_property
-    def _features(self) -> Features:
-        return self.model.extractor(self.samples)
+    def _filled(self) -> Samples:
+        return self.model.extractor.fill_up(self.samples)
+
+    @cached_property
+    def _loudest(self) -> float:
+        """The greatest log power of the recording; raises `Cancelled`."""
+        greatest = -inf
+        for each in self.model.extractor.loudness(self._filled):
+            greatest = max(greatest, each)
+            if self._is_cancelled:
+                raise Cancelled
+        return greatest
 
     def _is_silent(self, window: Window) -> bool:
         extractor, threshold = self.model.extractor, self.options.silence_threshold
@@ -177,7 +187,7 @@ class Transcription:
 
     def _hear(self, window: Window) -> tuple[int, TranscriptionChunk]:
         """Decode a window; the frame that the next one begins at, and what was heard."""
-        features = window.features(self._features, self.model.extractor)
+        features = window.features(self._filled, self.model.extractor, self._loudest)
         if not self._knows_language:
             self._language, self._knows_language = self._detect_language(features), True
         self.stats.num_windows += 1

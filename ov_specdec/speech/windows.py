@@ -25,9 +25,11 @@ class Window:
     start: int
     length: int
 
-    def features(self, features: Features, extractor: FeatureExtractor) -> Features:
-        """Its features [mel bins, num_frames]; beyond the recording they are 0."""
-        part = features[:, self.start : self.start + extractor.num_frames]
+    def features(self, samples: Samples, extractor: FeatureExtractor, loudest: float) -> Features:
+        """Its features [mel bins, num_frames], of a recording; beyond that they are 0."""
+        num_frames = len(samples) // extractor.hop_length
+        stop = min(self.start + extractor.num_frames, num_frames)
+        part = extractor.features(samples, self.start, stop, loudest)
         return np.pad(part, ((0, 0), (0, extractor.num_frames - part.shape[1])))
 
     def samples(self, samples: Samples, extractor: FeatureExtractor) -> Samples:

@@ -1,16 +1,18 @@
 """Output text as it grows: up to the first stop string, and nothing that may become one."""
 
+from collections import deque
 from collections.abc import Sequence
 
 from ov_specdec.text.characters import CharacterStream, Decode
+from ov_specdec.text.stop_strings import StopString
 
 
 class IncrementalDetokenizer:
     """Turns token ids into text that may be shown: whole characters, and nothing of a stop string.
 
-    `text` is the output so far, cut before the first stop string, or after it where it is to be
-    included; `stopped` says whether there was one. Text is held back while it may still become part
-    of a longer character or a stop string.
+    `stopped` says whether there was a stop string; the text ends before it, or after it where it is
+    to be included. Text is held back while it may still become part of a longer character or a stop
+    string.
     """
 
     def __init__(
@@ -21,10 +23,10 @@ class IncrementalDetokenizer:
         includes_stop: bool = False,
     ) -> None:
         self._characters = CharacterStream(decode, prompt)
-        self._stop_strings = stop_strings
+        self._stop_strings = [StopString(stop) for stop in stop_strings]
         self._includes_stop = includes_stop
-        self._num_shown = 0
-        self.text = ""
+        self._held: deque[str] = deque()
+        self._num_held = 0
         self.stopped = False
 
     def push(self, tokens: Sequence[int]) -> int:
@@ -37,37 +39,35 @@ class IncrementalDetokenizer:
 
     def take(self) -> str:
         """The text that may be shown now and has not been taken before."""
-        end = len(self.text) if self.stopped else len(self.text) - self._length_of_stop_prefix()
-        return self._take_until(end)
+        undecided = (stop.num_matched for stop in self._stop_strings)
+        return self._take(0 if self.stopped else max(undecided, default=0))
 
     def finish(self) -> str:
         """What is left when the output has ended, an unfinished character included."""
         if not self.stopped:
             self._add(self._characters.finish())
-        return self._take_until(len(self.text))
+        return self._take(0)
 
     def _add(self, new: str) -> None:
         """Take over some text, and look for stop strings in it."""
-        longest = max(map(len, self._stop_strings), default=1)
-        search_from = max(0, len(self.text) - longest + 1)
-        self.text += new
-        found = [(self.text.find(stop, search_from), len(stop)) for stop in self._stop_strings]
-        if hits := [(start, length) for start, length in found if start >= 0]:
+        found = [(stop.find(new), stop.length) for stop in self._stop_strings]
+        hits = [(start, length) for start, length in found if start is not None]
+        self._held.append(new)
+        self._num_held += len(new)
+        if hits:
             start, length = min(hits)
-            self.text = self.text[: start + length * self._includes_stop]
+            end = self._num_held - len(new) + start + length * self._includes_stop
+            self._held = deque(["".join(self._held)[:end]])
+            self._num_held = end
             self.stopped = True
 
-    def _length_of_stop_prefix(self) -> int:
-        """Length of the longest end of the text that a stop string begins with."""
-        ends = (
-            size
-            for stop in self._stop_strings
-            for size in range(len(stop) - 1, 0, -1)
-            if self.text.endswith(stop[:size])
-        )
-        return max(ends, default=0)
-
-    def _take_until(self, end: int) -> str:
-        text = self.text[self._num_shown : end]
-        self._num_shown = max(self._num_shown, end)
-        return text
+    def _take(self, num_kept: int) -> str:
+        """All but the last characters of what is held."""
+        taken = []
+        while (excess := self._num_held - num_kept) > 0:
+            piece = self._held.popleft()
+            if len(piece) > excess:
+                self._held.appendleft(piece[excess:])
+            taken.append(piece[:excess])
+            self._num_held -= len(taken[-1])
+        return "".join(taken)

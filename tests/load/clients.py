@@ -25,7 +25,7 @@ PROMPTS = tuple(
 MAX_TOKENS = 32
 KINDS = ("stream", "hang up", "whole", "bad", "too long")
 WEIGHTS = (30, 30, 30, 5, 5)
-BAD = (b"{", b"[]", b'{"prompt": 5}', b'{"prompt": "a", "zzz": 1}', b"\xff\xfe")
+BAD = (b"{", b"[]", b'{"prompt": 5}', b'{"prompt": "a", "suffix": "z"}', b"\xff\xfe")
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Client:
         async with self._http.stream("POST", "/v1/completions", json=body) as answer:
             if answer.status_code == 429:
                 return False
-            lines = [line[6:] async for line in answer.aiter_lines() if line]
+            lines = [line[6:] async for line in answer.aiter_lines() if line.startswith("data: ")]
         if lines[-1] != "[DONE]":
             self._report.wrong.append(f"stream: ends with {lines[-1]}")
             return True

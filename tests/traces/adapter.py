@@ -134,7 +134,8 @@ class Core:
     def stream(self, key: str, prompt: str, options: Mapping[str, Any]) -> None:
         """A stream, as `TextGenerator.stream` makes it."""
         complete = GenerationOptions.from_kwargs(options)
-        generation = self._generator._begin(prompt, complete, MAX_UNREAD)
+        ids = self._generator.encode(prompt, complete)
+        generation = self._generator._begin(ids, complete, MAX_UNREAD)
         cancel = partial(self._generator.loop.cancel, generation.sequence)
         self._generations[key] = generation
         self._streams[key] = GenerationStream(self._generator._chunks(generation), cancel)

@@ -1,0 +1,39 @@
+"""How much one request may ask for."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ov_specdec.openai import Ask
+from ov_specdec.openai.errors import invalid
+
+
+def limit_work(ask: Ask, prompts: Sequence[Sequence[int]], context: int, most: int) -> Ask:
+    """A request, within a number of tokens; `ApiError` where it asks for more.
+
+    Counted for every choice: its prompt, the tokens that it may generate, and those that
+    log-probabilities name beside them. Where the request does not say how many it wants, it gets
+    what there is room for. prompts: the ids of each. context: tokens of prompt and output.
+    """
+    lengths = [len(ids) for ids in prompts]
+    named = ask.options.get("prompt_logprobs") or 0
+    read = ask.n * sum(lengths) * (1 + named)
+    each = 1 + (ask.options.get("logprobs") or 0)
+    wanted = ask.options.get("max_new_tokens")
+    room = [max(context - length, 1) for length in lengths]
+    if wanted is None:
+        fits = (most - read) // (each * ask.num_choices)
+        if fits >= max(room):
+            return ask
+        if fits >= 1:
+            return replace(ask, options={**ask.options, "max_new_tokens": fits})
+        wanted = 1
+    asked = read + each * ask.n * sum(min(wanted, there) for there in room)
+    if asked > most:
+        raise invalid(
+            None,
+            f"the {ask.num_choices} choices of the request have up to {asked} tokens together, "
+            f"with prompts and what log-probabilities name, max_request_tokens={most}: ask for "
+            "fewer choices, shorter ones, or fewer log-probabilities",
+            "too_many_tokens",
+        )
+    return ask

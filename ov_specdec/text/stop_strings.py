@@ -1,0 +1,41 @@
+"""Where a string ends for the first time in a text that comes in pieces."""
+
+
+class StopString:
+    """Finds one string in a text as it grows, in time linear in the length of the text.
+
+    Source: Knuth, Morris and Pratt, Fast pattern matching in strings (1977).
+    """
+
+    def __init__(self, stop: str) -> None:
+        self._stop = stop
+        self.length = len(stop)
+        self._borders = _borders(stop)
+        self.num_matched = 0
+        """Characters at the end of the text that the string begins with."""
+
+    def find(self, new: str) -> int | None:
+        """Read more of the text; where in it the string begins, which may be before it, if at all.
+
+        Not to be called again once it was found.
+        """
+        stop, matched = self._stop, self.num_matched
+        for position, character in enumerate(new):
+            while matched and stop[matched] != character:
+                matched = self._borders[matched - 1]
+            matched += stop[matched] == character
+            if matched == len(stop):
+                return position + 1 - matched
+        self.num_matched = matched
+        return None
+
+
+def _borders(text: str) -> list[int]:
+    """For each beginning of a text the length of the longest end of it that it begins with too."""
+    borders, matched = [0], 0
+    for character in text[1:]:
+        while matched and text[matched] != character:
+            matched = borders[matched - 1]
+        matched += text[matched] == character
+        borders.append(matched)
+    return borders

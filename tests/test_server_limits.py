@@ -1,0 +1,77 @@
+"""What one request may ask for, so that it does not keep others waiting."""
+
+import pytest
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.openai import ApiError, CompletionBody, read_ask
+from ov_specdec.server.work import limit_work
+from tests.server import serving
+
+
+@pytest.fixture(scope="module")
+def pipeline(chat_pair):
+    main, draft = chat_pair
+    with SpeculativePipeline(main, draft, precision="exact", num_threads=1) as made:
+        made.prepare(seconds=0.2)
+        yield made
+
+
+def completion(num_prompts=1, **fields):
+    return read_ask(CompletionBody, {"prompt": [[1]] * num_prompts, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens"),
+    [
+        ({"max_tokens": 90}, 90),
+        ({"max_tokens": 10**9}, 990),  # the context ends it
+        ({"max_tokens": 90, "n": 3}, 270),
+        ({"max_tokens": 90, "n": 3, "best_of": 3, "logprobs": 4}, 5 * 270),
+        ({"max_tokens": 90, "num_prompts": 2, "n": 2}, 360),
+    ],
+)
+def test_tokens_of_a_request_are_counted_together(fields, tokens):
+    ask = completion(**fields)
+    prompts = [[1] * 10] * len(ask.prompts)
+    asked = tokens + 10 * ask.num_choices
+    assert limit_work(ask, prompts, 1000, asked) is ask
+    with pytest.raises(ApiError, match=f"up to {asked} tokens .* max_request_tokens={asked - 1}:"):
+        limit_work(ask, prompts, 1000, asked - 1)
+
+
+def test_log_probabilities_of_the_prompt_count_too():
+    ask = completion(max_tokens=1, logprobs=4, echo=True, n=2)
+    with pytest.raises(ApiError, match="up to 1010 tokens"):
+        limit_work(ask, [[1] * 100], 1000, 1009)
+
+
+def test_who_does_not_say_how_much_gets_what_there_is_room_for():
+    ask = completion(max_tokens=1, n=4)
+    ask.options["max_new_tokens"] = None
+    assert limit_work(ask, [[1] * 10], 1000, 4000) is ask
+    assert limit_work(ask, [[1] * 10], 1000, 400).options["max_new_tokens"] == 90
+    with pytest.raises(ApiError, match="up to 44 tokens"):
+        limit_work(ask, [[1] * 10], 1000, 43)
+
+
+def test_a_request_for_too_much_is_a_400_that_names_the_bound(pipeline):
+    with serving(pipeline, max_request_tokens=500) as server:
+        ask = {"prompt": "def area(", "max_tokens": 200, "n": 8}
+        answer = server.post("/v1/completions", **ask)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["code"] == "too_many_tokens"
+        assert "max_request_tokens=500" in answer.json()["error"]["message"]
+        assert server.post("/v1/completions", **{**ask, "n": 1, "max_tokens": 9}).is_success
+
+
+def test_a_prompt_is_encoded_once_for_all_choices(pipeline, monkeypatch):
+    encode, calls = type(pipeline.tokenizer).encode, []
+
+    def counting(tokenizer, text, *more):
+        calls.append(text)
+        return encode(tokenizer, text, *more)
+
+    monkeypatch.setattr(type(pipeline.tokenizer), "encode", counting)
+    with serving(pipeline) as server:
+        assert server.post("/v1/completions", prompt="x = ", n=5, max_tokens=2).is_success
+    assert calls == ["x = "]
