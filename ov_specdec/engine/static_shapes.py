@@ -17,9 +17,9 @@ SECONDS = 2.0
 short processes pay nothing."""
 
 MOST = 2
-"""Static shapes of passes over one sequence, and as many of larger ones. Embedded pair, of the speed
-without any, default draft length and plain: 1.22 and 1.28 with one (8), 1.29 and 1.55 with two (2,
-8), 1.31 and 1.57 with four (2, 4, 8, 16). Each of the main model's takes 40 MB."""
+"""Static shapes of passes over one sequence, and as many of larger ones. Embedded pair, of the
+speed without any, default draft length and plain: 1.22 and 1.28 with one (8), 1.29 and 1.55 with
+two (2, 8), 1.31 and 1.57 with four (2, 4, 8, 16). Each of the main model's takes 40 MB."""
 
 WORTH = 0.04
 """Part of the passes' time that a static shape has to save."""
