@@ -25,6 +25,7 @@ from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import (
     choose_factors,
     hides_by_mask,
+    recurrent_state,
     repeat_attention_rows,
     select_rows,
     sequence_axes,
@@ -162,7 +163,7 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     device = find_device(openvino_core(), config.device)
     if source.folder.is_encoder_decoder:
         return _prepare_encoder_decoder(source, config, device)
-    axes = sequence_axes(source.model)
+    state = recurrent_state(source.model)
     max_hidden = config.max_hidden_tokens
     if max_hidden is None:
         # A GPU has once read what the mask hides.
@@ -171,7 +172,11 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     if source.folder.sliding_window or not hides_by_mask(source.model):
         max_hidden = 0
     backend, reason, model = _choose_backend(source, device, kv)
+    if state is not None and (backend == "stateful" or not device.is_cpu):
+        raise _cannot_roll_back(source.folder, state, device, reason)
+    axes: dict[str, int] = {}
     if backend == "stateful":
+        axes = sequence_axes(model)
         _refuse_static_shapes(config, reason)
         _require_readable_states(config, device)
     elif config.max_hidden_tokens is not None:
@@ -180,11 +185,26 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
             "whose KV cache is paged: leave it out, or add kv='stateful'"
         )
     select_rows(model, axis=0 if backend == "paged" else 1)
-    if backend == "paged" and config.batch_invariant and config.shares_passes:
+    # Recurrent layers read as many rows as attention does.
+    repeats_rows = config.batch_invariant and config.shares_passes and state is None
+    if backend == "paged" and repeats_rows:
         repeat_attention_rows(model)
     if source.folder.border is not None and not choose_factors(model, source.folder.border):
         raise _lacks_choice(source.folder)
     return _Prepared(source, config, device, backend, reason, model, axes, max_hidden)
+
+
+def _cannot_roll_back(
+    folder: ModelFolder, state: str, device: Device, reason: str
+) -> ModelError | DeviceError:
+    """Why a model with recurrent states is refused. reason: for its KV backend."""
+    needs = f"{folder.path} has recurrent states ('{state}'), which take a paged KV cache on CPU"
+    if not device.is_cpu:
+        return DeviceError(f"{needs}, and have not been run on {device.name}: use device='CPU'")
+    return ModelError(
+        f"{needs}, and this one would be stateful ({reason}): leave kv='stateful' out, or use "
+        "another model"
+    )
 
 
 def _lacks_choice(folder: ModelFolder) -> ModelError:
