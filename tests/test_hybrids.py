@@ -10,7 +10,7 @@ import pytest
 from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
 from ov_specdec.drafters import Beginning, DrafterKind, Proposal
 from ov_specdec.engine import Sequence
-from ov_specdec.errors import CacheFullError
+from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.loading import compile as compile_module
 from ov_specdec.loading.devices import Device
 from ov_specdec.loading.graph import hides_by_mask, to_paged
@@ -18,13 +18,13 @@ from ov_specdec.loading.positions import reconnect_positions, takes_positions
 from ov_specdec.loading.source import open_source
 from ov_specdec.planning.draft_length import ask
 from ov_specdec.sampling.verification import Draft
-from tests.tiny_hybrid import IR, NUM_TOKENS, VERSIONS, open_hybrid
+from tests.tiny_hybrid import IR, NUM_TOKENS, PAGED, open_hybrid
 
 BLOCK = 32
 GREEDY = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True}
 
 
-@pytest.fixture(scope="module", params=sorted(VERSIONS))
+@pytest.fixture(scope="module", params=PAGED)
 def hybrid(request, tmp_path_factory):
     return open_hybrid(request.param, tmp_path_factory.mktemp(request.param) / "pair")
 
@@ -206,14 +206,13 @@ def test_static_shapes_change_nothing(tmp_path):
         load(hybrid, drafter="suffix", static_shapes=[4]).close()
 
 
-def test_sampling_is_that_of_plain_decoding(hybrid):
-    """With a seed, what is drafted does not change what is drawn."""
+def test_a_seed_draws_the_same_text_whatever_is_drafted(hybrid):
     prompt, _ = hybrid.expected[1]
     seeded = {"temperature": 0.9, "seed": 3, **GREEDY}
     with load(hybrid, hybrid.draft) as pipeline:
-        texts = [pipeline.generate(prompt, num_assistant_tokens=3, **seeded) for _ in range(2)]
-        assert texts[0].token_ids == texts[1].token_ids
-        assert texts[0].stats.accepted > 0
+        texts = [pipeline.generate(prompt, num_assistant_tokens=k, **seeded) for k in (0, 3, 5)]
+        assert texts[0].token_ids == texts[1].token_ids == texts[2].token_ids
+        assert texts[1].stats.accepted > 0
 
 
 def test_prompts_are_scored(hybrid):
@@ -271,9 +270,33 @@ def test_a_failed_pass_leaves_the_states_as_they_were(hybrid, monkeypatch):
         assert result.token_ids == output
 
 
-def test_a_stateful_cache_is_refused_with_the_reason(hybrid):
-    with pytest.raises(ModelError, match=r"recurrent states .*: leave kv='stateful' out"):
-        load(hybrid, drafter="suffix", kv="stateful")
+@pytest.mark.parametrize("family", ["granitemoehybrid", "lfm2"])
+def test_states_that_cannot_be_rolled_back_are_decoded_plainly(family, tmp_path, monkeypatch):
+    monkeypatch.setattr("ov_specdec.engine.scheduler.PREFILL_CHUNK", 64)
+    hybrid = open_hybrid(family, tmp_path / "pair")
+    kv = "auto" if family == "granitemoehybrid" else "stateful"
+    with load(hybrid, drafter="suffix", kv=kv) as pipeline:
+        assert "cannot be rolled back: nothing is drafted" in pipeline.main.reason
+        prompts = [prompt for prompt, _ in hybrid.expected]
+        outputs = [output for _, output in hybrid.expected]
+        for length in (0, 4, "auto"):
+            for prompt, output in hybrid.expected:
+                result = pipeline.generate(prompt, num_assistant_tokens=length, **GREEDY)
+                assert (result.token_ids, result.stats.drafted) == (output, 0)
+        results = pipeline.generate_batch(prompts, **GREEDY)
+        assert [result.token_ids for result in results] == outputs
+        text = [*prompts[1], *outputs[1][:30]]
+        result = pipeline.generate(text, max_new_tokens=30, ignore_eos=True)
+        assert result.token_ids == outputs[1][30:]
+        with pytest.raises(SessionError, match="not kept in files"):
+            pipeline.save_cache(tmp_path / "x.safetensors")
+
+
+def test_a_draft_that_cannot_be_rolled_back_changes_no_text(tmp_path):
+    hybrid = open_hybrid("granitemoehybrid", tmp_path / "pair")
+    prompt, output = hybrid.expected[1]
+    with load(hybrid, hybrid.draft) as pipeline:
+        assert pipeline.generate(prompt, num_assistant_tokens=3, **GREEDY).token_ids == output
 
 
 def test_a_gpu_is_refused_with_the_reason(hybrid, monkeypatch):

@@ -30,8 +30,11 @@ KEPT = (
 
 FOLDER = Path(__file__).parent / "data" / "hybrid"
 
-VERSIONS = {"lfm2": "5.2", "qwen3_5_text": "5.2", "qwen3_next": "4.57"}
+VERSIONS = {"granitemoehybrid": "5.2", "lfm2": "5.2", "qwen3_5_text": "5.2", "qwen3_next": "4.57"}
 """Families, and the transformers that Optimum exports them with."""
+
+PAGED = ("lfm2", "qwen3_5_text", "qwen3_next")
+"""Families whose states OpenVINO pages."""
 
 VOCAB_SIZE = 320
 LENGTHS = (5, 37, 150)
@@ -61,6 +64,18 @@ DELTA_NET = {
     "num_hidden_layers": 3,
 }
 SETTINGS = {
+    "granitemoehybrid": {
+        **COMMON,
+        "layer_types": ["mamba", "attention"],
+        "num_hidden_layers": 2,
+        "mamba_n_heads": 4,
+        "mamba_d_head": 16,
+        "mamba_d_state": 16,
+        "mamba_chunk_size": 16,
+        "num_local_experts": 2,
+        "num_experts_per_tok": 1,
+        "shared_intermediate_size": 48,
+    },
     "lfm2": {
         **COMMON,
         "layer_types": ["conv", "full_attention", "conv"],

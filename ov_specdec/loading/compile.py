@@ -40,6 +40,7 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder import Encoder
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
+from ov_specdec.runner.plain import PlainModel
 from ov_specdec.runner.stateful import MAX_HIDDEN, StatefulModel
 
 OWN_STATES = "past_key_values"
@@ -172,11 +173,17 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     if source.folder.sliding_window or not hides_by_mask(source.model):
         max_hidden = 0
     backend, reason, model = _choose_backend(source, device, kv)
-    if state is not None and (backend == "stateful" or not device.is_cpu):
-        raise _cannot_roll_back(source.folder, state, device, reason)
+    if state is not None and not device.is_cpu:
+        raise DeviceError(
+            f"{source.folder.path} has recurrent states ('{state}'), which have not been run on "
+            f"{device.name}: use device='CPU'"
+        )
     axes: dict[str, int] = {}
     if backend == "stateful":
-        axes = sequence_axes(model)
+        if state is None:
+            axes = sequence_axes(model)
+        else:
+            reason = f"{reason}; states such as '{state}' cannot be rolled back: nothing is drafted"
         _refuse_static_shapes(config, reason)
         _require_readable_states(config, device)
     elif config.max_hidden_tokens is not None:
@@ -192,19 +199,6 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     if source.folder.border is not None and not choose_factors(model, source.folder.border):
         raise _lacks_choice(source.folder)
     return _Prepared(source, config, device, backend, reason, model, axes, max_hidden)
-
-
-def _cannot_roll_back(
-    folder: ModelFolder, state: str, device: Device, reason: str
-) -> ModelError | DeviceError:
-    """Why a model with recurrent states is refused. reason: for its KV backend."""
-    needs = f"{folder.path} has recurrent states ('{state}'), which take a paged KV cache on CPU"
-    if not device.is_cpu:
-        return DeviceError(f"{needs}, and have not been run on {device.name}: use device='CPU'")
-    return ModelError(
-        f"{needs}, and this one would be stateful ({reason}): leave kv='stateful' out, or use "
-        "another model"
-    )
 
 
 def _lacks_choice(folder: ModelFolder) -> ModelError:
@@ -291,6 +285,9 @@ def _open(
         return _loaded(decoder, prepared)
     if prepared.kv == "paged":
         return _loaded(_open_paged(prepared, model, vocab_size), prepared)
+    if recurrent_state(prepared.model) is not None:
+        plain = PlainModel(model, max_length=max_length, vocab_size=vocab_size)
+        return _loaded(plain, prepared)
     stateful = StatefulModel(
         model,
         prepared.axes,
