@@ -125,6 +125,7 @@ def test_what_is_discarded_is_not_found():
     model = Model()
     table, _ = read(model, list(range(30)))
     table.free()
+    assert model.states.blocks.num_unused == model.states.size
     assert read(model, list(range(30)))[1] == 0
 
 
