@@ -16,7 +16,9 @@ from ov_specdec.loading.devices import Device
 from ov_specdec.loading.graph import hides_by_mask, to_paged
 from ov_specdec.loading.positions import reconnect_positions, takes_positions
 from ov_specdec.loading.source import open_source
+from ov_specdec.planning.costs.measure import PassTimes
 from ov_specdec.planning.draft_length import ask
+from ov_specdec.runner.base import Span
 from ov_specdec.sampling.verification import Draft
 from tests.tiny_hybrid import IR, NUM_TOKENS, PAGED, open_hybrid
 
@@ -131,6 +133,32 @@ def test_states_count_as_memory_and_bound_the_drafts(hybrid, mostly):
         assert max(r.num_drafted for r in result.stats.rounds) == 6
     with pytest.raises(CacheFullError, match=r"recurrent states .* raise kv_cache_size"):
         load(hybrid, drafter=mostly, kv_cache_size=2 * 5 * per_state / 1e9)
+
+
+def test_nobody_is_admitted_without_states(hybrid):
+    with load(hybrid, drafter="suffix") as pipeline:
+        runner = pipeline.main.runner
+        runner.limit(1000, 2 + 7)
+        assert runner.num_free == runner.capacity
+        runner.forward([Span(runner.open(), [1, 2], 1)])
+        assert (runner.num_free, runner.max_draft_tokens) == (0, 0)
+
+
+def test_passes_are_timed_that_are_as_long_as_said(hybrid, monkeypatch):
+    with load(hybrid, drafter="suffix") as pipeline:
+        runner, sizes = pipeline.main.runner, []
+        forward = runner.forward
+
+        def counted(spans):
+            sizes.append(sum(len(span.tokens) for span in spans))
+            return forward(spans)
+
+        monkeypatch.setattr(runner, "forward", counted)
+        times = PassTimes(runner, object)
+        times.read(64)
+        for size in (1, 4):
+            times.time(size, 0)
+        assert sizes == [64, 1, 1, 1, 4, 4]
 
 
 def test_turns_go_on_from_the_last_full_block(hybrid):
