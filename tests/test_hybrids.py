@@ -144,6 +144,15 @@ def test_nobody_is_admitted_without_states(hybrid):
         assert (runner.num_free, runner.max_draft_tokens) == (0, 0)
 
 
+def test_there_is_memory_for_all_states(hybrid):
+    with load(hybrid, drafter="suffix") as pipeline:
+        runner = pipeline.main.runner
+        for num_states in (10, 700):
+            runner.limit(1000, num_states)
+            bound = runner._model._request.get_tensor("conv_state_table.0")
+            assert bound.shape[0] == num_states
+
+
 def test_passes_are_timed_that_are_as_long_as_said(hybrid, monkeypatch):
     with load(hybrid, drafter="suffix") as pipeline:
         runner, sizes = pipeline.main.runner, []

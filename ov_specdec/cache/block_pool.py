@@ -161,7 +161,7 @@ class BlockPool:
             nodes.append(best.serial)
 
     def find(self, parent: NodeId, tokens: tuple[int, ...]) -> int | None:
-        """The block with exactly this content after a node. Takes it not."""
+        """The block with exactly these tokens after a node; does not take it."""
         siblings = self._children.get(parent, [])
         place = _place(siblings, tokens)
         is_there = place < len(siblings) and siblings[place].tokens == tokens

@@ -93,10 +93,10 @@ class StateTable:
     ) -> StateSpan:
         """Blocks for a pass over tokens after the first `length`.
 
-        num_rows: of the last tokens, after each of which the sequence may be rolled back to; of a
-        long prompt only the end of the last full block before them is kept, and of all. Raises
-        `CacheFullError`, and then changes nothing but what can be read again. has_spare_row: the
-        single token is repeated.
+        num_rows: last tokens before each of which the sequence may be rolled back to. Of a long
+        prompt only two states are kept: at the end of its last full block, and of all. Raises
+        `CacheFullError`; the sequence then stands where it stood. has_spare_row: the single token
+        is repeated, to no effect.
         """
         end = length + num_tokens
         first = end - max(num_rows, 1)

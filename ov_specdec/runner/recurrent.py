@@ -46,8 +46,9 @@ class RecurrentStates:
         return self._memory.tensors
 
     def limit(self, num_states: int) -> None:
-        """Have so many at most; `CacheFullError` if one sequence needs more."""
+        """Have so many, before any sequence has one; `CacheFullError` if one needs more."""
         self.pool.limit(num_states)
+        self._memory = VisibleMemory()
         if not self.pool.has_room:
             raise CacheFullError(
                 f"there is memory for {num_states} recurrent states of {self.bytes_per_state} "
