@@ -14,7 +14,7 @@ from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.logits import Logits
 from ov_specdec.runner.base import FOREIGN, Slot, Span, check_room, check_rows, check_tensors
-from ov_specdec.runner.block_memory import BlockMemory, VisibleMemory, bytes_of_block
+from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, VisibleMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
 from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates, recurrent_inputs
 from ov_specdec.runner.static_shape import StaticShape
@@ -321,9 +321,14 @@ class PagedModel:
         """Have memory for so many blocks, and the spare one."""
         self.memory.resize(self._ports, num_blocks + 1)
         self._num_blocks = num_blocks + 1
-        states = {} if self._recurrent is None else self._recurrent.tensors
         for model in (self._model, *self._static.values()):
-            model.use_caches({**self.memory.tensors, **states})
+            model.use_caches(self._tensors)
+
+    @property
+    def _tensors(self) -> Mapping[str, CacheTensor]:
+        """All that passes read and write, by the names of the inputs."""
+        states = {} if self._recurrent is None else self._recurrent.tensors
+        return {**self.memory.tensors, **states}
 
 
 class Part(NamedTuple):
