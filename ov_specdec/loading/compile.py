@@ -24,6 +24,7 @@ from ov_specdec.loading.encoder import load_encoders
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import (
     choose_factors,
+    has_delta_rule,
     hides_by_mask,
     recurrent_state,
     repeat_attention_rows,
@@ -124,8 +125,14 @@ class _Prepared:
         return compile_for(self.device, self.model, properties, self.source.folder.path)
 
     def compiler(self) -> ShapeCompiler | None:
-        """What compiles it for static shapes; None on a GPU, which fails to run them."""
-        if self.config.static_shapes == "none" or self.kv != "paged" or not self.device.is_cpu:
+        """What compiles it for static shapes; None on a GPU, which fails to run them.
+
+        Of models with a gated delta rule none can be made: it is tried only where sizes are given.
+        """
+        wanted = self.config.static_shapes
+        if wanted == "none" or self.kv != "paged" or not self.device.is_cpu:
+            return None
+        if wanted == "auto" and has_delta_rule(self.model):
             return None
         properties = {**self.config.properties_for(self.device), **COMPILE_OPTIONS}
         path, device, num_bytes = (

@@ -233,6 +233,11 @@ def _chooses_by(node: ov.Node, border: int) -> bool:
     return is_border and users == {"Select"}
 
 
+def has_delta_rule(model: ov.Model) -> bool:
+    """Whether a paged model has layers with a gated delta rule."""
+    return any(node.get_type_name() == "PagedGatedDeltaNet" for node in model.get_ops())
+
+
 def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
     """A paged model once more, for passes over exactly so many tokens of any number of sequences.
 
