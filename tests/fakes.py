@@ -24,7 +24,9 @@ class ScriptedModel:
     """
 
     max_sequences = None
+    max_draft_tokens = None
     bytes_per_token = 8
+    bytes_per_state = 0
     static_shapes = frozenset()
     is_invariant = is_proven = False
 
@@ -69,7 +71,7 @@ class ScriptedModel:
     def capacity(self) -> int:
         return self.pool.max_blocks * self.block_size
 
-    def limit(self, num_tokens: int) -> None:
+    def limit(self, num_tokens: int, num_states: int = 0) -> None:
         self.pool.size = self.pool.max_blocks = num_tokens // self.block_size
 
     def open(self, namespace: Hashable = None) -> BlockTable:

@@ -211,12 +211,12 @@ def test_what_is_found_is_what_a_search_through_all_that_was_left_finds(texts, m
             paths[node.serial] = (*paths[node.parent], *node.tokens)
     longest = max(common_prefix(path, wanted) for path in paths.values())
     assert len(found.blocks) * 4 + found.num_partial == longest
-    assert paths[found.node] == tuple(wanted[: len(found.blocks) * 4])
+    assert paths[found.nodes[-1]] == tuple(wanted[: len(found.blocks) * 4])
     if found.partial is None:
         assert found.num_partial == 0
     else:
         partial = pool._nodes[found.partial]
-        assert partial.parent == found.node
+        assert partial.parent == found.nodes[-1]
         assert common_prefix(partial.tokens, wanted[len(found.blocks) * 4 :]) == found.num_partial
 
 

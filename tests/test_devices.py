@@ -25,14 +25,15 @@ CPU = Device("CPU", "Fake CPU", ("FP32",))
 
 @dataclass
 class FakeRunner:
-    """A model whose tokens take so much memory."""
+    """A model whose tokens take so much memory, and its recurrent states."""
 
     bytes_per_token: int
+    bytes_per_state: int = 0
     max_length: int = 1000
     limits: list[int] = field(default_factory=list)
 
-    def limit(self, num_tokens):
-        self.limits.append(num_tokens)
+    def limit(self, num_tokens, num_states):
+        self.limits += [num_tokens, num_states] if self.bytes_per_state else [num_tokens]
 
 
 @pytest.fixture
@@ -44,10 +45,10 @@ def limit(monkeypatch):
             memory_limit, "find_device", lambda core, name: CPU if name == "CPU" else GPU
         )
         monkeypatch.setattr(memory_limit, "free_memory", lambda device: free)
-        runners = [FakeRunner(num_bytes) for _, num_bytes in models]
+        runners = [FakeRunner(*num_bytes) for _, *num_bytes in models]
         loaded = [
             SimpleNamespace(runner=runner, config=RuntimeConfig(device))
-            for runner, (device, _) in zip(runners, models, strict=True)
+            for runner, (device, *_) in zip(runners, models, strict=True)
         ]
         limit_memory(loaded, size, 4)
         return [runner.limits for runner in runners]
@@ -69,6 +70,12 @@ def test_models_on_two_devices_have_a_limit_each(limit):
 
 def test_two_names_of_one_device_are_one(limit):
     assert limit(("GPU", 300), ("GPU.0", 100), size=800_000 / GB) == [[2000], [2000]]
+
+
+def test_recurrent_states_take_half_of_the_memory_at_most(limit):
+    # 20 for each of four sequences, and one that may come.
+    assert limit(("CPU", 300, 1000), ("CPU", 100), free=800_000) == [[750, 100], [750]]
+    assert limit(("CPU", 300, 1000), ("CPU", 100), size=40_000 / GB) == [[50, 20], [50]]
 
 
 def test_memory_that_a_device_manages_itself_has_no_limit(limit):

@@ -43,6 +43,8 @@ MAY_IMPORT_OPENVINO = (
     "runner/encoder_decoder.py",
     "runner/packed.py",
     "runner/paged.py",
+    "runner/plain.py",
+    "runner/recurrent.py",
     "runner/state_batch.py",
     "runner/stateful.py",
     "loading/",

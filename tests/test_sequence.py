@@ -278,6 +278,17 @@ def test_draft_tokens_that_are_fed_do_not_cross_the_border(num_tokens, room):
     assert cache.room(num_tokens) == room
 
 
+@pytest.mark.parametrize(("limit", "size"), [(None, 7), (4, 5), (2, 3), (1, 3)])
+def test_no_more_is_fed_than_can_be_rolled_back(limit, size):
+    """The last of the draft tokens that there is room for need not be fed."""
+    model = ScriptedModel(counting)
+    model.max_draft_tokens = limit
+    cache = CachedSequence(model)
+    assert cache.room(10) == (991 if limit is None else limit + 1)
+    next(cache.advance([5], [6, 7]))
+    assert len(cache.span(64, padding=4).tokens) == size
+
+
 def test_a_context_that_memory_made_shorter_than_the_border_ends_where_it_does():
     model = ScriptedModel(counting, max_length=30, border=BORDER, block_size=1)
     model.limit(8)

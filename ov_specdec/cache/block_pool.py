@@ -39,12 +39,12 @@ class Node:
 class Prefix:
     """What is cached of a sequence: full blocks, and the beginning of one more.
 
-    node: that of the last full block. partial: a block whose first `num_partial` tokens fit; it
-    belongs to others, so it is to be copied.
+    nodes: the root, and those of the full blocks. partial: a block whose first `num_partial` tokens
+    fit; it belongs to others, so it is to be copied.
     """
 
     blocks: list[int]
-    node: NodeId
+    nodes: list[NodeId]
     partial: int | None
     num_partial: int
 
@@ -150,15 +150,22 @@ class BlockPool:
     def match(self, tokens: Sequence[int], block_size: int, root: Root) -> Prefix:
         """The longest prefix of a sequence that blocks hold. Takes none of them."""
         blocks: list[int] = []
-        parent: NodeId = root
+        nodes: list[NodeId] = [root]
         while True:
             start = len(blocks) * block_size
             wanted = tuple(tokens[start : start + block_size])
-            best, num_common = self._most_alike(parent, wanted)
+            best, num_common = self._most_alike(nodes[-1], wanted)
             if best is None or num_common < block_size:
-                return Prefix(blocks, parent, best.block if best else None, num_common)
+                return Prefix(blocks, nodes, best.block if best else None, num_common)
             blocks.append(best.block)
-            parent = best.serial
+            nodes.append(best.serial)
+
+    def find(self, parent: NodeId, tokens: tuple[int, ...]) -> int | None:
+        """The block with exactly these tokens after a node; does not take it."""
+        siblings = self._children.get(parent, [])
+        place = _place(siblings, tokens)
+        is_there = place < len(siblings) and siblings[place].tokens == tokens
+        return siblings[place].block if is_there else None
 
     def _most_alike(self, parent: NodeId, wanted: tuple[int, ...]) -> tuple[Node | None, int]:
         """Of the nodes after this one, that which begins with most of some tokens; how many.

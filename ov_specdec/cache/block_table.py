@@ -4,6 +4,7 @@ from collections.abc import Hashable, Sequence
 
 from ov_specdec.cache.block_pool import BlockPool, NodeId, Root
 from ov_specdec.cache.longrope import Beyond
+from ov_specdec.cache.state_table import StateTable
 from ov_specdec.errors import CacheFullError, SessionError
 
 
@@ -11,11 +12,19 @@ class BlockTable:
     """The blocks of one sequence, in order, and how many of its tokens they hold.
 
     Rolling back sets a counter: the blocks stay with the sequence and are written over. It ends
-    where others may find what a block holds, for that is never written over.
+    where others may find what a block holds, for that is never written over. states: those of
+    recurrent layers; the table then goes back, and begins, only where there is one.
     """
 
-    def __init__(self, pool: BlockPool, block_size: int, namespace: Hashable = None) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        block_size: int,
+        namespace: Hashable = None,
+        states: StateTable | None = None,
+    ) -> None:
         self.pool = pool
+        self.states = states
         self.is_beyond = isinstance(namespace, Beyond)
         self.blocks: list[int] = []
         self.length = 0
@@ -24,6 +33,7 @@ class BlockTable:
         # So many blocks, from the first, are known to the pool by content; the last one's node.
         self._num_committed = 0
         self._node: NodeId = self._root
+        self._has_prompt = False  # the first commit is that of the prompt
 
     @property
     def held(self) -> list[int]:
@@ -56,11 +66,13 @@ class BlockTable:
         """
         self.free()  # blocks that it has kept after a rollback to nothing
         prefix = self.pool.match(tokens, self._block_size, self._root)
+        if self.states is not None:
+            prefix = self.states.match(prefix)
         for block in prefix.blocks:
             self.pool.share(block)
         self.blocks = prefix.blocks
         self.length = len(prefix.blocks) * self._block_size
-        self._num_committed, self._node = len(prefix.blocks), prefix.node
+        self._num_committed, self._node = len(prefix.blocks), prefix.nodes[-1]
         if prefix.partial is None:
             return None
         self.pool.share(prefix.partial)  # or it might be given up for the copy
@@ -73,11 +85,18 @@ class BlockTable:
         return prefix.partial, self.blocks[-1]
 
     def rollback(self, length: int) -> None:
-        """Count only the first `length` tokens as held.
+        """Count only the first `length` tokens as held, or fewer where a state is lacking.
 
-        Raises `SessionError` where others may find tokens after those.
+        Raises `SessionError` where others may find tokens after those; with states, the table then
+        holds nothing.
         """
         check_rollback(self.length, length)
+        if self.states is not None:
+            length = self.states.rollback(length)
+            if length < self._num_committed * self._block_size:
+                self.states.free(forgets=False)
+                self.pool.release(self._clear())
+                return
         if length < self._num_committed * self._block_size:
             raise SessionError(
                 f"cannot roll back to {length}: other sequences may use the first "
@@ -93,6 +112,13 @@ class BlockTable:
             block = self.blocks[self._num_committed]
             self._node = self.pool.register(block, self._node, tokens[start : start + size])
             self._num_committed += 1
+            if self.states is not None:
+                self.states.offer_branch(start + size, self._node)
+        if self.states is not None:
+            if not self._has_prompt:
+                self._offer_state(self.states)
+            self.states.commit(length)
+        self._has_prompt = True
 
     def free(self, tokens: Sequence[int] = ()) -> None:
         """Give all blocks back, and let others find those of these first tokens, the last one too.
@@ -100,14 +126,27 @@ class BlockTable:
         Of the other blocks nobody finds those that nobody else uses.
         """
         self.commit(tokens, len(tokens))
+        if self.states is not None:
+            self._offer_state(self.states)
+            self.states.free(forgets=not tokens)
         rest = tokens[self._num_committed * self._block_size : self.length]
         if rest:
             self.pool.register(self.blocks[self._num_committed], self._node, rest)
+        blocks = self._clear()
+        self.pool.release(blocks)
+        self.pool.forget(blocks[self._num_blocks(len(tokens)) :])
+
+    def _clear(self) -> list[int]:
+        """Begin again; the blocks that it had."""
         blocks, self.blocks = self.blocks, []
         self.length = 0
         self._num_committed, self._node = 0, self._root
-        self.pool.release(blocks)
-        self.pool.forget(blocks[self._num_blocks(len(tokens)) :])
+        self._has_prompt = False
+        return blocks
+
+    def _offer_state(self, states: StateTable) -> None:
+        """Let others go on from the last of the blocks that they find."""
+        states.offer(self._num_committed * self._block_size, self._node)
 
     def _num_blocks(self, num_tokens: int) -> int:
         return -(-num_tokens // self._block_size)

@@ -31,7 +31,9 @@ from ov_specdec.loading.encoder import load_encoders
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.graph import (
     choose_factors,
+    has_delta_rule,
     hides_by_mask,
+    recurrent_state,
     repeat_attention_rows,
     select_rows,
     sequence_axes,
@@ -46,6 +48,7 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder import Encoder
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
+from ov_specdec.runner.plain import PlainModel
 from ov_specdec.runner.stateful import MAX_HIDDEN, StatefulModel
 
 OWN_STATES = "past_key_values"
@@ -130,8 +133,14 @@ class _Prepared:
         return compile_for(self.device, self.model, properties, self.source.folder.path)
 
     def compiler(self) -> ShapeCompiler | None:
-        """What compiles it for static shapes; None on a GPU, which fails to run them."""
-        if self.config.static_shapes == "none" or self.kv != "paged" or not self.device.is_cpu:
+        """What compiles it for static shapes; None on a GPU, which fails to run them.
+
+        Of models with a gated delta rule none can be made: it is tried only where sizes are given.
+        """
+        wanted = self.config.static_shapes
+        if wanted == "none" or self.kv != "paged" or not self.device.is_cpu:
+            return None
+        if wanted == "auto" and has_delta_rule(self.model):
             return None
         properties = {**self.config.properties_for(self.device), **COMPILE_OPTIONS}
         path, device, num_bytes = (
@@ -174,7 +183,7 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     device = find_device(openvino_core(), config.device)
     if source.folder.is_encoder_decoder:
         return _prepare_encoder_decoder(source, config, device)
-    axes = sequence_axes(source.model)
+    state = recurrent_state(source.model)
     max_hidden = config.max_hidden_tokens
     if max_hidden is None:
         # A GPU has once read what the mask hides.
@@ -184,7 +193,17 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
         max_hidden = 0
     warn_of_lost_cap(source)
     backend, reason, model = _choose_backend(source, device, kv, config.max_model_len)
+    if state is not None and not device.is_cpu:
+        raise DeviceError(
+            f"{source.folder.path} has recurrent states ('{state}'), which have not been run on "
+            f"{device.name}: use device='CPU'"
+        )
+    axes: dict[str, int] = {}
     if backend == "stateful":
+        if state is None:
+            axes = sequence_axes(model)
+        else:
+            reason = f"{reason}; states such as '{state}' cannot be rolled back: nothing is drafted"
         _refuse_static_shapes(config, reason)
         _require_readable_states(config, device)
     elif config.max_hidden_tokens is not None:
@@ -195,7 +214,9 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
             Option("kv", "stateful"),
         )
     select_rows(model, axis=0 if backend == "paged" else 1)
-    if backend == "paged" and config.batch_invariant and config.shares_passes:
+    # Recurrent layers read as many rows as attention does.
+    repeats_rows = config.batch_invariant and config.shares_passes and state is None
+    if backend == "paged" and repeats_rows:
         repeat_attention_rows(model)
     if source.folder.border is not None and not choose_factors(model, source.folder.border):
         raise _lacks_choice(source.folder)
@@ -286,6 +307,9 @@ def _open(
         return _loaded(decoder, prepared)
     if prepared.kv == "paged":
         return _loaded(_open_paged(prepared, model, vocab_size), prepared)
+    if recurrent_state(prepared.model) is not None:
+        plain = PlainModel(model, max_length=max_length, vocab_size=vocab_size)
+        return _loaded(plain, prepared)
     stateful = StatefulModel(
         model,
         prepared.axes,

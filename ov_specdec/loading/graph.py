@@ -5,6 +5,7 @@ from openvino import opset13 as ops
 
 from ov_specdec.cache.longrope import LONG
 from ov_specdec.errors import ModelError, Option, openvino_message
+from ov_specdec.loading.positions import takes_positions
 from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES
 
 QUERY, KEY, VALUE = 0, 1, 2
@@ -47,7 +48,13 @@ def to_paged(model: ov.Model) -> None:
             f"this model cannot take a paged KV cache ({openvino_message(error)}): use ",
             Option("kv", "stateful"),
         ) from error
-    if counts_by_index and not _has_alibi(model):
+    if any(node.get_type_name() == "ReadValue" for node in model.get_ops()):
+        raise ModelError(
+            "this model cannot take a paged KV cache (OpenVINO leaves some of its states as they "
+            "are): use ",
+            Option("kv", "stateful"),
+        )
+    if counts_by_index and not takes_positions(model) and not _has_alibi(model):
         raise ModelError(
             "this model cannot take a paged KV cache (OpenVINO does not carry over how it counts "
             "positions): use ",
@@ -61,22 +68,37 @@ def sequence_axes(model: ov.Model, prefix: str = "") -> dict[str, int]:
     prefix: states whose names begin otherwise are left out.
 
     A KV state is dynamic in its batch axis (0) and in its token axis. Raises `ModelError`, naming
-    the state, for one that has no token axis: linear attention and convolutions fold all tokens
-    into a state of fixed size, which cannot be rolled back.
+    the state, for one that has no token axis: see `recurrent_state`.
     """
     axes = {}
     for variable in model.get_variables():
         name, shape = variable.info.variable_id, variable.info.data_shape
         if not name.startswith(prefix):
             continue
-        dynamic = [axis for axis in range(1, len(shape)) if shape[axis].is_dynamic]
+        dynamic = _dynamic_axes(shape)
         if len(dynamic) != 1:
             raise ModelError(
                 f"state '{name}' of shape {shape} has no single token axis, so it cannot be "
-                "trimmed: models with linear attention or convolution states are not supported"
+                "trimmed: models with linear attention or convolutions need a paged KV cache, on "
+                "CPU, that OpenVINO can give them"
             )
         axes[name] = dynamic[0]
     return axes
+
+
+def recurrent_state(model: ov.Model) -> str | None:
+    """The name of a state that has no token axis; None where all have one.
+
+    Linear attention and convolutions fold all tokens into a state of fixed size, which cannot be
+    trimmed.
+    """
+    states = [variable.info for variable in model.get_variables()]
+    return next((str(s.variable_id) for s in states if not _dynamic_axes(s.data_shape)), None)
+
+
+def _dynamic_axes(shape: ov.PartialShape) -> list[int]:
+    """The dynamic axes of a state beside that of the batch."""
+    return [axis for axis in range(1, len(shape)) if shape[axis].is_dynamic]
 
 
 def hides_by_mask(model: ov.Model) -> bool:
@@ -86,8 +108,7 @@ def hides_by_mask(model: ov.Model) -> bool:
     sum (OPT, BLOOM). Where they are counted otherwise, as ALiBi by index in MPT, a hidden entry
     still shifts those after it.
     """
-    inputs = {name for port in model.inputs for name in port.names}
-    if "position_ids" in inputs:
+    if takes_positions(model):
         return True
     counts = [node for node in model.get_ops() if node.get_type_name() == "CumSum"]
     return any(_sources(node) == {"attention_mask"} and _gives_positions(node) for node in counts)
@@ -215,6 +236,11 @@ def _chooses_by(node: ov.Node, border: int) -> bool:
     return is_border and users == {"Select"}
 
 
+def has_delta_rule(model: ov.Model) -> bool:
+    """Whether a paged model has layers with a gated delta rule."""
+    return any(node.get_type_name() == "PagedGatedDeltaNet" for node in model.get_ops())
+
+
 def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
     """A paged model once more, for passes over exactly so many tokens of any number of sequences.
 
@@ -223,7 +249,7 @@ def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
     static = model.clone()
     per_token = {"input_ids", "position_ids", LOGITS_INDICES, KEPT_INDICES}
     try:
-        static.reshape({p: [num_tokens] for p in static.inputs if p.any_name in per_token})
+        static.reshape({p: [num_tokens] for p in static.inputs if p.names & per_token})
     except RuntimeError as error:
         raise ModelError(
             f"this model has no form for passes over {num_tokens} tokens "

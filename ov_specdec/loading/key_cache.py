@@ -99,7 +99,8 @@ def _center(keys: ov.Input) -> NDArray[np.float32] | None:
     values = {"position_ids": POSITIONS, "input_ids": np.zeros_like(POSITIONS)}
     rotated = ov.Tensor(ov.Type.f32, ov.Shape([0]))
     try:
-        tensors = [ov.Tensor(values[node.output(0).any_name]) for node in inputs]
+        names = [min(node.output(0).names & values.keys(), default="") for node in inputs]
+        tensors = [ov.Tensor(values[name]) for name in names]
         part = ov.Model([keys.get_source_output()], inputs, "keys of zeros")
         part.evaluate([rotated], tensors)
     except (KeyError, RuntimeError):  # an architecture that makes its keys in another way

@@ -12,6 +12,12 @@ GB = 10**9
 SHARE_OF_FREE = 0.5
 """Part of a device's free memory that is taken where nobody says how much."""
 
+STATES = 20
+"""Recurrent states for each sequence: after 16 draft tokens, and those that are kept."""
+
+SHARE_OF_STATES = 0.5
+"""Part of the memory that recurrent states may take; fewer draft tokens make do with less."""
+
 
 def limit_memory(
     models: Sequence[LoadedModel], kv_cache_size: float | None, max_batch_size: int
@@ -30,11 +36,14 @@ def limit_memory(
         by_device.setdefault(device, []).append(model)
     for device, own in by_device.items():
         bytes_per_token = sum(model.runner.bytes_per_token for model in own)
-        num_tokens = needed
+        bytes_per_state = sum(model.runner.bytes_per_state for model in own)
+        num_tokens, num_states = needed, STATES * (max_batch_size + 1)
         if kv_cache_size is None:
             if bytes_per_token:
                 free = SHARE_OF_FREE * free_memory(device) / len(by_device)
-                num_tokens = min(needed, int(free / bytes_per_token))
+                num_states = _states(num_states, free, bytes_per_state)
+                left = free - num_states * bytes_per_state
+                num_tokens = min(needed, int(left / bytes_per_token))
         elif any(model.runner.bytes_per_token == 0 for model in own):
             raise OptionError(
                 Option("kv_cache_size", kv_cache_size),
@@ -43,6 +52,15 @@ def limit_memory(
                 " (encoder-decoder models have no paged one)",
             )
         else:
-            num_tokens = int(kv_cache_size * GB / bytes_per_token)
+            memory = kv_cache_size * GB
+            num_states = _states(num_states, memory, bytes_per_state)
+            num_tokens = int((memory - num_states * bytes_per_state) / bytes_per_token)
         for model in own:
-            model.runner.limit(num_tokens)
+            model.runner.limit(num_tokens, num_states)
+
+
+def _states(wanted: int, memory: float, bytes_per_state: int) -> int:
+    """Recurrent states that there is memory for, in bytes; all that are wanted at most."""
+    if not bytes_per_state:
+        return wanted
+    return min(wanted, int(SHARE_OF_STATES * memory / bytes_per_state))

@@ -60,9 +60,10 @@ def _cannot_verify(folder: ModelFolder, reason: str) -> ModelError:
 
 
 def difference(loaded: LoadedModel) -> str:
-    """What is wrong with the passes of a model; "" where they agree."""
+    """What is wrong with the passes of a model; "" where they agree, or verify no draft tokens."""
     runner = loaded.runner
-    if loaded.folder.is_encoder_decoder or runner.max_length < 2 * PREFIX + NUM_TOKENS:
+    is_exempt = loaded.folder.is_encoder_decoder or runner.max_draft_tokens == 0
+    if is_exempt or runner.max_length < 2 * PREFIX + NUM_TOKENS:
         return ""
     path = _file(loaded)
     found = _read(path)

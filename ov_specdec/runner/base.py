@@ -116,6 +116,11 @@ class Runner(Protocol):
         ...
 
     @property
+    def max_draft_tokens(self) -> int | None:
+        """Draft tokens that a sequence may be fed and rolled back by at present; None: any."""
+        ...
+
+    @property
     def hidden_size(self) -> int | None:
         """Values of a token's hidden state; None: no pass gives any, and no span may want them."""
         ...
@@ -123,6 +128,11 @@ class Runner(Protocol):
     @property
     def bytes_per_token(self) -> int:
         """Memory of the KV cache that a token takes; 0 where the device manages it."""
+        ...
+
+    @property
+    def bytes_per_state(self) -> int:
+        """Memory of the state of recurrent layers after one token; 0 without such layers."""
         ...
 
     @property
@@ -150,8 +160,11 @@ class Runner(Protocol):
         """Tokens that all sequences together can have; None: the device manages the memory."""
         ...
 
-    def limit(self, num_tokens: int) -> None:
-        """Have all sequences together hold so many tokens at most; before there are any."""
+    def limit(self, num_tokens: int, num_states: int) -> None:
+        """Have all sequences together hold so many tokens at most; before there are any.
+
+        num_states: of recurrent layers, where the model has those.
+        """
         ...
 
     def open(self, namespace: Hashable = None) -> Slot:

@@ -96,7 +96,7 @@ class CachedSequence:
         most, border = max_tokens(self.runner), self.runner.border
         if border is not None and num_tokens <= border:
             most = min(most, border)
-        return most + 1 - num_tokens
+        return min(most - num_tokens, self._max_draft_tokens) + 1
 
     def advance(
         self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
@@ -152,7 +152,8 @@ class CachedSequence:
             return self._span(self._wanted(start, start + size), 1)
         end = start + self.num_pending
         tokens = self._wanted(start, end)
-        tokens += tokens[-1:] * min(padding, max_tokens(self.runner) - end)
+        spare = min(max_tokens(self.runner) - end, self._max_draft_tokens + 1 - rows)
+        tokens += tokens[-1:] * max(min(padding, spare), 0)
         return self._span(tokens, rows + start + len(tokens) - end)
 
     def fed(self, span: Span, logits: Logits, num_sequences: int) -> None:
@@ -216,6 +217,12 @@ class CachedSequence:
         self.runner.write_kv(self._slot, tensors, len(tokens))
         self._cached, self._sequence = list(tokens), tokens
         self._num_compared = len(tokens)
+
+    @property
+    def _max_draft_tokens(self) -> int:
+        """How many tokens may be fed and rolled back."""
+        limit = self.runner.max_draft_tokens
+        return self.runner.max_length if limit is None else limit
 
     def _span(self, tokens: list[int], num_rows: int) -> Span:
         """A span of these tokens, with a place for hidden states if somebody reads them."""

@@ -37,8 +37,8 @@ class EncoderDecoderModel:
 
     max_sequences = 1
     border = None
-    num_free = capacity = hidden_size = None
-    bytes_per_token = 0
+    num_free = capacity = hidden_size = max_draft_tokens = None
+    bytes_per_token = bytes_per_state = 0
     static_shapes: frozenset[int] = frozenset()
     is_invariant = is_proven = False
 
@@ -65,7 +65,7 @@ class EncoderDecoderModel:
         self._holder: DecoderSlot | None = None
         self._left: Sequence[int] = ()
 
-    def limit(self, num_tokens: int) -> None:
+    def limit(self, num_tokens: int, num_states: int = 0) -> None:
         """Do nothing: the device manages the memory."""
 
     def open(self, namespace: Hashable = None) -> "DecoderSlot":

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from types import MappingProxyType
 
 import numpy as np
 import openvino as ov
@@ -123,7 +124,7 @@ class PackedModel:
         self._compiled = compiled
         self._request = compiled.create_infer_request()
         self._size = size
-        self._inputs = {port.any_name for port in compiled.inputs}
+        self._inputs = {name for port in compiled.inputs for name in port.names}
         self.repeats_rows = ATTENTION_INDICES in self._inputs
         """Whether its attention can have more rows than a pass has tokens."""
         self._feeds: dict[tuple[Layout, Form], Feed] = {}
@@ -133,7 +134,6 @@ class PackedModel:
     def use_caches(self, tensors: Mapping[str, CacheTensor]) -> None:
         """Read and write the KV cache in these tensors, by the names of the inputs."""
         self._caches = tensors
-        self._inputs -= tensors.keys()
         for name, tensor in tensors.items():
             self._request.set_tensor(name, tensor)
 
@@ -144,17 +144,18 @@ class PackedModel:
         blocks: list[list[int]],
         is_invariant: bool = False,
         is_beyond: bool = False,
+        states: Mapping[str, ov.Tensor] = MappingProxyType({}),
     ) -> list[Logits]:
         """One pass. Logits [num_rows, vocab] of each span, views that the next one overwrites.
 
-        is_invariant, is_beyond: see `Form`.
+        is_invariant, is_beyond: see `Form`. states: inputs of recurrent layers.
         """
         layout = tuple((len(span.tokens), span.num_rows) for span in spans)
         repeats_tokens = is_invariant and not self.repeats_rows
         form = Form(self._size is not None, is_invariant, repeats_tokens, is_beyond)
         feed = self._feed(layout, form)
         feed.fill(spans, past, blocks)
-        rows = self._infer(feed)
+        rows = self._infer({**feed.tensors, **states})
         if len(rows) > len(feed.taken):
             rows = rows[feed.taken]
         ends = list(accumulate(num_rows for _, num_rows in layout))
@@ -168,12 +169,12 @@ class PackedModel:
             self._feeds[layout, form] = Feed(layout, form)
         return self._feeds[layout, form]
 
-    def _infer(self, feed: Feed) -> Logits:
-        """Logits of the rows that are wanted, or of all."""
-        for name in self._inputs:
-            if self._bound.get(name) is not feed.tensors[name]:
-                self._request.set_tensor(name, feed.tensors[name])
-                self._bound[name] = feed.tensors[name]
+    def _infer(self, tensors: Mapping[str, ov.Tensor]) -> Logits:
+        """Logits of the rows that are wanted, or of all. tensors: more than the model takes."""
+        for name, tensor in tensors.items():
+            if name in self._inputs and self._bound.get(name) is not tensor:
+                self._request.set_tensor(name, tensor)
+                self._bound[name] = tensor
         try:
             self._request.infer(share_outputs=True)
         except RuntimeError:

@@ -14,8 +14,9 @@ from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.logits import Logits
 from ov_specdec.runner.base import FOREIGN, Slot, Span, check_room, check_rows, check_tensors
-from ov_specdec.runner.block_memory import BlockMemory, VisibleMemory, bytes_of_block
+from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, VisibleMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
+from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates, recurrent_inputs
 from ov_specdec.runner.static_shape import StaticShape
 
 CACHES = ("key_cache.", "value_cache.")
@@ -62,8 +63,10 @@ class PagedModel:
         self.max_pass_tokens: int | None = None
         self._model = PackedModel(compiled)
         self._static: dict[int, PackedModel] = {}
-        ports = {port.any_name: port for port in compiled.inputs}
+        ports = {name: port for port in compiled.inputs for name in port.names}
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
+        states = {name: port for name, port in ports.items() if name.startswith(STATES)}
+        self._recurrent = RecurrentStates(states) if states else None
         # The values are never quantized over the block axis, so their shape tells the block size.
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
         self.memory: BlockMemory = memory or VisibleMemory()
@@ -85,14 +88,14 @@ class PagedModel:
     def add_static(self, shape: StaticShape) -> None:
         """Run passes over so many tokens by this static shape from now on."""
         model = PackedModel(shape.compiled, shape.size)
-        model.use_caches(self.memory.tensors)
+        model.use_caches(self._tensors)
         self._static[shape.size] = model
 
     def drop_static(self, size: int) -> None:
         """Run passes over so many tokens by the dynamic model again."""
         self._static.pop(size, None)
 
-    def limit(self, num_tokens: int) -> None:
+    def limit(self, num_tokens: int, num_states: int = NUM_STATES) -> None:
         """Have so many tokens at most, in whole blocks; before any sequence has some.
 
         Raises `CacheFullError` where the device has no memory for them.
@@ -102,6 +105,8 @@ class PagedModel:
             largest = max(map(bytes_of_block, self._ports.values()))
             num_blocks = min(num_blocks, self._max_cache_bytes // largest - 1)  # the spare one
         self.pool.size, self.pool.max_blocks = self._pool_sizes(max(num_blocks, 1))
+        if self._recurrent is not None:
+            self._recurrent.limit(num_states)
         self._fit_memory(self.pool.size)
 
     def _pool_sizes(self, max_blocks: int) -> tuple[int, int]:
@@ -116,17 +121,30 @@ class PagedModel:
 
     @property
     def num_free(self) -> int:
-        """Tokens that blocks can be had for. See `Runner`."""
+        """Tokens that blocks can be had for, none without states. See `Runner`."""
+        if self._recurrent is not None and not self._recurrent.pool.has_room:
+            return 0
         return self.pool.num_available * self.block_size
+
+    @property
+    def max_draft_tokens(self) -> int | None:
+        """So many as a sequence has states for. See `Runner`."""
+        return None if self._recurrent is None else self._recurrent.pool.max_draft_tokens
 
     @property
     def bytes_per_token(self) -> int:
         """Memory that a token takes, of all layers."""
         return sum(map(bytes_of_block, self._ports.values())) // self.block_size
 
+    @property
+    def bytes_per_state(self) -> int:
+        """Memory of a recurrent state. See `Runner`."""
+        return 0 if self._recurrent is None else self._recurrent.bytes_per_state
+
     def open(self, namespace: Hashable = None) -> BlockTable:
         """A new sequence, which has no blocks yet."""
-        return BlockTable(self.pool, self.block_size, namespace)
+        states = None if self._recurrent is None else self._recurrent.open(self.block_size)
+        return BlockTable(self.pool, self.block_size, namespace, states)
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
         """One pass over the spans, packed; several where they are too many tokens for one.
@@ -175,9 +193,12 @@ class PagedModel:
         self._own(slot).free(tokens)
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
-        """Copies of the sequence's blocks, [num_blocks, bytes] of each cache."""
-        held = self._own(slot).held
-        return {name: self.memory.read(name, held) for name in self._ports}
+        """Copies of the sequence's blocks, [num_blocks, bytes] of each cache, and states."""
+        table = self._own(slot)
+        tensors = {name: self.memory.read(name, table.held) for name in self._ports}
+        if self._recurrent is not None and table.states is not None:
+            tensors |= self._recurrent.read(table.states.saved(table.length))
+        return tensors
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
         """Put the blocks of `length` tokens in place of those that the sequence has."""
@@ -187,12 +208,16 @@ class PagedModel:
         self._make_room(table.num_missing(length))
         table.append(length)
         try:
+            if table.states is not None:
+                table.states.restore(length)
             check_tensors(self.read_kv(table), tensors)
-        except SessionError:
+        except (CacheFullError, SessionError):
             table.free()
             raise
-        for name, blocks in tensors.items():
-            self.memory.write(name, table.held, blocks)
+        for name in self._ports:
+            self.memory.write(name, table.held, tensors[name])
+        if self._recurrent is not None and table.states is not None:
+            self._recurrent.write(table.states.saved(length), tensors)
 
     def _own(self, slot: Slot) -> BlockTable:
         """The block table of a sequence; `SessionError` for one of another model."""
@@ -243,7 +268,24 @@ class PagedModel:
             # What a spare row writes may lie beyond the blocks of its sequence.
             blocks = [[*own, self._spare_block] for own in blocks]
         model = self._static.get(num_tokens, self._model)
-        return model.forward(spans, past, blocks, self.is_invariant, tables[0].is_beyond)
+        states = self._states_of(spans, past, tables)
+        return model.forward(spans, past, blocks, self.is_invariant, tables[0].is_beyond, states)
+
+    def _states_of(
+        self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
+    ) -> dict[str, ov.Tensor]:
+        """The inputs of a pass that say where recurrent states are; none without such layers."""
+        states = [
+            table.states.extend(
+                length,
+                len(span.tokens),
+                span.num_rows,
+                has_spare_row=self.is_invariant and len(span.tokens) == 1,
+            )
+            for span, length, table in zip(spans, past, tables, strict=True)
+            if table.states is not None
+        ]
+        return recurrent_inputs(states, past) if states else {}
 
     @property
     def _spare_block(self) -> int:
@@ -253,6 +295,8 @@ class PagedModel:
     def forget(self) -> None:
         """Let no sequence find what others have left."""
         self.pool.forget_all()
+        if self._recurrent is not None:
+            self._recurrent.pool.blocks.forget_all()
 
     def _make_room(self, num_blocks: int) -> None:
         """Have so many blocks that nobody uses or knows, as far as the pool may grow.
@@ -278,7 +322,13 @@ class PagedModel:
         self.memory.resize(self._ports, num_blocks + 1)
         self._num_blocks = num_blocks + 1
         for model in (self._model, *self._static.values()):
-            model.use_caches(self.memory.tensors)
+            model.use_caches(self._tensors)
+
+    @property
+    def _tensors(self) -> Mapping[str, CacheTensor]:
+        """All that passes read and write, by the names of the inputs."""
+        states = {} if self._recurrent is None else self._recurrent.tensors
+        return {**self.memory.tensors, **states}
 
 
 class Part(NamedTuple):

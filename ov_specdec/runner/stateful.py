@@ -52,8 +52,8 @@ class StatefulModel:
     begin a batch.
     """
 
-    num_free = capacity = hidden_size = None
-    bytes_per_token = 0
+    num_free = capacity = hidden_size = max_draft_tokens = None
+    bytes_per_token = bytes_per_state = 0
     static_shapes: frozenset[int] = frozenset()
     is_invariant = is_proven = False
 
@@ -80,7 +80,7 @@ class StatefulModel:
         self._max_hidden = max_hidden
         self._batches: list[StateBatch] = []
 
-    def limit(self, num_tokens: int) -> None:
+    def limit(self, num_tokens: int, num_states: int = 0) -> None:
         """Do nothing: the device manages the memory."""
 
     def open(self, namespace: Hashable = None) -> "StatefulSlot":

@@ -81,9 +81,9 @@ class PassTimes:
         return num_cached / SIZES[-1] * self.curve().at(SIZES[-1], ROWS[0])
 
     def read(self, num_cached: int) -> None:
-        """Have at least so many tokens cached."""
-        self._tokens += text(len(self._tokens), num_cached)
-        alone(self._cache.advance(self._tokens, num_rows=1))
+        """Have so many tokens cached, and with the first pass that is timed one more."""
+        self._tokens += text(len(self._tokens), num_cached + 1)
+        alone(self._cache.advance(self._tokens[:-1], num_rows=1))
 
     def time(self, size: int, row: int) -> None:
         """Time passes of a size: the first comes after a change, and the last does not.

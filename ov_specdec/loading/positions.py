@@ -1,0 +1,49 @@
+"""Positions that an exported graph counts by itself, though it has an input for them."""
+
+import openvino as ov
+from openvino import opset13 as ops
+
+POSITION_IDS = "position_ids"
+
+SECTIONS = 3
+"""Of Qwen's rotary embedding, for time, height and width; those of a text are all the same."""
+
+
+def takes_positions(model: ov.Model) -> bool:
+    """Whether a model computes with the positions that it is given; some have an unused input."""
+    return any(
+        bool(port.get_target_inputs()) for port in model.inputs if POSITION_IDS in port.names
+    )
+
+
+def reconnect_positions(model: ov.Model) -> bool:
+    """Have a model rotate by the positions that it is given, in place; whether it did not before.
+
+    Optimum's export of Qwen3.5 ignores its `position_ids`, and counts from the length of the KV
+    cache. OpenVINO's paged attention does not carry that over. What is counted is copied for each
+    section of the rotary embedding: there the input takes its place. A graph without such a copy is
+    left as it is.
+    """
+    unused = [
+        port for port in model.inputs if POSITION_IDS in port.names and len(port.partial_shape) == 2
+    ]
+    if not unused or takes_positions(model):
+        return False
+    copies = [node for node in model.get_ops() if _copies_counts(node)]
+    if len(copies) != 1:
+        return False
+    given = ops.unsqueeze(unused[0], ops.constant(0, ov.Type.i64))
+    copies[0].input(0).replace_source_output(given.output(0))
+    model.validate_nodes_and_infer_types()
+    return True
+
+
+def _copies_counts(node: ov.Node) -> bool:
+    """Whether a node makes [sections, batch, tokens] of numbers that are counted."""
+    if node.get_type_name() != "Broadcast":
+        return False
+    shape, source = node.get_output_partial_shape(0), node.input_value(0).get_node()
+    if len(shape) != 3 or shape[0] != SECTIONS or source.get_type_name() != "Reshape":
+        return False
+    counted: str = source.input_value(0).get_node().get_type_name()
+    return counted == "Range"

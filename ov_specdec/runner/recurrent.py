@@ -1,0 +1,80 @@
+"""Recurrent states of a paged model: their tensors, and the inputs that say where they are."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from ov_specdec.cache.state_table import StatePool, StateSpan, StateTable
+from ov_specdec.errors import CacheFullError
+from ov_specdec.runner.block_memory import Blocks, VisibleMemory, bytes_of_block
+
+STATES = ("conv_state_table.", "gated_delta_state_table.")
+"""How the names of the inputs begin that hold states, one block each, of which a layer has one or
+both."""
+
+NUM_STATES = 64
+"""Blocks where nobody says how many."""
+
+
+class RecurrentStates:
+    """The tensors of a model's recurrent states, [num_blocks, ...] each, in the host's memory.
+
+    OpenVINO's `PagedCausalConv1D` and `PagedGatedDeltaNet` read the state before a pass from the
+    first block that they are told of a sequence, and write those after its tokens to the others.
+    Memory is taken as it is written to.
+    """
+
+    def __init__(self, ports: Mapping[str, ov.ConstOutput]) -> None:
+        self.pool = StatePool(NUM_STATES)
+        self._ports = ports
+        self._memory = VisibleMemory()
+
+    @property
+    def bytes_per_state(self) -> int:
+        """Memory of the state of one sequence, of all layers."""
+        return sum(map(bytes_of_block, self._ports.values()))
+
+    @property
+    def tensors(self) -> Mapping[str, ov.Tensor]:
+        """By the names of the inputs."""
+        if not self._memory.tensors:
+            self._memory.resize(self._ports, self.pool.blocks.size)
+        return self._memory.tensors
+
+    def limit(self, num_states: int) -> None:
+        """Have so many, before any sequence has one; `CacheFullError` if one needs more."""
+        self.pool.limit(num_states)
+        self._memory = VisibleMemory()
+        if not self.pool.has_room:
+            raise CacheFullError(
+                f"there is memory for {num_states} recurrent states of {self.bytes_per_state} "
+                "bytes, too few for a sequence: raise kv_cache_size, or free some memory"
+            )
+
+    def open(self, block_size: int) -> StateTable:
+        """The states of a new sequence."""
+        return StateTable(self.pool, block_size)
+
+    def read(self, blocks: Sequence[int]) -> dict[str, Blocks]:
+        """Copies of some states, [len(blocks), bytes] of each tensor."""
+        return {name: self._memory.read(name, blocks) for name in self.tensors}
+
+    def write(self, blocks: Sequence[int], tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Put back what `read` gave."""
+        for name in self._ports:
+            self._memory.write(name, blocks, tensors[name])
+
+
+def recurrent_inputs(spans: Sequence[StateSpan], past: Sequence[int]) -> dict[str, ov.Tensor]:
+    """What a pass over sequences that hold `past` tokens each is told of their states."""
+    arrays = {
+        "la.block_indices": [block for span in spans for block in span.blocks],
+        "la.block_indices_begins": [0, *accumulate(len(span.blocks) for span in spans)],
+        "la.past_lens": past,
+        "la.cache_interval": [span.interval for span in spans],
+    }
+    return {name: ov.Tensor(np.array(array, np.int32)) for name, array in arrays.items()}
