@@ -425,7 +425,7 @@ def _tuned(
 
 
 USUAL_STEPS: Mapping[Role, Mapping[int, float]] = {
-    "main": {2: 2.0, 5: 1.0, 9: 1.0, 16: 1.0},
+    "main": {2: 3.0, 8: 3.0},
     "draft": {1: 4.0, 2: 1.0},
 }
 """Tokens of passes that are expected of a process which has not decoded yet."""

@@ -13,7 +13,7 @@ def curve(*static):
 
 
 def test_the_size_that_is_asked_for_most_comes_first():
-    assert most_saving({2: 9, 16: 1}, curve()) == (2, pytest.approx(9 * 3 / 64.8, rel=0.05))
+    assert most_saving({2: 9, 16: 1}, curve()) == (2, pytest.approx(9 * 1.2 / 48.4))
     assert most_saving({2: 1, 16: 9}, curve())[0] == 16
 
 

@@ -16,10 +16,10 @@ SECONDS = 2.0
 """Of decoding before the first static shape is compiled, and until it is asked which one is next:
 short processes pay nothing."""
 
-MOST = 3
-"""Static shapes of passes over one sequence, and as many of larger ones. Embedded main, default
-draft length, of the speed without any: 1.19 with one, 1.26 with two, 1.37 with four, 1.38 with ten;
-each takes 40 MB."""
+MOST = 2
+"""Static shapes of passes over one sequence, and as many of larger ones. Embedded pair, of the
+speed without any, default draft length and plain: 1.22 and 1.28 with one (8), 1.29 and 1.55 with
+two (2, 8), 1.31 and 1.57 with four (2, 4, 8, 16). Each of the main model's takes 40 MB."""
 
 WORTH = 0.04
 """Part of the passes' time that a static shape has to save."""
@@ -28,8 +28,8 @@ WORTH = 0.04
 class Compiler(Protocol):
     """Compiles a model for static shapes, one at a time."""
 
-    def has_room(self) -> bool:
-        """Whether there is memory for one more."""
+    def has_room(self, num_shapes: int) -> bool:
+        """Whether there is memory for one beside so many."""
         ...
 
     def start(self, size: int) -> None:
@@ -129,7 +129,7 @@ class StaticShapes:
         if self._wanted is not None:
             wanted = (max(size, self._least) for size in self._wanted)
             return next((size for size in wanted if size not in static), 0)
-        if not self._compiler.has_room():
+        if not self._compiler.has_room(len(self._runner.static_shapes - {1})):
             return 0
         curve = getattr(self._costs.curve, self._role)
         best, share = 0, WORTH

@@ -29,11 +29,14 @@ def most_saving(
     def with_shape(size: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
         return np.where(wished <= size, dynamic[size] - saved, np.inf)
 
-    now = dynamic[wished] + curve.change
+    # So probable is it that the pass before had another size.
+    now = dynamic[wished] + curve.change * (1.0 - times / times.sum())
     for size in curve.static:
         if size < len(dynamic):
             now = np.minimum(now, with_shape(size))
-    candidates = [size for size in allowed if size not in curve.static]
+    # Larger ones would only seem to cost less, where the curve is noisy.
+    enough = min((size for size in allowed if size >= wished[-1]), default=max(allowed))
+    candidates = [size for size in allowed if size <= enough and size not in curve.static]
     gains = [float(times @ (now - np.minimum(now, with_shape(size)))) for size in candidates]
     best = int(np.argmax(gains)) if gains else 0
     if not gains or gains[best] <= 0.0:

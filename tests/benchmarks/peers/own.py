@@ -26,7 +26,8 @@ class PipelineRunner:
         return measure(self._pipeline, prompt_ids, max_new_tokens, self._options)
 
     def engine(self) -> "BatchEngine":
-        """The same for many requests at once."""
+        """The same for many requests at once, with static shapes by the last load."""
+        self._pipeline.prepare()
         return BatchEngine(self._pipeline, self._options)
 
 
@@ -114,6 +115,8 @@ def own(
         if trim:
             arguments["max_hidden_tokens"] = 0
         chosen = {**options, "num_assistant_tokens": length} if length is not None else options
-        return PipelineRunner(SpeculativePipeline(**arguments), chosen)
+        pipeline = SpeculativePipeline(**arguments)
+        pipeline.prepare()
+        return PipelineRunner(pipeline, chosen)
 
     return build
