@@ -87,6 +87,7 @@ class SpeculativePipeline:
     trims at every rollback. static_shapes: see `StaticShapes`. generation_config: whether options
     that a generation is not given are those that the main model's generation_config.json recommends
     for sampling ("model"), or decoding is greedy unless they say otherwise ("none").
+    chat_template: a Jinja file, in place of the main model's own template.
     batch_invariant: whether the main model's logits are bitwise the same in whatever passes they
     are computed, so that a text is the same with any drafter or none, alone or beside others, on
     fresh or kept caches: "auto" wherever it can be (`batch_invariant` says so, and why), True or an
@@ -129,6 +130,7 @@ class SpeculativePipeline:
         cache_dir: str | Path | None = None,
         profile: str | Path = "auto",
         generation_config: GenerationConfigUse = "none",
+        chat_template: str | Path | None = None,
         max_batch_size: int = 16,
         kv_cache_size: float | None = None,
         max_model_len: int | None = None,
@@ -153,7 +155,7 @@ class SpeculativePipeline:
         check_devices(configs if kind.has_draft_model else configs[:1])
         tunes = may_tune(profile, *configs)
 
-        sources = _open_sources(main, draft, kind)
+        sources = _open_sources(main, draft, kind, chat_template)
         paired: Pairing | None = None
         self.guard_report: GuardReport | None = None
         self.profile: Path | None = None
@@ -391,13 +393,18 @@ class SpeculativePipeline:
 
 
 def _open_sources(
-    main: str | Path | None, draft: str | Path | None, drafter: DrafterKind
+    main: str | Path | None,
+    draft: str | Path | None,
+    drafter: DrafterKind,
+    chat_template: str | Path | None,
 ) -> list[ModelSource]:
     """The main model, and the draft model where the drafter has one, as read from their folders."""
-    chosen = {"main": main, "draft": draft} if drafter.has_draft_model else {"main": main}
+    chosen = {"main": (main, chat_template)}
+    if drafter.has_draft_model:
+        chosen["draft"] = (draft, None)
     return [
-        open_source(embedded_folder(role) if name is None else locate(name))
-        for role, name in chosen.items()
+        open_source(embedded_folder(role) if name is None else locate(name), template)
+        for role, (name, template) in chosen.items()
     ]
 
 

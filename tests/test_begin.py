@@ -51,13 +51,10 @@ def run(text, **options):
     ended, errors = Event(), []
     background = Background(text, errors.append)
     chunks = []
+    given = GenerationOptions(num_assistant_tokens=LENGTH, max_new_tokens=NUM_NEW, **options)
     try:
-        generation = background.check(
-            PROMPT,
-            GenerationOptions(num_assistant_tokens=LENGTH, max_new_tokens=NUM_NEW, **options),
-            chunks.extend,
-            lambda error: ended.set(),
-        )
+        ids = background.encode(PROMPT, given)
+        generation = background.check(ids, given, chunks.extend, lambda error: ended.set())
         background.submit(generation)
         assert ended.wait(PATIENCE)
         return [token for chunk in chunks for token in chunk.token_ids]

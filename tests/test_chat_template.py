@@ -99,6 +99,17 @@ def test_tools_take_the_template_for_them(place, tmp_path):
     assert text(tokenizer, [USER]).startswith("<eos>user")
 
 
+def test_a_file_may_take_the_place_of_the_models_template(tmp_path):
+    own = make_tokenizer(tmp_path / "model", template=TEMPLATES["tools"])
+    file = tmp_path / "mine.jinja"
+    file.write_text("{% for message in messages %}[{{ message.content }}]{% endfor %}")
+    tokenizer = load_tokenizer(own.path, file)
+    assert text(tokenizer, [USER, ANSWER]) == f"[{USER['content']}][{ANSWER['content']}]"
+    with pytest.raises(OptionError, match=r"chat_template='.*none' cannot be read \(") as refused:
+        load_tokenizer(own.path, tmp_path / "none")
+    assert refused.value.option == "chat_template"
+
+
 def test_contents_in_parts_need_a_template_that_takes_them(tmp_path):
     takes = make_tokenizer(tmp_path / "takes", template=TEMPLATES["parts"])
     assert ids(takes, [PARTS]) == ids(takes, "Hello") == expected(takes, [PARTS])

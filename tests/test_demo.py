@@ -413,7 +413,8 @@ def test_a_draft_on_the_mains_device_has_none_of_its_own(models, monkeypatch):
 def test_models_are_prepared_before_the_first_run(models, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     models.get(Choice("model", "CPU", "CPU"))
-    assert len(list((tmp_path / "ov-specdec" / "costs").iterdir())) == 1
+    kept = (tmp_path / "ov-specdec" / "costs").iterdir()
+    assert len([file for file in kept if not file.name.endswith(".passes.json")]) == 1
 
 
 def test_models_that_come_after_the_end_are_freed(models, monkeypatch):

@@ -87,3 +87,17 @@ def test_where_it_listens(handed, tmp_path):
     assert (local.binding.uds, local.settings.allowed_hosts) == (str(tmp_path / "socket"), ())
     refused = handed("--replicas", 2, "--uds", tmp_path / "socket")
     assert "--uds has no effect with several replicas" in refused.output
+
+
+def test_a_chat_template_is_that_of_the_server(tiny_pair, tmp_path, monkeypatch):
+    file = tmp_path / "mine.jinja"
+    file.write_text("[{{ messages[0].content }}]")
+    loads = []
+    monkeypatch.setattr("ov_specdec.server.run.serve", lambda load, *_: loads.append(load))
+    main, draft = tiny_pair
+    models = ("--main", str(main), "--draft", str(draft), "--precision", "exact")
+    CliRunner().invoke(command, ["--port", "0", *models, "--chat-template", str(file)])
+    with loads[0]() as pipeline, serving(pipeline) as server:
+        assert server.http.get("/v1/models").json()["data"][0]["chat_template"]
+        ids = server.post("/tokenize", messages=[{"role": "user", "content": "area"}]).json()
+        assert server.post("/detokenize", tokens=ids["tokens"]).json()["prompt"] == "[area]"

@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.openai import ApiError
@@ -213,6 +214,27 @@ def test_large_bodies_are_read_in_another_thread(size):
     ask = request(content, "application/json")
     reader = asyncio.run(read_json(ask, 2 * LARGE, 1.0, lambda _: threading.get_ident()))
     assert (reader == threading.get_ident()) == (size == 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", ASK),
+        ("/v1/responses", {"input": "area", "max_output_tokens": 2}),
+        ("/tokenize", {"prompt": "area"}),
+    ],
+)
+def test_answers_are_encoded_in_another_thread(pipeline, monkeypatch, path, body):
+    encode, in_loop = JSONResponse.render, []
+
+    def noted(response, content):
+        in_loop.append(asyncio._get_running_loop() is not None)
+        return encode(response, content)
+
+    monkeypatch.setattr(JSONResponse, "render", noted)
+    with serving(pipeline) as server:
+        assert server.post(path, **body).status_code == 200
+    assert in_loop == [False]
 
 
 def test_uploads_are_kept_on_the_disk():

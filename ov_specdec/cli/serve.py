@@ -84,6 +84,11 @@ SERVER_OPTIONS = (
     ),
     STRICT_FIELDS_OPTION,
     click.option(
+        "--chat-template",
+        metavar="FILE",
+        help="Jinja file with the template that messages are put into. [the main model's]",
+    ),
+    click.option(
         "--max-queue",
         type=int,
         metavar="N",

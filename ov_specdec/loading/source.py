@@ -76,10 +76,13 @@ class ModelSource:
         return TextToText(folder.decoder_start_token_id, folder.forced_bos_token_id)
 
 
-def open_source(path: Path) -> ModelSource:
-    """Read a model folder. `ModelError` says what is missing from it."""
+def open_source(path: Path, chat_template: str | Path | None = None) -> ModelSource:
+    """Read a model folder. `ModelError` says what is missing from it.
+
+    chat_template: see `load_tokenizer`.
+    """
     folder = ModelFolder.read(path)
-    return ModelSource(folder, load_tokenizer(path), read_ir(folder))
+    return ModelSource(folder, load_tokenizer(path, chat_template), read_ir(folder))
 
 
 def read_ir(folder: ModelFolder) -> ov.Model:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as BackendTokenizer
 
-from ov_specdec.errors import ModelError, Option, OptionError
+from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError
 from ov_specdec.files import read_json
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.chat import render_chat
@@ -22,13 +22,13 @@ MARIAN_FILE = "source.spm"
 
 
 class Tokenizer:
-    """A folder's tokenizer.json and chat template.
+    """A folder's tokenizer.json and chat template. chat_template: a file with another one.
 
     The `tokenizers` library reads the file directly: the AutoTokenizer of transformers would
     import torch wherever that is installed.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, chat_template: str | Path | None = None) -> None:
         self.path = path
         self.spec = read_json(path / "tokenizer.json")
         """The content of tokenizer.json."""
@@ -38,7 +38,11 @@ class Tokenizer:
         self._backend.no_padding()
         settings = path / "tokenizer_config.json"
         self._settings = read_json(settings) if settings.is_file() else {}
-        self._templates = self._read_chat_templates()
+        self._templates = (
+            self._read_chat_templates()
+            if chat_template is None
+            else {"default": _read_chat_template(chat_template)}
+        )
 
     @property
     def chat_template(self) -> str | None:
@@ -162,8 +166,11 @@ class Tokenizer:
         return templates or {}
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer in a model folder; `ModelError` if there is none that can be read."""
+def load_tokenizer(path: Path, chat_template: str | Path | None = None) -> Tokenizer:
+    """The tokenizer in a model folder; `ModelError` if there is none that can be read.
+
+    chat_template: a file with one in place of the folder's; `OptionError` if it cannot be read.
+    """
     if (path / MARIAN_FILE).is_file() and not (path / "tokenizer.json").is_file():
         raise ModelError(
             f"{path} holds no tokenizer.json, which Marian's tokenizer cannot be saved as: use a "
@@ -175,11 +182,20 @@ def load_tokenizer(path: Path) -> Tokenizer:
             "saves a fast tokenizer"
         )
     try:
-        return Tokenizer(path)
-    except ModelError:
+        return Tokenizer(path, chat_template)
+    except SpecdecError:
         raise
     except Exception as error:  # the library raises bare Exception for a file it cannot read
         raise ModelError(f"{path}/tokenizer.json cannot be read ({error}): export again") from error
+
+
+def _read_chat_template(file: str | Path) -> str:
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8")
+    except (OSError, RuntimeError, UnicodeDecodeError) as error:
+        raise OptionError(
+            Option("chat_template", str(file)), f" cannot be read ({error}): give a Jinja file"
+        ) from error
 
 
 def _token_text(value: Any) -> str | None:
