@@ -17,6 +17,7 @@ from ov_specdec.drafters.pairing import Pairing
 from ov_specdec.engine import Limits
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.loading.devices import find_device, openvino_core, require_paged
+from ov_specdec.loading.locate import check_place
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
 from ov_specdec.text.guard import GuardReport
@@ -94,7 +95,10 @@ def check_drafter(
     pairing: PairingName | None,
     profile: str | Path = "auto",
 ) -> DrafterKind:
-    """The drafter; `OptionError` where it lacks its model, or has no use for what is given."""
+    """The drafter; `OptionError` where it lacks its model, or has no use for what is given.
+
+    `ModelError` for a model that is nowhere.
+    """
     if not isinstance(drafter, DrafterKind):
         require_choice("drafter", drafter, get_args(DrafterName))
     kind = kind_of(drafter)
@@ -107,6 +111,8 @@ def check_drafter(
     for name, model in (("main", main), ("draft", draft)):
         if model is not None and not isinstance(model, str | Path):
             raise OptionError(Option(name, model), " must be a folder or a name on the Hub")
+        if model is not None:
+            check_place(model)
     if kind.has_draft_model and main is not None and draft is None:
         raise OptionError(
             "no draft model for ",

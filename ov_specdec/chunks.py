@@ -6,7 +6,7 @@ from typing import Literal
 
 from ov_specdec.engine import Round
 from ov_specdec.engine import Sequence as EngineSequence
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import OptionError, shorten
 from ov_specdec.logprobs import TokenLogprobs
 from ov_specdec.stats import FinishReason, GenerationStats
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
@@ -45,7 +45,7 @@ class Chunk:
         return self.origin == "draft"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GenerationResult:
     """A finished generation. `text` and `token_ids` hold the output without the prompt.
 
@@ -58,6 +58,13 @@ class GenerationResult:
     stats: GenerationStats
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return (
+            f"GenerationResult(text={shorten(self.text)},\n"
+            f"    {len(self.token_ids)} token_ids, finish_reason={self.finish_reason!r},\n"
+            f"    stats={self.stats!r})"
+        )
 
 
 class Output:

@@ -109,7 +109,7 @@ NOT_INVARIANT = BatchInvariance(False, "an encoder-decoder model")
 """Of models whose passes have one form only."""
 
 
-@dataclass
+@dataclass(repr=False)
 class GenerationStats:
     """The record of one generation. Its first round is the prefill: it reads the prompt.
 
@@ -123,6 +123,13 @@ class GenerationStats:
     batch_invariant: BatchInvariance = NOT_INVARIANT
     max_sequences: int | None = None
     length_limit: LengthLimit = "max_new_tokens"
+
+    def __repr__(self) -> str:
+        return (
+            f"GenerationStats({self.generated_tokens} tokens in {self.seconds:.2f} s, "
+            f"{self.tokens_per_second:.0f} tokens/s, {self.acceptance_rate:.0%} of {self.drafted} "
+            f"draft tokens accepted, {self.tokens_per_main_pass:.1f} tokens a pass)"
+        )
 
     @property
     def cached_tokens(self) -> int:

@@ -48,8 +48,14 @@ def model_with_state(name: str, shape: list[int]) -> ov.Model:
     ["../typo", "./typo", "models/-x", "a/b--c", "a/b.git", "~nosuch/x", "nowhere", "a/b/c"],
 )
 def test_what_is_no_folder_and_no_name_on_the_hub_is_refused(name):
-    with pytest.raises(ModelError, match=f"'{name}' is not a folder"):
+    what = "is not a folder here.* owner/model" if "/" not in name else "does not exist"
+    with pytest.raises(ModelError, match=f"'{name}' {what}"):
         locate(name)
+
+
+def test_a_file_is_no_folder():
+    with pytest.raises(ModelError, match=r"test_loading.py' is not a folder: give the folder"):
+        locate(__file__)
 
 
 def test_a_hub_that_cannot_be_reached_is_named(monkeypatch):

@@ -426,6 +426,8 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
             "profile='p.json' has no use with drafter='suffix'",
         ),
         ({"draft": None}, OptionError, "no draft model for main"),
+        ({"main": "/no/where", "draft": None}, ModelError, "'/no/where' does not exist"),
+        ({"main": "gpt2", "draft": None}, ModelError, "'gpt2' is not a folder here.*owner/model"),
         ({"draft": "nowhere"}, ModelError, "'nowhere' is not a folder"),
         ({"main": "nowhere"}, ModelError, "'nowhere' is not a folder"),
     ],
@@ -491,3 +493,13 @@ def test_a_chat_template_is_applied_unless_switched_off(tiny_pair, tmp_path, pla
     assert plain.stats.prompt_tokens == len(chat.tokenizer.encode("def area("))
     with pytest.raises(OptionError, match="empty"):
         chat.generate("")
+
+
+def test_a_result_is_shown_in_three_lines(tiny_pair):
+    with SpeculativePipeline(*tiny_pair) as pipeline:
+        result = pipeline.generate("def area(w, h):", max_new_tokens=20, ignore_eos=True)
+    lines = repr(result).splitlines()
+    assert len(lines) == 3
+    assert max(map(len, lines)) < 120
+    assert lines[1] == "    20 token_ids, finish_reason='length',"
+    assert f"of {result.stats.drafted} draft tokens accepted" in lines[2]

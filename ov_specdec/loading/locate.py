@@ -43,9 +43,23 @@ def locate(name: str | Path) -> Path:
                 f"for example: ov-specdec export --main {as_argument(name)}"
             )
         return folder
-    if folder.exists() or not is_hub_name(str(name)):
-        raise ModelError(f"'{name}' is not a folder: give the folder that holds {IR_FILE}")
+    check_place(name)
     return _download(str(name))
+
+
+def check_place(name: str | Path) -> None:
+    """Raise `ModelError` for what is neither a folder nor could be the name of a Hub repository."""
+    folder = expand_home(name)
+    if folder.is_dir() or (not folder.exists() and is_hub_name(str(name))):
+        return
+    if folder.exists():
+        raise ModelError(f"'{name}' is not a folder: give the folder that holds {IR_FILE}")
+    if set(str(name)) & {"/", "\\"}:
+        raise ModelError(f"'{name}' does not exist: give the folder that holds {IR_FILE}")
+    raise ModelError(
+        f"'{name}' is not a folder here: give the folder that holds {IR_FILE}, or a name on the "
+        "Hub, which is owner/model"
+    )
 
 
 def is_hub_name(name: str) -> bool:
