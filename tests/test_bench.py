@@ -376,7 +376,7 @@ BAD_INPUT = {
     "two sources": (["--prompts", "code", "--prompt-file", "x"], "or --prompt-file 'x', not both"),
     "no place": (["--output", f"{os.devnull}/x.json"], f"'{os.devnull}' cannot be used"),
     "no JSON": (["--output", "report"], "--output 'report' must end in .json"),
-    "no requests": (["--concurrency", "1,0"], "--concurrency '1,0' must be whole numbers above 0"),
+    "no requests": (["--concurrency", "1,0"], "--concurrency 1,0 must be whole numbers above 0"),
     "no numbers": (["--concurrency", "few"], "--concurrency few must be"),
     "bad property": (["--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
 }
