@@ -116,8 +116,8 @@ class TransformersVersionError(ExportError):
             f"{name}: Optimum exports this family with transformers {wanted} {limit}, and this is "
             f"{found}"
         )
-        remedy = f"transformers='{wanted}' makes an environment for it"
-        super().__init__(f"{self.finding}: {remedy}")
+        remedy = " makes an environment for it"
+        super().__init__(f"{self.finding}: ", Option("transformers", wanted), remedy)
 
 
 CLOSED = "this pipeline is closed: make a new one"

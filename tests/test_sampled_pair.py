@@ -106,7 +106,7 @@ class RowsModel:
     """A model and its only sequence, whose logits come from `Rows`; `MissingRowError` without."""
 
     max_length = 2048
-    max_sequences = num_free = capacity = border = None
+    max_sequences = num_free = capacity = border = max_draft_tokens = None
     static_shapes = frozenset()
     is_invariant = is_proven = False
 

@@ -80,7 +80,6 @@ class StaticShapes:
         self._costs = costs
         self._wanted: tuple[int, ...] | None = wanted
         self._can_swap = can_swap
-        self._least = 2 if runner.is_invariant else 1
         self._due = SECONDS if wanted is None else 0.0
         self._compiling = 0
         self._saved: list[float] = []
@@ -126,15 +125,16 @@ class StaticShapes:
         """The size to compile next; 0 for none."""
         self._due = SECONDS
         static = self._runner.static_shapes | self._refused
+        least = 2 if self._runner.is_invariant else 1  # a single token has a spare one
         if self._wanted is not None:
-            wanted = (max(size, self._least) for size in self._wanted)
+            wanted = (max(size, least) for size in self._wanted)
             return next((size for size in wanted if size not in static), 0)
         if not self._compiler.has_room(len(self._runner.static_shapes - {1})):
             return 0
         curve = getattr(self._costs.curve, self._role)
         best, share = 0, WORTH
         for sizes in (SIZES, GRID[len(SIZES) :]):
-            allowed = [size for size in sizes if size >= self._least and size not in self._refused]
+            allowed = [size for size in sizes if size >= least and size not in self._refused]
             if curve is None or len(static & set(allowed)) >= MOST:
                 continue
             size, saved = most_saving(self._demand, curve, allowed)

@@ -23,10 +23,10 @@ def record(pipeline, prompt, options):
     """The passes of one generation after its prefill: model, input tensors, what they held."""
     passes, infer = [], PackedModel._infer
 
-    def note(model, feed):
-        held = {name: tensor.data.copy() for name, tensor in feed.tensors.items()}
-        passes.append((model, feed.tensors.copy(), held))
-        return infer(model, feed)
+    def note(model, tensors):
+        own = {name: tensor for name, tensor in tensors.items() if name in model._inputs}
+        passes.append((model, own, {name: tensor.data.copy() for name, tensor in own.items()}))
+        return infer(model, tensors)
 
     with patch.object(PackedModel, "_infer", note):
         pipeline.generate(prompt, **options)
@@ -37,7 +37,7 @@ def replay(passes):
     """Seconds of bare `infer()` calls over recorded passes."""
     seconds = 0.0
     for model, tensors, held in passes:
-        for name in model._inputs:
+        for name in tensors:
             tensors[name].data[...] = held[name]
             model._request.set_tensor(name, tensors[name])
             model._bound[name] = tensors[name]

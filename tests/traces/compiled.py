@@ -50,6 +50,11 @@ class Port:
     partial_shape: Any = None
     element_type: Any = ov.Type.i64
 
+    @property
+    def names(self) -> set[str]:
+        """As a port of OpenVINO has them."""
+        return {self.any_name}
+
 
 @dataclass
 class Device:

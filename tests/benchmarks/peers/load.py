@@ -9,7 +9,7 @@ from time import perf_counter, sleep
 from typing import Any, Protocol
 
 from ov_specdec.checks import require_number
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 
 TOGETHER = "together"
 POISSON = "poisson:"
@@ -109,14 +109,15 @@ def arrival_seconds(arrivals: str, num_requests: int, seed: int) -> list[float]:
 
 
 def _rate(arrivals: str) -> float:
-    complaint = f"arrivals='{arrivals}' must be 'together' or 'poisson:RATE', RATE per second"
+    allowed = " must be 'together' or 'poisson:RATE', RATE per second"
+    refused = OptionError(Option("arrivals", arrivals), allowed)
     if not arrivals.startswith(POISSON):
-        raise OptionError(complaint)
+        raise refused
     try:
         rate = float(arrivals.removeprefix(POISSON))
         require_number("RATE", rate, above=0.0)
     except ValueError as error:
-        raise OptionError(complaint) from error
+        raise refused from error
     return rate
 
 

@@ -22,7 +22,7 @@ from ov_specdec.cli.options import (
     parse_sizes,
     with_options,
 )
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import find_profile
@@ -187,14 +187,16 @@ def _concurrency(options: dict[str, Any]) -> tuple[int, ...]:
         unused["max_prefill_tokens_per_step"] = options["max_prefill_tokens_per_step"]
         for name, value in unused.items():
             if value:
-                raise OptionError(f"{name}={value} has no effect without --concurrency")
+                needed = Option("concurrency")
+                raise OptionError(Option(name, value), " has no effect without ", needed)
         return ()
     numbers = given.split(",")
     if not all(number.isdecimal() and int(number) > 0 for number in numbers):
-        raise OptionError(f"concurrency='{given}' must be whole numbers above 0: 1,2,4")
+        raise OptionError(Option("concurrency", given), " must be whole numbers above 0: 1,2,4")
     check_arrivals(arrivals)
     if options["mix"] and options["context"] is not None:
-        raise OptionError(f"mix=True contradicts context={options['context']}: leave out one")
+        context = Option("context", options["context"])
+        raise OptionError(Option("mix", True), " contradicts ", context, ": leave out one")
     return tuple(sorted(set(map(int, numbers))))
 
 
