@@ -1,4 +1,4 @@
-"""Positions that an exported graph counts by itself, though it has an input for them."""
+"""Positions that an exported graph counts by itself, in place of taking them as an input."""
 
 import openvino as ov
 from openvino import opset13 as ops
@@ -36,6 +36,46 @@ def reconnect_positions(model: ov.Model) -> bool:
     copies[0].input(0).replace_source_output(given.output(0))
     model.validate_nodes_and_infer_types()
     return True
+
+
+def take_positions(model: ov.Model) -> bool:
+    """Have a model rotate by a new input, the positions, in place; whether it counted them before.
+
+    Optimum's export of LFM2 with transformers 5.4 has no such input: it adds what is cached to a
+    range. OpenVINO's paged attention does not carry that over. A graph that counts in another way
+    is left as it is.
+    """
+    if any(POSITION_IDS in port.names for port in model.inputs):
+        return False
+    counts = [node for node in model.get_ops() if _is_rotated_count(node)]
+    if len(counts) != 1:
+        return False
+    given = ops.parameter([-1, -1], ov.Type.i64, name=POSITION_IDS)
+    given.output(0).set_names({POSITION_IDS})
+    for user in counts[0].output(0).get_target_inputs():
+        user.replace_source_output(given.output(0))
+    model.add_parameters([given])
+    model.validate_nodes_and_infer_types()
+    return True
+
+
+def _is_rotated_count(node: ov.Node) -> bool:
+    """Whether a node gives [batch, tokens] of a range and what is added, for a rotary embedding."""
+    if node.get_type_name() != "Unsqueeze" or len(node.get_output_partial_shape(0)) != 2:
+        return False
+    added = node.input_value(0).get_node()
+    if added.get_type_name() != "Add":
+        return False
+    counted = [value.get_node().get_type_name() for value in added.input_values()]
+    return "Range" in counted and _follow(node, ("Unsqueeze", "Convert", "MatMul"))
+
+
+def _follow(node: ov.Node, kinds: tuple[str, ...]) -> bool:
+    """Whether nodes of these kinds follow each other after a node."""
+    if not kinds:
+        return True
+    users = [user.get_node() for output in node.outputs() for user in output.get_target_inputs()]
+    return any(user.get_type_name() == kinds[0] and _follow(user, kinds[1:]) for user in users)
 
 
 def _copies_counts(node: ov.Node) -> bool:
