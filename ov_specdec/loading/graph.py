@@ -5,7 +5,7 @@ from openvino import opset13 as ops
 
 from ov_specdec.cache.longrope import LONG
 from ov_specdec.errors import ModelError, Option, openvino_message
-from ov_specdec.loading.positions import count_from_past, gives_positions, takes_positions
+from ov_specdec.loading.positions import takes_positions
 from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES
 
 QUERY, KEY, VALUE = 0, 1, 2
@@ -13,6 +13,12 @@ QUERY, KEY, VALUE = 0, 1, 2
 
 ALIBI_SLOPES = 11
 """Place of the slopes among the inputs of OpenVINO's paged attention; empty without ALiBi."""
+
+INDICES = 1
+"""Place of the indices among the inputs of Gather."""
+
+TAKES_POSITIONS = ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
+"""What follows positions that are not embedded: rotations, and scores to which ALiBi is added."""
 
 PASSED = ("Convert", "Add", "Subtract", "Multiply", "Divide", "Tanh")
 """What may stand between the last matrix product and the logits: bias, scaling, capping."""
@@ -26,8 +32,6 @@ def to_paged(model: ov.Model) -> None:
     model's positions on the way.
     """
     counts_by_index = not hides_by_mask(model)
-    if counts_by_index:
-        count_from_past(model)
     try:
         # A private name: OpenVINO has no public one for it yet.
         from openvino._offline_transformations import paged_attention_transformation
@@ -107,7 +111,7 @@ def hides_by_mask(model: ov.Model) -> bool:
     if takes_positions(model):
         return True
     counts = [node for node in model.get_ops() if node.get_type_name() == "CumSum"]
-    return any(_sources(node) == {"attention_mask"} and gives_positions(node) for node in counts)
+    return any(_sources(node) == {"attention_mask"} and _gives_positions(node) for node in counts)
 
 
 def _sources(node: ov.Node) -> set[str]:
@@ -124,6 +128,27 @@ def _sources(node: ov.Node) -> set[str]:
         else:
             ahead += [value.get_node() for value in node.input_values()]
     return found
+
+
+def _gives_positions(count: ov.Node) -> bool:
+    """Whether numbers are embedded, rotate something, or come to the scores of an attention.
+
+    Numbers that are only compared with others make a mask, and no positions.
+    """
+    seen, ahead = set[str](), [count]
+    while ahead:
+        outputs = ahead.pop().outputs()
+        for user in (user for output in outputs for user in output.get_target_inputs()):
+            node = user.get_node()
+            name, kind = node.get_friendly_name(), node.get_type_name()
+            if kind in TAKES_POSITIONS or (kind == "Gather" and user.get_index() == INDICES):
+                return True
+            if name in seen or kind in ("ShapeOf", "Result"):
+                continue
+            seen.add(name)
+            if node.get_output_element_type(0) != ov.Type.boolean:
+                ahead.append(node)
+    return False
 
 
 def _has_alibi(model: ov.Model) -> bool:

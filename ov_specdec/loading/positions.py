@@ -1,4 +1,4 @@
-"""The positions of a graph: whether it is given them, and how it counts them by itself."""
+"""Positions that an exported graph counts by itself, in place of taking them as an input."""
 
 import openvino as ov
 from openvino import opset13 as ops
@@ -7,12 +7,6 @@ POSITION_IDS = "position_ids"
 
 SECTIONS = 3
 """Of Qwen's rotary embedding, for time, height and width; those of a text are all the same."""
-
-INDICES = 1
-"""Place of the indices among the inputs of Gather."""
-
-TAKES_POSITIONS = ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
-"""What follows positions that are not embedded: rotations, and scores to which ALiBi is added."""
 
 
 def takes_positions(model: ov.Model) -> bool:
@@ -44,32 +38,44 @@ def reconnect_positions(model: ov.Model) -> bool:
     return True
 
 
-def count_from_past(model: ov.Model) -> None:
-    """Have positions be `Range(past, past + n)` that are `Range(0, n) + past`, in place.
+def take_positions(model: ov.Model) -> bool:
+    """Have a model rotate by a new input, the positions, in place; whether it counted them before.
 
-    Transformers 5.4 writes them so, in LFM2; OpenVINO's paged attention carries over the former
-    only, of a graph that has no input for positions.
+    Optimum's export of LFM2 with transformers 5.4 has no such input: it adds what is cached to a
+    range. OpenVINO's paged attention does not carry that over. A graph that counts in another way
+    is left as it is.
     """
-    for node in model.get_ops():
-        if node.get_type_name() != "Add" or len(node.get_output_partial_shape(0)) != 1:
-            continue
-        counts, past = node.input_value(0).get_node(), node.input_value(1)
-        if _counts_up(counts) and len(past.get_partial_shape()) == 0 and gives_positions(node):
-            end = ops.add(past, counts.input_value(1))
-            joined = ops.range(past, end, counts.input_value(2), node.get_output_element_type(0))
-            node.output(0).replace(joined.output(0))
-    model.validate_nodes_and_infer_types()
-
-
-def _counts_up(node: ov.Node) -> bool:
-    """Whether a node counts 0, 1, 2, ..."""
-    if node.get_type_name() != "Range":
+    if any(POSITION_IDS in port.names for port in model.inputs):
         return False
-    ends = [node.input_value(place).get_node() for place in (0, 2)]
-    return all(
-        end.get_type_name() == "Constant" and end.get_data().item() == wanted
-        for end, wanted in zip(ends, (0, 1), strict=True)
-    )
+    counts = [node for node in model.get_ops() if _is_rotated_count(node)]
+    if len(counts) != 1:
+        return False
+    given = ops.parameter([-1, -1], ov.Type.i64, name=POSITION_IDS)
+    given.output(0).set_names({POSITION_IDS})
+    for user in counts[0].output(0).get_target_inputs():
+        user.replace_source_output(given.output(0))
+    model.add_parameters([given])
+    model.validate_nodes_and_infer_types()
+    return True
+
+
+def _is_rotated_count(node: ov.Node) -> bool:
+    """Whether a node gives [batch, tokens] of a range and what is added, for a rotary embedding."""
+    if node.get_type_name() != "Unsqueeze" or len(node.get_output_partial_shape(0)) != 2:
+        return False
+    added = node.input_value(0).get_node()
+    if added.get_type_name() != "Add":
+        return False
+    counted = [value.get_node().get_type_name() for value in added.input_values()]
+    return "Range" in counted and _follow(node, ("Unsqueeze", "Convert", "MatMul"))
+
+
+def _follow(node: ov.Node, kinds: tuple[str, ...]) -> bool:
+    """Whether nodes of these kinds follow each other after a node."""
+    if not kinds:
+        return True
+    users = [user.get_node() for output in node.outputs() for user in output.get_target_inputs()]
+    return any(user.get_type_name() == kinds[0] and _follow(user, kinds[1:]) for user in users)
 
 
 def _copies_counts(node: ov.Node) -> bool:
@@ -81,24 +87,3 @@ def _copies_counts(node: ov.Node) -> bool:
         return False
     counted: str = source.input_value(0).get_node().get_type_name()
     return counted == "Range"
-
-
-def gives_positions(count: ov.Node) -> bool:
-    """Whether numbers are embedded, rotate something, or come to the scores of an attention.
-
-    Numbers that are only compared with others make a mask, and no positions.
-    """
-    seen, ahead = set[str](), [count]
-    while ahead:
-        outputs = ahead.pop().outputs()
-        for user in (user for output in outputs for user in output.get_target_inputs()):
-            node = user.get_node()
-            name, kind = node.get_friendly_name(), node.get_type_name()
-            if kind in TAKES_POSITIONS or (kind == "Gather" and user.get_index() == INDICES):
-                return True
-            if name in seen or kind in ("ShapeOf", "Result"):
-                continue
-            seen.add(name)
-            if node.get_output_element_type(0) != ov.Type.boolean:
-                ahead.append(node)
-    return False

@@ -8,7 +8,7 @@ import openvino as ov
 from ov_specdec.errors import ModelError, Option, TokenizerMismatchError, openvino_message
 from ov_specdec.loading.devices import openvino_core
 from ov_specdec.loading.folder import FEATURE_SETTINGS, ModelFolder
-from ov_specdec.loading.positions import reconnect_positions
+from ov_specdec.loading.positions import reconnect_positions, take_positions
 from ov_specdec.text.guard import Check, Difference, GuardReport, compare_tokenizers
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.pieces import PieceTokenizer
@@ -108,7 +108,8 @@ def read_ir(folder: ModelFolder) -> ov.Model:
             f"{folder.ir} wants an input '{unknown[0]}', which a text decoder does not get: "
             f"only models of the task {task} can be used"
         )
-    reconnect_positions(model)
+    if not take_positions(model):
+        reconnect_positions(model)
     return model
 
 
