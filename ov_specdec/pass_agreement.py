@@ -23,8 +23,9 @@ EXACT_TOLERANCE = 0.01
 def largest_distance(runner: Runner) -> float:
     """How far the logits of a pass over several tokens are from those of passes over one.
 
-    The latter are rolled back before, so that what a rollback leaves is seen too. Five small
-    passes, over a sequence that leaves nothing.
+    The latter are rolled back before, so that what a rollback leaves is seen too: a runner that
+    goes back to the beginning reads all anew. Five small passes, over a sequence that leaves
+    nothing.
     """
     slot = runner.open(object())  # a namespace of its own: it shares nothing
     end = PREFIX + NUM_TOKENS

@@ -6,6 +6,7 @@ import shutil
 
 import openvino as ov
 import pytest
+from openvino import opset13 as ops
 
 from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
 from ov_specdec.drafters import Beginning, DrafterKind, Proposal
@@ -363,6 +364,29 @@ def test_positions_that_nobody_reads_are_connected(tmp_path):
     assert takes_positions(model)
     assert not reconnect_positions(model)
     assert takes_positions(open_source(folder).model)
+
+
+def count_from_zero(model: ov.Model) -> None:
+    """Have positions be `Range(0, n) + past`, as transformers 5.4 writes them."""
+    ranges = [node for node in model.get_ops() if node.get_type_name() == "Range"]
+    [node] = [n for n in ranges if n.input_value(0).get_node().get_type_name() != "Constant"]
+    start, end, step = (node.input_value(place) for place in range(3))
+    zero = ops.constant(0, start.get_element_type())
+    added = ops.add(ops.range(zero, ops.subtract(end, start), step, ov.Type.i64), start)
+    node.output(0).replace(added.output(0))
+    model.validate_nodes_and_infer_types()
+
+
+@pytest.mark.parametrize("kv", ["paged", "stateful"])
+def test_positions_that_are_counted_from_zero_go_on_from_the_past(kv, tmp_path):
+    hybrid = open_hybrid("lfm2", tmp_path / "pair")
+    model = ov.Core().read_model(hybrid.main / IR)
+    count_from_zero(model)
+    ov.save_model(model, hybrid.draft / IR, compress_to_fp16=False)
+    with SpeculativePipeline(hybrid.draft, drafter="suffix", precision="exact", kv=kv) as pipeline:
+        for prompt, output in hybrid.expected:
+            result = pipeline.generate(prompt, num_assistant_tokens=3, **GREEDY)
+            assert result.token_ids == output
 
 
 def test_positions_of_other_models_are_left_as_they_are(tiny_pair, tmp_path):

@@ -14,6 +14,8 @@ from ov_specdec.loading.graph import to_paged
 from ov_specdec.loading.source import read_ir
 from ov_specdec.pass_agreement import TOLERANCE, distance
 from ov_specdec.runner.block_memory import VisibleMemory
+from ov_specdec.runner.plain import PlainModel
+from tests.tiny_hybrid import PAGED, open_hybrid
 
 
 def same_positions(model: ov.Model) -> None:
@@ -25,6 +27,19 @@ def same_positions(model: ov.Model) -> None:
     flat = ops.add(ops.multiply(port, ops.constant(np.int64(0))), first)
     for user in users:
         user.replace_source_output(flat.output(0))
+    model.validate_nodes_and_infer_types()
+
+
+def forget_states(model: ov.Model) -> None:
+    """Have convolutions begin anew with each pass, as a wrong export would."""
+    states = {v.info.variable_id for v in model.get_variables() if "conv" in v.info.variable_id}
+    found = [node for node in model.get_ops() if node.get_type_name() == "ReadValue"]
+    for node in found:
+        if node.get_attributes()["variable_id"] in states:
+            users = list(node.output(0).get_target_inputs())
+            zero = ops.multiply(node, ops.constant(np.float32(0)))
+            for user in users:
+                user.replace_source_output(zero.output(0))
     model.validate_nodes_and_infer_types()
 
 
@@ -89,6 +104,65 @@ def test_passes_of_models_in_use_agree(kv, tiny_pair, monkeypatch):
     with SpeculativePipeline(*tiny_pair, kv=kv):
         assert len(seen) == 2
         assert max(seen) < TOLERANCE / 2
+
+
+@pytest.mark.parametrize("precision", ["default", "exact"])
+@pytest.mark.parametrize("family", [*PAGED, "granitemoehybrid"])
+def test_passes_of_hybrids_agree_and_leave_no_states(family, precision, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    seen = []
+    measure = pass_agreement.largest_distance
+    monkeypatch.setattr(
+        pass_agreement, "largest_distance", lambda runner: seen.append(measure(runner)) or seen[-1]
+    )
+    hybrid = open_hybrid(family, tmp_path / "pair")
+    with SpeculativePipeline(hybrid.main, drafter="suffix", precision=precision) as pipeline:
+        assert len(seen) == 1
+        runner = pipeline.main.runner
+        if family in PAGED:
+            assert pipeline.main.kv == "paged"
+            states = runner._recurrent.pool
+            assert states.num_sequences == 0
+            assert states.blocks.num_unused == states.size
+            assert runner.pool.num_unused == runner.pool.size
+        else:
+            assert isinstance(runner, PlainModel)
+            assert "nothing is drafted" in pipeline.main.reason
+
+
+def test_a_plain_model_that_forgets_its_states_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def read_broken(folder):
+        model = read_ir(folder)
+        forget_states(model)
+        return model
+
+    for module in ("source", "compile", "pass_agreement"):
+        monkeypatch.setattr(f"ov_specdec.loading.{module}.read_ir", read_broken)
+    hybrid = open_hybrid("granitemoehybrid", tmp_path / "pair")
+    with pytest.raises(
+        ModelError, match=r"main: on a stateful .*, so texts would be wrong: use an"
+    ):
+        SpeculativePipeline(hybrid.main, drafter="suffix", precision="exact")
+
+
+def test_a_hybrid_that_is_wrong_when_paged_is_decoded_plainly(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def to_broken(model: ov.Model) -> None:
+        to_paged(model)
+        same_positions(model)
+
+    monkeypatch.setattr(compile_module, "to_paged", to_broken)
+    hybrid = open_hybrid("qwen3_next", tmp_path / "pair")
+    with SpeculativePipeline(hybrid.main, drafter="suffix", precision="exact") as pipeline:
+        assert isinstance(pipeline.main.runner, PlainModel)
+        assert "gives other logits" in pipeline.main.reason
+        assert pipeline.main.reason.endswith("nothing is drafted")
+        prompt, output = hybrid.expected[1]
+        options = {"max_new_tokens": 20, "ignore_eos": True}
+        assert pipeline.generate(prompt, **options).token_ids == output[:20]
 
 
 def test_a_paged_cache_that_nobody_asked_for_is_given_up(tiny_pair, broken_when_paged):

@@ -125,13 +125,19 @@ def open_hybrid(family: str, target: Path) -> TinyHybrid:
 
 
 def add_noise(model: ov.Model, noise: float) -> None:
-    """Change the weights of matrices by part of their own standard deviation."""
-    generator = np.random.default_rng(1)
+    """Change the weights of matrices by part of their own standard deviation.
+
+    Granite's convolution is there twice, for single tokens and for several: both stay the same.
+    """
+    generator, drawn = np.random.default_rng(1), dict[bytes, np.ndarray]()
     for node in model.get_ops():
         if node.get_type_name() == "Constant" and node.get_element_type() == ov.Type.f32:
             weights = node.get_data()
             if weights.ndim > 1 and weights.size > 100:
-                changed = weights + generator.standard_normal(weights.shape) * weights.std() * noise
+                if (content := weights.tobytes()) not in drawn:
+                    drawn[content] = generator.standard_normal(weights.size)
+                own = drawn[content].reshape(weights.shape)
+                changed = weights + own * weights.std() * noise
                 constant = ops.constant(changed.astype(np.float32))
                 for reader in node.output(0).get_target_inputs():
                     reader.replace_source_output(constant.output(0))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import openvino as ov
 
-from ov_specdec.errors import ModelError
+from ov_specdec.errors import ModelError, Option
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.source import ModelSource
 
@@ -63,7 +63,10 @@ def require_whole(source: ModelSource, max_length: int) -> None:
     if found and min(found) < max_length:
         raise ModelError(
             f"this model attends in chunks of {min(found)} tokens, which a paged KV cache does not "
-            f"keep apart: use kv='stateful', or max_model_len={min(found)}"
+            "keep apart: use ",
+            Option("kv", "stateful"),
+            ", or ",
+            Option("max_model_len", min(found)),
         )
 
 
@@ -88,7 +91,8 @@ def require_windows(model: ov.Model, num_wanted: int) -> None:
     if num_kept < num_wanted:
         raise ModelError(
             f"this model cannot take a paged KV cache (of {num_wanted} layers with a window, "
-            f"OpenVINO carries over {num_kept}): use kv='stateful'"
+            f"OpenVINO carries over {num_kept}): use ",
+            Option("kv", "stateful"),
         )
 
 

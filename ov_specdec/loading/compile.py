@@ -51,6 +51,9 @@ from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.plain import PlainModel
 from ov_specdec.runner.stateful import MAX_HIDDEN, StatefulModel
 
+AS_ASKED = "as asked for"
+"""The reason for a KV backend that somebody has chosen."""
+
 OWN_STATES = "past_key_values"
 """How the states begin that hold a sequence's own keys and values, where others hold its source's.
 """
@@ -196,7 +199,8 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     if state is not None and not device.is_cpu:
         raise DeviceError(
             f"{source.folder.path} has recurrent states ('{state}'), which have not been run on "
-            f"{device.name}: use device='CPU'"
+            f"{device.name}: use ",
+            Option("device", "CPU"),
         )
     axes: dict[str, int] = {}
     if backend == "stateful":
@@ -299,7 +303,8 @@ def _open(
             raise model
         fresh = replace(prepared.source, model=read_ir(prepared.source.folder))
         other = _prepare(fresh, prepared.config, "stateful")
-        return _open(replace(other, reason=str(model)), other.compile(), vocab_size, encoder)
+        reason = other.reason.replace(AS_ASKED, str(model), 1)
+        return _open(replace(other, reason=reason), other.compile(), vocab_size, encoder)
     if encoder is not None:
         decoder = EncoderDecoderModel(
             model, prepared.axes, encoder, max_length=max_length, vocab_size=vocab_size
@@ -351,7 +356,7 @@ def _choose_backend(
 ) -> tuple[Backend, str, ov.Model]:
     """The backend, the reason for it, and the model in the form that it takes."""
     if kv == "stateful":
-        return "stateful", "as asked for", source.model
+        return "stateful", AS_ASKED, source.model
     if not device.takes_paged:
         if kv == "paged":
             require_paged(device)
@@ -369,4 +374,4 @@ def _choose_backend(
     if device.is_cpu:  # a GPU has no keys quantized by token, and its plugin fuses products itself
         center_keys(source.model)
         fuse_qkv(source.model)
-    return "paged", "as asked for" if kv == "paged" else "rollback is free", source.model
+    return "paged", AS_ASKED if kv == "paged" else "rollback is free", source.model

@@ -1,4 +1,4 @@
-"""Models whose draft tokens can be verified: on another KV backend where they cannot on one."""
+"""Models whose passes agree: on another KV backend where they do not on one."""
 
 import hashlib
 import json
@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ov_specdec.errors import DeviceError, ModelError
+from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.files import UNREADABLE, replacing, user_cache
-from ov_specdec.loading.compile import LoadedModel, ToLoad, load_model
-from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.compile import AS_ASKED, LoadedModel, ToLoad, load_model
 from ov_specdec.loading.source import read_ir
 from ov_specdec.pass_agreement import (
     EXACT_TOLERANCE,
@@ -19,6 +18,7 @@ from ov_specdec.pass_agreement import (
     TOLERANCE,
     largest_distance,
 )
+from ov_specdec.runner.plain import PlainModel
 
 VERSION = 1
 
@@ -40,7 +40,7 @@ def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
         return loaded
     source, config, vocab_size = model
     if loaded.kv == "stateful" or config.kv != "auto":
-        raise _cannot_verify(source.folder, reason)
+        raise _refusal(loaded, reason)
     source = replace(source, model=read_ir(source.folder))
     config = replace(config, kv="stateful", batch_invariant=False)
     try:
@@ -48,22 +48,32 @@ def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
     except DeviceError as error:
         raise ModelError(f"{source.folder.path}: {reason}; {error}") from error
     if second := difference(other):
-        raise _cannot_verify(source.folder, f"{reason}; {second}")
-    return replace(other, reason=reason)
+        raise _refusal(other, f"{reason}; {second}")
+    return replace(other, reason=other.reason.replace(AS_ASKED, reason, 1))
 
 
-def _cannot_verify(folder: ModelFolder, reason: str) -> ModelError:
+def _refusal(loaded: LoadedModel, reason: str) -> ModelError:
+    is_plain = isinstance(loaded.runner, PlainModel)
+    harm = "texts would be wrong" if is_plain else "draft tokens could not be verified"
     return ModelError(
-        f"{folder.path}: {reason}, so draft tokens could not be verified: use another model, or "
-        "precision='exact' if it is one that rounds a lot"
+        f"{loaded.folder.path}: {reason}, so {harm}: use another model, or ",
+        Option("precision", "exact"),
+        " if it is one that rounds a lot",
     )
 
 
 def difference(loaded: LoadedModel) -> str:
-    """What is wrong with the passes of a model; "" where they agree, or verify no draft tokens."""
+    """What is wrong with the passes of a model; "" where they agree, or verify no draft tokens.
+
+    A `PlainModel` verifies none either, but has to give after a rollback what it gave before.
+    """
     runner = loaded.runner
-    is_exempt = loaded.folder.is_encoder_decoder or runner.max_draft_tokens == 0
-    if is_exempt or runner.max_length < 2 * PREFIX + NUM_TOKENS:
+    verifies = runner.max_draft_tokens != 0 or isinstance(runner, PlainModel)
+    if (
+        loaded.folder.is_encoder_decoder
+        or not verifies
+        or runner.max_length < 2 * PREFIX + NUM_TOKENS
+    ):
         return ""
     path = _file(loaded)
     found = _read(path)

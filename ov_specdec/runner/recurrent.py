@@ -9,7 +9,7 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.cache.state_table import StatePool, StateSpan, StateTable
-from ov_specdec.errors import CacheFullError
+from ov_specdec.errors import CacheFullError, Option
 from ov_specdec.runner.block_memory import Blocks, VisibleMemory, bytes_of_block
 
 STATES = ("conv_state_table.", "gated_delta_state_table.")
@@ -52,7 +52,9 @@ class RecurrentStates:
         if not self.pool.has_room:
             raise CacheFullError(
                 f"there is memory for {num_states} recurrent states of {self.bytes_per_state} "
-                "bytes, too few for a sequence: raise kv_cache_size, or free some memory"
+                "bytes, too few for a sequence: raise ",
+                Option("kv_cache_size"),
+                ", or free some memory",
             )
 
     def open(self, block_size: int) -> StateTable:
