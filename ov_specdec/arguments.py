@@ -111,9 +111,8 @@ def check_drafter(
     for name, model in (("main", main), ("draft", draft)):
         if model is not None and not isinstance(model, str | Path):
             raise OptionError(Option(name, model), " must be a folder or a name on the Hub")
-        if model is not None:
-            check_place(model)
     if kind.has_draft_model and main is not None and draft is None:
+        check_place(main)
         raise OptionError(
             "no draft model for ",
             Option("main", str(main)),

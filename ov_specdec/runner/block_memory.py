@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
+from mmap import mmap
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -58,16 +59,13 @@ class BlockMemory(Protocol):
 Allocate = Callable[[ov.Type, list[int]], ov.Tensor]
 """Makes a tensor of zeros, of an element type and shape."""
 
-ALIGNMENT = 64
-"""Bytes that a vector register has at most: kernels read aligned memory faster."""
-
 
 def lazy_zeros(element_type: ov.Type, shape: list[int]) -> ov.Tensor:
     """A tensor of zeros whose pages the system gives only once something is written to them."""
     num_bytes = prod(shape) * element_type.bitwidth // 8
-    memory = np.zeros(num_bytes + ALIGNMENT, np.uint8)
-    begin = -memory.ctypes.data % ALIGNMENT
-    return ov.Tensor(memory[begin : begin + num_bytes], ov.Shape(shape), element_type)
+    # Not by numpy: calloc writes zeros where it finds room that was used before.
+    memory = np.frombuffer(mmap(-1, num_bytes), np.uint8)
+    return ov.Tensor(memory, ov.Shape(shape), element_type)
 
 
 class VisibleMemory:
@@ -187,7 +185,7 @@ def full_where_it_fails(num_blocks: int) -> Iterator[None]:
     """Say that the cache is full where a device gives no memory for so many blocks."""
     try:
         yield
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, OSError, OverflowError, RuntimeError) as error:
         raise CacheFullError(
             f"there is no memory for {num_blocks} blocks of KV cache: lower ",
             Option("kv_cache_size"),
