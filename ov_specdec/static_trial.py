@@ -32,8 +32,8 @@ class Trial:
 def try_out(runner: ShapedRunner, shape: StaticShape) -> Trial:
     """Compare passes of a static shape with dynamic ones; the runner then has it, if it is right.
 
-    Bits are compared where passes have the form that makes them equal. Raises `CacheFullError`
-    where the memory has no room for the passes.
+    Bits are compared where passes have the form that makes them equal. Raises `SessionError` where
+    context or memory have no room for the passes.
     """
     slot = runner.open(object())  # a namespace of its own: it shares nothing
     is_right = False

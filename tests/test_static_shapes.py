@@ -216,3 +216,24 @@ def test_those_of_a_stateful_model_are_refused_before_anything_is_compiled(tiny_
 def test_with_static_shapes_that_are_needed_an_error_of_compilation_is_named(tiny_pair):
     with pytest.raises(DeviceError, match=r"does not compile .*NO_SUCH"):
         SpeculativePipeline(*tiny_pair, static_shapes=[4], properties={"NO_SUCH": "1"})
+
+
+def test_a_context_without_room_for_a_trial_goes_without_them(tiny_pair):
+    with SpeculativePipeline(*tiny_pair, max_model_len=36, static_shapes=[2, 8]) as pipeline:
+        with pytest.warns(RuntimeWarning, match="no room for 8 more; going on without a static"):
+            pipeline.prepare()
+        assert pipeline.main.runner.static_shapes - {1} == {2}
+        assert pipeline.generate("a = ", max_new_tokens=4).token_ids
+
+
+def test_a_thread_that_may_not_lower_its_priority_compiles_all_the_same(tiny_pair, monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(shapes_module.os, "sched_setscheduler", refuse, raising=False)
+    compiler = load_model(
+        open_source(tiny_pair[0]), RuntimeConfig(static_shapes="auto"), vocab_size=290
+    ).compiler
+    compiler.start(2)
+    compiler.wait()
+    assert compiler.take().size == 2

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from statistics import mean
 from typing import Protocol
 
-from ov_specdec.errors import CacheFullError, DeviceError
+from ov_specdec.errors import DeviceError, SessionError
 from ov_specdec.planning.costs import GRID, SIZES, Costs, Progress, Role
 from ov_specdec.planning.static_sizes import most_saving
 from ov_specdec.runner.static_shape import ShapedRunner, StaticShape
@@ -154,7 +154,7 @@ class StaticShapes:
             return
         try:
             trial = try_out(self._runner, shape)
-        except CacheFullError as error:
+        except (SessionError, RuntimeError) as error:  # no room in memory or context, or OpenVINO's
             self._refuse(size, str(error))
             return
         if not trial.is_right:

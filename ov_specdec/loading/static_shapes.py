@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Thread, get_native_id
 from typing import Literal
 
@@ -123,11 +124,12 @@ class ShapeCompiler:
 
 
 def lower_priority() -> None:
-    """Have this thread run where no other one wants to: on Linux; elsewhere it stays as it is.
+    """Have this thread run where no other one wants to: on Linux, where that is allowed.
 
     Compiling takes one thread. Decoding beside it was not slower than alone, where it was by 15 to
     35 % with the least priority of the usual kind (nice 19); it takes five to ten times as long
     where decoding has both cores.
     """
     if hasattr(os, "SCHED_IDLE"):
-        os.sched_setscheduler(get_native_id(), os.SCHED_IDLE, os.sched_param(0))
+        with suppress(PermissionError):  # as in some containers: it is only slower for others
+            os.sched_setscheduler(get_native_id(), os.SCHED_IDLE, os.sched_param(0))
