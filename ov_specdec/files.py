@@ -1,16 +1,19 @@
 """Files: JSON of a model folder, the user's own and how they are replaced, paths in messages."""
 
+import hashlib
 import json
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import list2cmdline
-from typing import Any
+from typing import Any, TypeVar
 
 from ov_specdec.errors import ModelError
+
+T = TypeVar("T")
 
 UNREADABLE = (
     *(ValueError, OverflowError, RecursionError),  # no JSON, numbers too large, too many brackets
@@ -43,6 +46,30 @@ def user_cache() -> Path | None:
         except RuntimeError:  # no home, as in some containers
             return None
     return Path(cache) / "ov-specdec"
+
+
+def kept_file(kind: str, key: str, suffix: str = ".json") -> Path | None:
+    """Where what was seen of something is kept; None for a user without a cache folder.
+
+    kind: a folder in the cache. key: what tells it from others.
+    """
+    cache = user_cache()
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    return None if cache is None else cache / kind / f"{digest[:16]}{suffix}"
+
+
+def read_kept(path: Path | None, version: int, read: Callable[[dict[str, Any]], T]) -> T | None:
+    """What `read` makes of the object in such a file; None where that cannot be used.
+
+    version: of the format, which the file has to have.
+    """
+    if path is None:
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return read(content) if content["version"] == version else None
+    except (OSError, *UNREADABLE):
+        return None
 
 
 def expand_home(path: str | Path) -> Path:

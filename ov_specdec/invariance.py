@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
 from ov_specdec.errors import CacheFullError
-from ov_specdec.files import UNREADABLE, replacing
+from ov_specdec.files import read_kept, replacing
 from ov_specdec.logits import Logits
 from ov_specdec.runner.base import Runner, Slot, Span
 from ov_specdec.stats import BatchInvariance
@@ -303,16 +303,12 @@ class _Checker:
 
 def read_verdict(path: Path | None) -> Verdict | None:
     """The verdict in a file; None where there is none that can be used."""
-    if path is None:
-        return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content.pop("version") != VERSION:
-            return None
+
+    def read(content: dict[str, Any]) -> Verdict:
         most = content["max_pass_tokens"]
         return Verdict(str(content["difference"]), None if most is None else int(most))
-    except (OSError, *UNREADABLE):
-        return None
+
+    return read_kept(path, VERSION, read)
 
 
 def write_verdict(path: Path, verdict: Verdict) -> None:

@@ -1,13 +1,12 @@
 """In which configuration the passes of a main model are batch-invariant."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from ov_specdec.errors import DeviceError, Option, OptionError, openvino_message
-from ov_specdec.files import user_cache
+from ov_specdec.files import kept_file
 from ov_specdec.invariance import Invariance, describe, read_verdict
 from ov_specdec.loading.compile import LoadedModel, fingerprint, load_model
 from ov_specdec.loading.devices import Precision, find_device, openvino_core
@@ -77,9 +76,7 @@ def open_invariance(loaded: LoadedModel, off: BatchInvariance | None = None) -> 
 
 def verdict_file(folder: ModelFolder, config: RuntimeConfig) -> Path | None:
     """Where the verdict on a configuration is kept; None for a user without a cache folder."""
-    cache = user_cache()
-    digest = hashlib.sha256(fingerprint(folder, config, "paged").encode()).hexdigest()
-    return None if cache is None else cache / "invariance" / f"{digest[:16]}.json"
+    return kept_file("invariance", fingerprint(folder, config, "paged"))
 
 
 def _obstacle(folder: ModelFolder, config: RuntimeConfig) -> str:

@@ -1,12 +1,11 @@
 """What passes of loaded models cost, kept under what their times depend on."""
 
-import hashlib
 from collections.abc import Hashable, Sequence
 from functools import partial
 
 import numpy as np
 
-from ov_specdec.files import user_cache
+from ov_specdec.files import kept_file
 from ov_specdec.loading.compile import LoadedModel
 from ov_specdec.loading.folder import FEATURE_SETTINGS, ModelFolder
 from ov_specdec.planning.costs import Compare, KeptCosts, no_comparison
@@ -25,12 +24,10 @@ def kept_costs(
 ) -> KeptCosts:
     """The costs of a main model, and of its draft if there is one. compare: see `measure`."""
     runners = [model.runner for model in models]
-    digest = hashlib.sha256("\n".join(model.fingerprint() for model in models).encode())
-    cache = user_cache()
     return KeptCosts(
         runners[0],
         runners[1] if len(runners) > 1 else None,
-        None if cache is None else cache / "costs" / f"{digest.hexdigest()[:16]}.json",
+        kept_file("costs", "\n".join(model.fingerprint() for model in models)),
         max(MEASURING_SHARE * load_seconds, MEASURING_SECONDS),
         new_namespace=partial(_sample_source, models[0].folder),
         compare=compare,

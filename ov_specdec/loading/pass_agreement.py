@@ -1,6 +1,5 @@
 """Models whose passes agree: on another KV backend where they do not on one."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import suppress
@@ -8,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ov_specdec.errors import DeviceError, ModelError, Option
-from ov_specdec.files import UNREADABLE, replacing, user_cache
+from ov_specdec.files import kept_file, read_kept, replacing
 from ov_specdec.loading.compile import AS_ASKED, LoadedModel, ToLoad, load_model
 from ov_specdec.loading.source import read_ir
 from ov_specdec.pass_agreement import (
@@ -75,8 +74,8 @@ def difference(loaded: LoadedModel) -> str:
         or runner.max_length < 2 * PREFIX + NUM_TOKENS
     ):
         return ""
-    path = _file(loaded)
-    found = _read(path)
+    path = kept_file("costs", loaded.fingerprint(), ".passes.json")
+    found = read_kept(path, VERSION, lambda content: float(content["distance"]))
     if found is None:
         found = largest_distance(runner)
         _keep(path, found)
@@ -87,24 +86,6 @@ def difference(loaded: LoadedModel) -> str:
         f"on a {loaded.kv} KV cache a pass over {NUM_TOKENS} tokens gives other logits than passes "
         f"over one (distance {found:.2f}, where {tolerance} may be rounding)"
     )
-
-
-def _file(loaded: LoadedModel) -> Path | None:
-    """Where the distance is kept; None for a user without a cache folder."""
-    cache = user_cache()
-    digest = hashlib.sha256(loaded.fingerprint().encode()).hexdigest()
-    return None if cache is None else cache / "costs" / f"{digest[:16]}.passes.json"
-
-
-def _read(path: Path | None) -> float | None:
-    """The distance in a file; None where there is none that can be used."""
-    if path is None:
-        return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return float(content["distance"]) if content["version"] == VERSION else None
-    except (OSError, *UNREADABLE):
-        return None
 
 
 def _keep(path: Path | None, found: float) -> None:

@@ -6,26 +6,24 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from ov_specdec.files import UNREADABLE, replacing
+from ov_specdec.files import read_kept, replacing
 from ov_specdec.planning.costs.curve import CostCurve, PassCurve
 
 VERSION = 4
 
 
-def read_curve(path: Path) -> CostCurve | None:
+def read_curve(path: Path | None) -> CostCurve | None:
     """The curve in a file; None where there is none that can be used, so that it is measured."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["version"] != VERSION:
-            return None
+
+    def read(content: dict[str, Any]) -> CostCurve:
         draft = content["draft"]
         return CostCurve(
             _pass_curve(content["main"]),
             None if draft is None else _pass_curve(draft),
             int(content["sweeps"]),
         )
-    except (OSError, *UNREADABLE):
-        return None
+
+    return read_kept(path, VERSION, read)
 
 
 def write_curve(path: Path, curve: CostCurve) -> None:

@@ -134,7 +134,7 @@ class KeptCosts:
     def _known(self) -> LiveCurve:
         """The curve as it was measured or read, else an imagined one."""
         if self._live is None:
-            kept = None if self._path is None else read_curve(self._path)
+            kept = read_curve(self._path)
             # A file that was made for a pair serves no main model alone, and the reverse.
             if kept is None or (kept.draft is None) != (self._models[1] is None):
                 kept = NOMINAL if self._models[1] is not None else CostCurve(NOMINAL.main)
