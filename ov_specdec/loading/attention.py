@@ -1,13 +1,13 @@
 """What the layers of a decoder attend to: windows and chunks, and what is lost on the way."""
 
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 import openvino as ov
 
 from ov_specdec.errors import ModelError, Option
 from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.graph import before, paged_attentions
 from ov_specdec.loading.source import ModelSource
 
 ATTENTION = "ScaledDotProductAttention"
@@ -74,7 +74,7 @@ def count_windowed(model: ov.Model) -> int:
     """How many attentions of an exported decoder have a window."""
     attentions = [node for node in model.get_ops() if node.get_type_name() == ATTENTION]
     return sum(
-        any(_window(node) for node in _before(attention.input_value(MASK).get_node()))
+        any(_window(node) for node in before(attention.input_value(MASK).get_node()))
         for attention in attentions
         if attention.get_input_size() > MASK
     )
@@ -82,11 +82,7 @@ def count_windowed(model: ov.Model) -> int:
 
 def require_windows(model: ov.Model, num_wanted: int) -> None:
     """Raise `ModelError` for a paged model that lacks windows which it had as exported."""
-    found = [
-        node.input_value(SLIDING_WINDOW).get_node()
-        for node in model.get_ops()
-        if "PagedAttention" in node.get_type_name()
-    ]
+    found = [node.input_value(SLIDING_WINDOW).get_node() for node in paged_attentions(model)]
     num_kept = sum(n.get_type_name() != "Constant" or int(n.get_data()) != 0 for n in found)
     if num_kept < num_wanted:
         raise ModelError(
@@ -133,18 +129,6 @@ def _table(node: ov.Node) -> int:
         return 0
     shape = list(node.get_output_shape(0))
     return shape[2] if len(shape) == 4 and shape[:2] == [1, 1] and shape[2] == shape[3] > 1 else 0
-
-
-def _before(node: ov.Node) -> Iterator[ov.Node]:
-    """A node, and those that its values are computed from."""
-    seen, ahead = set[str](), [node]
-    while ahead:
-        node = ahead.pop()
-        if (name := node.get_friendly_name()) not in seen:
-            seen.add(name)
-            yield node
-            if node.get_type_name() != "ShapeOf":
-                ahead += [value.get_node() for value in node.input_values()]
 
 
 def _is_mask(node: ov.Node) -> bool:

@@ -1,5 +1,7 @@
 """What is read off a decoder's graph and changed in it: paging, rows of logits, LongRoPE."""
 
+from collections.abc import Iterator
+
 import openvino as ov
 from openvino import opset13 as ops
 
@@ -19,6 +21,9 @@ INDICES = 1
 
 TAKES_POSITIONS = ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
 """What follows positions that are not embedded: rotations, and scores to which ALiBi is added."""
+
+SOURCES = ("Parameter", "ReadValue")
+"""Where values come from."""
 
 PASSED = ("Convert", "Add", "Subtract", "Multiply", "Divide", "Tanh")
 """What may stand between the last matrix product and the logits: bias, scaling, capping."""
@@ -114,20 +119,28 @@ def hides_by_mask(model: ov.Model) -> bool:
     return any(_sources(node) == {"attention_mask"} and _gives_positions(node) for node in counts)
 
 
-def _sources(node: ov.Node) -> set[str]:
-    """The inputs and states that a node's values are computed from; their shapes do not count."""
-    found, seen, ahead = set[str](), set[str](), [node]
+def before(node: ov.Node) -> Iterator[ov.Node]:
+    """A node, and those that its values are computed from, up to inputs and states.
+
+    Shapes do not count: what they are computed from is left out.
+    """
+    seen, ahead = set[str](), [node]
     while ahead:
         node = ahead.pop()
-        name, kind = node.get_friendly_name(), node.get_type_name()
-        if name in seen or kind == "ShapeOf":
-            continue
-        seen.add(name)
-        if kind in ("Parameter", "ReadValue"):
-            found.add(next(iter(node.output(0).get_names()), name))
-        else:
-            ahead += [value.get_node() for value in node.input_values()]
-    return found
+        if (name := node.get_friendly_name()) not in seen:
+            seen.add(name)
+            yield node
+            if node.get_type_name() not in (*SOURCES, "ShapeOf"):
+                ahead += [value.get_node() for value in node.input_values()]
+
+
+def _sources(node: ov.Node) -> set[str]:
+    """The inputs and states that a node's values are computed from; their shapes do not count."""
+    return {
+        next(iter(each.output(0).get_names()), each.get_friendly_name())
+        for each in before(node)
+        if each.get_type_name() in SOURCES
+    }
 
 
 def _gives_positions(count: ov.Node) -> bool:
@@ -153,11 +166,12 @@ def _gives_positions(count: ov.Node) -> bool:
 
 def _has_alibi(model: ov.Model) -> bool:
     """Whether the attention of a paged model has slopes for ALiBi."""
-    attentions = _paged_attentions(model)
+    attentions = paged_attentions(model)
     return any(node.get_input_partial_shape(ALIBI_SLOPES)[0] != 0 for node in attentions)
 
 
-def _paged_attentions(model: ov.Model) -> list[ov.Node]:
+def paged_attentions(model: ov.Model) -> list[ov.Node]:
+    """The attentions of a paged model."""
     return [node for node in model.get_ops() if "PagedAttention" in node.get_type_name()]
 
 
@@ -173,7 +187,7 @@ def repeat_attention_rows(model: ov.Model) -> None:
         inputs[name] = ops.parameter([-1], ov.Type.i32, name=name)
         inputs[name].output(0).set_names({name})
     axis = ops.constant(0, ov.Type.i32)
-    for attention in _paged_attentions(model):
+    for attention in paged_attentions(model):
         for place in (QUERY, KEY, VALUE):
             rows = ops.gather(attention.input_value(place), inputs[ATTENTION_INDICES], axis)
             attention.input(place).replace_source_output(rows.output(0))
