@@ -147,6 +147,28 @@ def reference(checkpoint: Path, prompt: list[int], num_tokens: int = REFERENCE_T
 
 
 @dataclass(frozen=True)
+class KeptModels:
+    """A main model, a draft that agrees with it sometimes, and what transformers generates.
+
+    expected: prompts and outputs.
+    """
+
+    folder: Path
+
+    @property
+    def main(self) -> Path:
+        return self.folder / "main"
+
+    @property
+    def draft(self) -> Path:
+        return self.folder / "draft"
+
+    @property
+    def expected(self) -> list[tuple[list[int], list[int]]]:
+        return json.loads((self.folder / "expected.json").read_text())
+
+
+@dataclass(frozen=True)
 class TinyPair:
     """A main model, its checkpoint, and a draft that agrees with it sometimes.
 

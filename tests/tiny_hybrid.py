@@ -13,14 +13,13 @@ import random
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import openvino as ov
 from openvino import opset13 as ops
 
-from tests.tiny import export, reference, save_tokenizer
+from tests.tiny import KeptModels, export, reference, save_tokenizer
 
 IR = "openvino_model.xml"
 KEPT = (
@@ -94,29 +93,9 @@ SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
-class TinyHybrid:
-    """A main model, a draft that agrees with it sometimes, and what transformers generates."""
-
-    folder: Path
-
-    @property
-    def main(self) -> Path:
-        return self.folder / "main"
-
-    @property
-    def draft(self) -> Path:
-        return self.folder / "draft"
-
-    @property
-    def expected(self) -> list[tuple[list[int], list[int]]]:
-        """Prompts and outputs."""
-        return json.loads((self.folder / "expected.json").read_text())
-
-
-def open_hybrid(family: str, target: Path) -> TinyHybrid:
+def open_hybrid(family: str, target: Path) -> KeptModels:
     """A copy, for a test to do with as it likes, and a draft made of it."""
-    hybrid = TinyHybrid(Path(shutil.copytree(FOLDER / family, target)))
+    hybrid = KeptModels(Path(shutil.copytree(FOLDER / family, target)))
     shutil.copytree(hybrid.main, hybrid.draft)
     model = ov.Core().read_model(hybrid.main / IR)
     add_noise(model, 0.03)
@@ -168,7 +147,7 @@ def save_checkpoint(family: str, folder: Path) -> None:
 
 
 def make(family: str, target: Path) -> None:
-    """Fill the folder of a `TinyHybrid`."""
+    """Fill the folder of a `KeptModels`."""
     with tempfile.TemporaryDirectory() as made:
         checkpoint, main = Path(made) / "checkpoint", target / "main"
         save_checkpoint(family, checkpoint)

@@ -14,11 +14,11 @@ import random
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.tiny import VOCAB_SIZE, export, reference, save_tokenizer
+from tests.families.settings import LONGROPE, WINDOW
+from tests.tiny import VOCAB_SIZE, KeptModels, export, reference, save_tokenizer
 
 FOLDER = Path(__file__).parent / "data" / "windows"
 
@@ -31,8 +31,6 @@ VERSIONS = {
 }
 """Families, and the transformers that Optimum exports them with."""
 
-WINDOW = 32
-"""Tokens of a window, of a chunk, and up to LongRoPE's border."""
 LENGTHS = (20, 37, 150)
 """Tokens of the prompts; all outputs end beyond the window."""
 NUM_TOKENS = 60
@@ -76,13 +74,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         **COMMON,
         "num_hidden_layers": 2,
         "sliding_window": None,
-        "original_max_position_embeddings": WINDOW,
-        "rope_parameters": {
-            "rope_type": "longrope",
-            "rope_theta": 10000.0,
-            "short_factor": [1.0] * 8,
-            "long_factor": [1.0 + 1.5 * i for i in range(8)],
-        },
+        **LONGROPE,
     },
     "llama4_text": {
         **COMMON,
@@ -105,31 +97,11 @@ KEPT = (
 )
 
 
-@dataclass(frozen=True)
-class KeptModels:
-    """A main model, a draft that agrees with it sometimes, and what transformers generates.
+def open_kept(family: str, target: Path) -> KeptModels:
+    """A copy, for a test to do with as it likes.
 
     The draft's graph is the main model's, so that only its weights are kept.
     """
-
-    folder: Path
-
-    @property
-    def main(self) -> Path:
-        return self.folder / "main"
-
-    @property
-    def draft(self) -> Path:
-        return self.folder / "draft"
-
-    @property
-    def expected(self) -> list[tuple[list[int], list[int]]]:
-        """Prompts and outputs."""
-        return json.loads((self.folder / "expected.json").read_text())
-
-
-def open_kept(family: str, target: Path) -> KeptModels:
-    """A copy, for a test to do with as it likes."""
     models = KeptModels(Path(shutil.copytree(FOLDER / family, target)))
     for file in models.main.iterdir():
         if not (models.draft / file.name).exists():

@@ -5,6 +5,7 @@ from typing import Any
 from tests.tiny import VOCAB_SIZE
 
 WINDOW = 32
+"""Tokens of a window, of a chunk, and up to LongRoPE's border."""
 CONTEXT = 256
 
 IDS = {"vocab_size": VOCAB_SIZE, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
