@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ov_specdec.errors import OptionError
+from ov_specdec.files import replacing
 from ov_specdec.openai.batches import RESULT_ID, BatchRequest
 
 BEGINNING = f'{{"id": "{RESULT_ID}'.encode()
@@ -51,10 +52,9 @@ class Results:
         """Remove the results of some requests; the others stay, even if this is interrupted."""
         self._file.seek(0)
         kept = [line for line in self._file if json.loads(line)["custom_id"] not in custom_ids]
-        copy = self._path.with_name(f"{self._path.name}.new")
-        copy.write_bytes(b"".join(kept))
-        self._file.close()
-        copy.replace(self._path)
+        with replacing(self._path) as copy:
+            copy.write_bytes(b"".join(kept))
+            self._file.close()
         self._file = self._path.open("ab+")
         for custom_id in custom_ids:
             del self._digests[custom_id]

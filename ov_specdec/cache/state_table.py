@@ -155,12 +155,16 @@ class StateTable:
     def restore(self, length: int) -> None:
         """Have blocks for what was saved of a sequence of so many tokens: see `saved`."""
         self._count()
-        self._states |= self._allocate(sorted({self._border(length), length} - {0}))
+        self._states |= self._allocate(self._saved_places(length))
 
     def saved(self, length: int) -> list[int]:
         """Blocks that a sequence of so many tokens goes on from, and others with it."""
-        places = sorted({self._border(length), length} - {0})
+        places = self._saved_places(length)
         return [self._states[place] for place in places if place in self._states]
+
+    def _saved_places(self, length: int) -> list[int]:
+        """Numbers of tokens after which the states are saved."""
+        return sorted({self._border(length), length} - {0})
 
     def free(self, *, forgets: bool) -> None:
         """Give all blocks back. forgets: nobody finds what was offered."""

@@ -145,14 +145,12 @@ class _Prepared:
             return None
         if wanted == "auto" and has_delta_rule(self.model):
             return None
-        properties = {**self.config.properties_for(self.device), **COMPILE_OPTIONS}
-        path, device, num_bytes = (
-            self.source.folder.path,
-            self.device,
-            self.source.folder.num_bytes,
-        )
+        device, folder = self.device, self.source.folder
+        properties = {**self.config.properties_for(device), **COMPILE_OPTIONS}
         return ShapeCompiler(
-            self.model, lambda graph: compile_for(device, graph, properties, path), num_bytes
+            self.model,
+            lambda graph: compile_for(device, graph, properties, folder.path),
+            folder.num_bytes,
         )
 
 
@@ -312,7 +310,7 @@ def _open(
         return _loaded(decoder, prepared)
     if prepared.kv == "paged":
         return _loaded(_open_paged(prepared, model, vocab_size), prepared)
-    if recurrent_state(prepared.model) is not None:
+    if not prepared.axes:  # its states have no tokens
         plain = PlainModel(model, max_length=max_length, vocab_size=vocab_size)
         return _loaded(plain, prepared)
     stateful = StatefulModel(

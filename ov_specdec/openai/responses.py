@@ -39,9 +39,7 @@ class ResponsesBody(GenerationBody):
     input: Input
     instructions: str | None = None
     max_output_tokens: Positive | None = None
-    metadata: (
-        Annotated[dict[str, str], values(lambda text: isinstance(text, str), "a text")] | None
-    ) = None
+    metadata: Metadata | None = None
     parallel_tool_calls: bool | None = None
     tool_choice: Literal["none", "auto"] | None = None
     # Without a counterpart here.

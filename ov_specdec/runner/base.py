@@ -246,6 +246,13 @@ def check_room(current: int, num_tokens: int, max_length: int) -> None:
         )
 
 
+def only_span(spans: Sequence[Span]) -> Span:
+    """The span of a runner that extends one sequence in a pass; `SessionError` for several."""
+    if len(spans) != 1:
+        raise SessionError(f"a pass was asked for over {len(spans)} sequences: this takes one")
+    return spans[0]
+
+
 def check_rows(span: Span) -> None:
     """Refuse a span that wants more rows of logits than it has tokens, or none."""
     if not 1 <= span.num_rows <= len(span.tokens):

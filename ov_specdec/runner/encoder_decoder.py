@@ -13,7 +13,15 @@ from ov_specdec.baseline import common_prefix
 from ov_specdec.cache.block_table import check_rollback
 from ov_specdec.errors import SessionError
 from ov_specdec.logits import Logits
-from ov_specdec.runner.base import FOREIGN, LOGITS_INDICES, Slot, Span, check_room, check_rows
+from ov_specdec.runner.base import (
+    FOREIGN,
+    LOGITS_INDICES,
+    Slot,
+    Span,
+    check_room,
+    check_rows,
+    only_span,
+)
 from ov_specdec.runner.encoder import Encoder
 from ov_specdec.runner.source import Source
 
@@ -79,9 +87,7 @@ class EncoderDecoderModel:
 
         The next pass overwrites it. After an error the sequence is empty.
         """
-        if len(spans) != 1:
-            raise SessionError(f"a pass was asked for over {len(spans)} sequences: this takes one")
-        [span] = spans
+        span = only_span(spans)
         slot = self._own(span.slot)
         check_room(slot.length, len(span.tokens), self.max_length)
         check_rows(span)

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from ov_specdec.cache.block_table import check_rollback
 from ov_specdec.errors import SessionError
 from ov_specdec.logits import Logits
-from ov_specdec.runner.base import FOREIGN, LOGITS_INDICES, Slot, Span, check_room, check_rows
+from ov_specdec.runner.base import (
+    FOREIGN,
+    LOGITS_INDICES,
+    Slot,
+    Span,
+    check_room,
+    check_rows,
+    only_span,
+)
 
 UNKEPT = "states of recurrent layers that cannot be rolled back are not kept in files"
 
@@ -51,9 +59,7 @@ class PlainModel:
 
         The next pass overwrites it. After an error the sequence is empty.
         """
-        if len(spans) != 1:
-            raise SessionError(f"a pass was asked for over {len(spans)} sequences: this takes one")
-        [span] = spans
+        span = only_span(spans)
         slot = self._own(span.slot)
         check_room(slot.length, len(span.tokens), self.max_length)
         check_rows(span)

@@ -61,7 +61,6 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     _add_audio(app, service, rules.unknown)
     _add_tokens(app, service, rules.unknown)
     _add_state(app, service)
-    settings = service.settings
     if settings.allowed_hosts:  # else a page of a name that leads here could call it
         hosts = list(settings.allowed_hosts)
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
