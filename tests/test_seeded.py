@@ -247,7 +247,7 @@ def test_rows_that_give_no_distribution_are_refused():
         row = np.zeros(VOCAB, np.float32)
         row[3] = odd
         with pytest.raises(LogitsError, match="give no distribution"):
-            sampler.distribution([0], row)
+            sampler.sample([0], row)
 
 
 def test_a_seeded_draft_ends_where_no_token_may_follow():

@@ -32,8 +32,6 @@ class Distribution:
         """The probability of one token of the vocabulary."""
         if self.ids is None:
             return float(self.probs[token])
-        if self.is_one_hot:  # greedy decoding asks for nothing else
-            return float(self.ids[0] == token)
         index = int(self.ids.searchsorted(token))
         if index < len(self.ids) and self.ids[index] == token:
             return float(self.probs[index])

@@ -1,6 +1,5 @@
 """The only two random decisions, to accept and to draw, of sampling and of verification."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -52,19 +51,6 @@ class NumpyRandomSource:
             start = run * RUN
             probs = probs[start:] if run == num_runs - 1 else probs[start : start + RUN]
         return distribution.token(start + _invert(probs, number)[0])
-
-
-@dataclass(frozen=True)
-class CertainSource:
-    """For greedy decoding, where all probability is on one token. Implements `RandomSource`."""
-
-    def accept(self, probability: float) -> bool:
-        """Only what is certain."""
-        return probability >= 1.0
-
-    def draw(self, distribution: Distribution) -> int:
-        """The token that has all of the probability."""
-        return distribution.token(int(distribution.probs.argmax()))
 
 
 def _invert(weights: Probs, number: float) -> tuple[int, float]:

@@ -6,19 +6,18 @@ if its tokens had been decoded one by one.
 """
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from ov_specdec.logits import Logits, most_likely
-from ov_specdec.sampling.distribution import Distribution, one_hot
+from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import LogitsProcessor
-from ov_specdec.sampling.random_source import CertainSource, RandomSource
+from ov_specdec.sampling.random_source import RandomSource
 from ov_specdec.sampling.warpers import LogitsWarper
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """A token that was chosen.
 
     drawn_from: its distribution, where it was left to chance. confidence: how likely another model
@@ -34,11 +33,6 @@ class Sampler(Protocol):
     """A way to choose tokens."""
 
     @property
-    def random(self) -> RandomSource:
-        """What takes the random decisions, those of verification among them."""
-        ...
-
-    @property
     def processors(self) -> tuple[LogitsProcessor, ...]:
         """What every row goes through first."""
         ...
@@ -46,13 +40,6 @@ class Sampler(Protocol):
     @property
     def ends(self) -> Set[int]:
         """Tokens that end a text: what follows them is never asked."""
-        ...
-
-    def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
-        """What the token after `tokens` is drawn from. row: logits [vocab].
-
-        Raises `LogitsError` for a row that gives no distribution.
-        """
         ...
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
@@ -69,11 +56,6 @@ class GreedySampler:
 
     processors: tuple[LogitsProcessor, ...] = ()
     ends: Set[int] = frozenset()
-    random: RandomSource = field(default_factory=CertainSource)
-
-    def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
-        """All of the probability on the most likely token."""
-        return one_hot(self.sample(tokens, row).token)
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
         """The most likely token."""
@@ -82,7 +64,10 @@ class GreedySampler:
 
 @dataclass(frozen=True)
 class RandomSampler:
-    """A token drawn from the warped distribution. Implements `Sampler`."""
+    """A token drawn from the warped distribution. Implements `Sampler`.
+
+    random: takes the random decisions, those of verification among them.
+    """
 
     processors: tuple[LogitsProcessor, ...]
     warper: LogitsWarper
@@ -90,7 +75,7 @@ class RandomSampler:
     ends: Set[int] = frozenset()
 
     def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
-        """The row's distribution, after processors and warper."""
+        """What the token after `tokens` is drawn from; raises as `sample` does."""
         return self.warper(process(self.processors, tokens, row))
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
@@ -111,11 +96,6 @@ class SeededSampler:
     warper: LogitsWarper
     noise: Noise
     ends: Set[int] = frozenset()
-    random: RandomSource = field(default_factory=CertainSource)
-
-    def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
-        """All of the probability on the token that noise chooses."""
-        return one_hot(self.sample(tokens, row).token)
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
         """The token that noise chooses, which depends on seed, place and row alone."""

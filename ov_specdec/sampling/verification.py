@@ -1,24 +1,22 @@
 """Which draft tokens are accepted: decided by the main model's distributions alone."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ov_specdec.logits import Logits
 from ov_specdec.sampling.distribution import Distribution, excess, one_hot, residual
 from ov_specdec.sampling.random_source import RandomSource
-from ov_specdec.sampling.samplers import Sampler
+from ov_specdec.sampling.samplers import RandomSampler, Sampler
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(NamedTuple):
     """Draft tokens. probs: the distribution that each was drawn from; None if none was drawn."""
 
     tokens: list[int]
     probs: list[Distribution] | None = None
 
 
-@dataclass(frozen=True)
-class VerificationResult:
+class VerificationResult(NamedTuple):
     """The first `num_accepted` draft tokens are accepted, and `next_token` follows them.
 
     next_token: the main model's own choice: the correction of the first draft token that was
@@ -36,10 +34,38 @@ def verify(
 
     logits: [len(draft.tokens) + 1, vocab], from the main model; row i scores the token in the place
     of draft token i, the last row the one after all of them. Rows after a draft token that the main
-    model cannot choose, or that ends the text, are not looked at. Draft tokens that were drawn are
-    verified as a block; of others a block accepts no more than one by one, in more time. With an
-    empty draft, this is how plain decoding chooses its next token. Raises `LogitsError` for a row
-    that gives no distribution.
+    model cannot choose, or that ends the text, are not looked at. With an empty draft, this is how
+    plain decoding chooses its next token. Raises `LogitsError` for a row that gives no
+    distribution.
+    """
+    if isinstance(sampler, RandomSampler):
+        return _verify_by_chance(sampler, tokens, logits, draft)
+    return _verify_by_agreement(sampler, tokens, logits, draft.tokens)
+
+
+def _verify_by_agreement(
+    sampler: Sampler, tokens: Sequence[int], logits: Logits, draft_tokens: Sequence[int]
+) -> VerificationResult:
+    """The same where nothing is left to chance: what the sampler chooses too is accepted."""
+    history = list(tokens)
+    for index, draft_token in enumerate(draft_tokens):
+        chosen = sampler.sample(history, logits[index]).token
+        if chosen != draft_token:
+            return VerificationResult(index, chosen)
+        if chosen in sampler.ends:  # the text has ended, and what follows is of no use
+            return VerificationResult(index + 1, chosen)
+        history.append(chosen)
+    num_accepted = len(draft_tokens)
+    return VerificationResult(num_accepted, sampler.sample(history, logits[num_accepted]).token)
+
+
+def _verify_by_chance(
+    sampler: RandomSampler, tokens: Sequence[int], logits: Logits, draft: Draft
+) -> VerificationResult:
+    """The same by distributions.
+
+    Draft tokens that were drawn are verified as a block; of others a block accepts no more than one
+    by one, in more time.
     """
     history = list(tokens)
 
