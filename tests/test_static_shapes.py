@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.chunks import collect
 from ov_specdec.engine.static_shapes import MOST
 from ov_specdec.errors import DeviceError, ModelError
 from ov_specdec.loading import compile as compile_module
@@ -109,6 +110,26 @@ def test_they_come_while_texts_are_decoded(tiny_pair, monkeypatch):
             assert pipeline.generate(PROMPT, **options).token_ids == expected
         assert seen[0][0] == set()  # nothing was compiled before the first text
         assert pipeline.main.runner.static_shapes
+
+
+@pytest.mark.parametrize("length", [0, 3, "auto"])
+def test_taken_up_in_the_middle_of_a_text_they_leave_its_bits_as_they_are(tiny_pair, length):
+    options = {"max_new_tokens": 40, "ignore_eos": True, "cache_prompt": False}
+    options |= {"num_assistant_tokens": length, "logprobs": 2}
+    with SpeculativePipeline(*tiny_pair, batch_invariant=True) as pipeline:
+        assert pipeline.batch_invariant.is_proven
+        expected = pipeline.generate(PROMPT, **options)
+        models = pipeline.main, pipeline.draft
+        shapes = [(m.runner, m.compiler.compile(size)) for m in models for size in (1, 2, 4)]
+        chunks = []
+        for chunk in pipeline.stream(PROMPT, **options):
+            chunks.append(chunk)
+            if len(chunks) == 5:
+                for runner, shape in shapes:
+                    runner.add_static(shape)
+        result = collect(chunks)
+        assert len(chunks) > 10
+        assert (result.token_ids, result.logprobs) == (expected.token_ids, expected.logprobs)
 
 
 def test_short_processes_compile_nothing_more(tiny_pair, monkeypatch):
