@@ -83,24 +83,13 @@ class Output:
 
         The last chunk has the finish reason where the text has ended.
         """
-        chunks = []
-        for piece in _pieces(round_):
-            num_kept = self._text.push(piece.token_ids)
-            kept = piece.token_ids[:num_kept]
-            logprobs = piece.logprobs[:num_kept]
-            text = self._text.take()
-            chunks.append(
-                replace(
-                    piece,
-                    text=text,
-                    token_ids=kept,
-                    logprobs=logprobs,
-                    num_prompt_tokens=self.stats.prompt_tokens,
-                )
-            )
-            if self._text.stopped:
-                sequence.finish_reason = "stop"
-                break
+        cut, end = round_.num_from_draft, len(round_.tokens)
+        chunks = [self._chunk(round_, slice(0, cut), "draft", [])] if cut else []
+        if cut < end and not self._text.stopped:
+            rejected = round_.draft_tokens[cut:]
+            chunks.append(self._chunk(round_, slice(cut, end), _own_origin(round_), rejected))
+        if self._text.stopped:
+            sequence.finish_reason = "stop"
         stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
         if num_generated < stats.num_generated:
             stats = replace(stats, num_generated=num_generated)
@@ -114,27 +103,31 @@ class Output:
             )
         return chunks
 
+    def _chunk(self, round_: Round, part: slice, origin: Origin, rejected: list[int]) -> Chunk:
+        """Some of a round's tokens, up to a stop string."""
+        tokens = round_.tokens[part]
+        num_kept = self._text.push(tokens)
+        return Chunk(
+            self._text.take(),
+            tokens[:num_kept],
+            origin,
+            rejected,
+            logprobs=round_.logprobs[part][:num_kept],
+            prompt_logprobs=round_.prompt_logprobs,
+            num_prompt_tokens=self.stats.prompt_tokens,
+        )
+
     def cancelled(self) -> Chunk:
         """The last chunk of a generation that was cancelled."""
         text = self._text.finish()
         return Chunk(text, [], "plain", finish_reason="cancelled", stats=self.stats)
 
 
-def _pieces(round_: Round) -> list[Chunk]:
-    """A round's tokens by origin, yet without text."""
-    cut = round_.num_from_draft
-    accepted, own = round_.tokens[:cut], round_.tokens[cut:]
-    scores = round_.logprobs
-    rejected = round_.draft_tokens[cut:]
-    pieces = [Chunk("", accepted, "draft", logprobs=scores[:cut])] if accepted else []
-    if own and rejected:
-        pieces.append(Chunk("", own, "correction", rejected, logprobs=scores[cut:]))
-    elif own:
-        origin: Origin = "bonus" if round_.draft_tokens else "plain"
-        pieces.append(Chunk("", own, origin, logprobs=scores[cut:]))
-    if round_.prompt_logprobs:
-        pieces[0] = replace(pieces[0], prompt_logprobs=round_.prompt_logprobs)
-    return pieces
+def _own_origin(round_: Round) -> Origin:
+    """That of the main model's own token."""
+    if not round_.draft_tokens:
+        return "plain"
+    return "bonus" if round_.num_from_draft == len(round_.draft_tokens) else "correction"
 
 
 def collect(chunks: Iterable[Chunk]) -> GenerationResult:

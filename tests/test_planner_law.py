@@ -1,7 +1,6 @@
 """Sampling has the main model's distribution where the planner cuts drafts of several sequences."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -38,7 +37,7 @@ class ForgetfulDrafter(ModelDrafter):
         drawn, probs = proposal.draft.tokens, proposal.draft.probs
         if not probs or probs[-1].prob(drawn[-1]) > 0.5:
             return proposal
-        return replace(proposal, draft=Draft(drawn[:-1], probs[:-1] or None))
+        return proposal._replace(draft=Draft(drawn[:-1], probs[:-1] or None))
 
 
 def output_probs(pair, drafter, lengths):

@@ -1,8 +1,8 @@
 """`Drafter`: what the engine needs of what proposes draft tokens."""
 
 from collections.abc import Generator, Sequence, Set
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
 
 from ov_specdec.planning.draft_length import NO_PLAN, Ask, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence
@@ -34,8 +34,7 @@ class Declined:
         return self.source, self.match_confidence, token == self.draft_token
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(NamedTuple):
     """A draft, and how it came about, for the statistics and the draft-length policy.
 
     source: the name of where the draft tokens come from. plan: how many there were to be, and why.
@@ -65,7 +64,7 @@ class Proposal:
         for length, token in enumerate(tokens[:-1], start=1):
             if token in ends:
                 draft = Draft(tokens[:length], probs and probs[:length])
-                return replace(self, draft=draft, confidences=self.confidences[:length])
+                return self._replace(draft=draft, confidences=self.confidences[:length])
         return self
 
 

@@ -1,7 +1,6 @@
 """Two drafters as one: the second is asked where the first has no idea."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ov_specdec.drafters.base import Drafter, Proposal, Steps
 from ov_specdec.runner.base import HiddenStatesReader
@@ -40,7 +39,7 @@ class Cascade:
         if proposal.draft.tokens:
             return proposal
         other = yield from self._second.propose(tokens)
-        return replace(other, declined=proposal.declined or other.declined)
+        return other._replace(declined=proposal.declined or other.declined)
 
 
 def readers(drafter: Drafter | None) -> tuple[HiddenStatesReader, ...]:

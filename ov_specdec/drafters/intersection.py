@@ -1,7 +1,6 @@
 """A draft model with another tokenizer that proposes what both vocabularies have."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -54,4 +53,4 @@ class IntersectionCache:
             return ForwardOutput(np.full_like(self._row, OUTSIDE), 0, 0, 0, 0.0)
         done = yield from self._cache.advance(tokens, draft_ids)
         self._row[0, self._common.main_ids] = done.logits[0, self._common.draft_ids]
-        return replace(done, logits=self._row)
+        return done._replace(logits=self._row)

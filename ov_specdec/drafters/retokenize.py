@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate, pairwise, takewhile
 from math import prod
 
@@ -53,7 +52,7 @@ class RetokenizedDrafter:
         confidences = drafted.confidences and self._spread(
             drafted.confidences, starts, draft_tokens
         )
-        return replace(drafted, draft=Draft(draft_tokens), confidences=confidences)
+        return drafted._replace(draft=Draft(draft_tokens), confidences=confidences)
 
     def _encode(self, drafted: Sequence[int]) -> tuple[list[int], list[int]]:
         """Main ids for draft ids up to the first special one, and where in their text those begin.

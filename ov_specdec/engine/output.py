@@ -1,13 +1,12 @@
 """`Round`: what a round of a sequence gives."""
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ov_specdec.logprobs import TokenLogprobs
 from ov_specdec.stats import RoundStats
 
 
-@dataclass(frozen=True)
-class Round:
+class Round(NamedTuple):
     """What one pass of the main model added to the sequence.
 
     tokens: the new tokens. num_from_draft: how many of them, from the first, are accepted draft
@@ -20,5 +19,5 @@ class Round:
     num_from_draft: int
     draft_tokens: list[int]
     stats: RoundStats
-    logprobs: list[TokenLogprobs] = field(default_factory=list)
-    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
+    logprobs: list[TokenLogprobs]
+    prompt_logprobs: list[TokenLogprobs]

@@ -126,9 +126,7 @@ class Scheduler:
         num_prefilled: tokens of prompts that it was fed in this step.
         """
         shares: list[Share] = []
-        budget = self.prefill_budget
-        if model is not self._models[0]:
-            budget = min(DRAFT_PREFILL * budget, PREFILL_CHUNK)
+        budget: int | None = None
         for sequence in self.running:
             cache = sequence.waits_for
             if not isinstance(cache, CachedSequence) or cache.runner is not model:
@@ -137,8 +135,10 @@ class Scheduler:
                 continue
             limit, is_prefill = cache.num_pending, sequence.is_prefilling
             if is_prefill:
-                limit = min(limit, budget - num_prefilled)
-                num_prefilled += max(limit, 0)
+                if budget is None:
+                    budget = self._prefill_budget_of(model) - num_prefilled
+                limit = min(limit, budget)
+                budget -= max(limit, 0)
             if limit > 0:
                 shares.append(Share(sequence, cache, limit, is_prefill))
         return shares
@@ -146,15 +146,22 @@ class Scheduler:
     @property
     def load(self) -> Load:
         """What the next pass of the main model holds, whatever is drafted."""
-        decoding = self._decoding
-        lacking = sum(s.num_to_verify for s in self.running if s.is_prefilling)
+        decoding, num_prefill = self._decoding, 0
+        if len(decoding) < len(self.running):
+            lacking = sum(s.num_to_verify for s in self.running if s.is_prefilling)
+            num_prefill = min(lacking, self.prefill_budget)
         return Load(
             len(self.running),
             len(decoding),
-            sum(sequence.num_to_verify for sequence in decoding),
-            min(lacking, self.prefill_budget),
-            sum(len(sequence.tokens) for sequence in self.running),
+            sum([sequence.num_to_verify for sequence in decoding]),
+            num_prefill,
+            sum([len(sequence.tokens) for sequence in self.running]),
         )
+
+    def _prefill_budget_of(self, model: Runner) -> int:
+        """The same of a pass of this model."""
+        budget = self.prefill_budget
+        return budget if model is self._models[0] else min(DRAFT_PREFILL * budget, PREFILL_CHUNK)
 
     @property
     def prefill_budget(self) -> int:

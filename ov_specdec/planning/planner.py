@@ -1,6 +1,6 @@
 """The draft lengths with which a step yields most tokens per second."""
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -78,6 +78,22 @@ class Kind:
     wished: int = 0
 
 
+class SizesKept:
+    """Sizes that passes are padded to, by their tokens, while nothing changes that they follow."""
+
+    def __init__(self) -> None:
+        self._follows: object = None
+        self._sizes: dict[int, int] = {}
+
+    def get(self, num_tokens: int, follows: object, choose: Callable[[], int]) -> int:
+        """The size for so many tokens: as it was chosen, or chosen anew."""
+        if self._follows != follows:
+            self._follows, self._sizes = follows, {}
+        if num_tokens not in self._sizes:
+            self._sizes[num_tokens] = choose()
+        return self._sizes[num_tokens]
+
+
 class Planner:
     """Plans the drafts of all sequences of a step together.
 
@@ -113,6 +129,7 @@ class Planner:
         self._kinds: dict[Sources, Kind] = {}
         self._alike: Hashable = None
         """What these have in common: only they are counted together."""
+        self._pass_sizes, self._draft_sizes = SizesKept(), SizesKept()
 
     def plan(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
         """How far each sequence that bids may draft; no bid is a step in which none does.
@@ -141,15 +158,25 @@ class Planner:
 
     def pass_size(self, num_tokens: int, load: Load) -> int:
         """The size that a pass over so many tokens is to be padded to: the one that costs least."""
-        return num_tokens + int(self._next(num_tokens, num_tokens + MOST, load).argmin())
+        context = load.num_cached // load.num_sequences // SAME_CONTEXT
+        follows = context, load.num_sequences, self._size, self._home, self._costs.curve
+
+        def cheapest() -> int:
+            return num_tokens + int(self._next(num_tokens, num_tokens + MOST, load).argmin())
+
+        return self._pass_sizes.get(num_tokens, follows, cheapest)
 
     def draft_size(self, num_tokens: int, static: Collection[int]) -> int:
         """The same of a pass of the draft model. static: sizes that are always prepared."""
         if not static or (draft := self._costs.curve.draft) is None:
             return num_tokens
-        last = num_tokens + MOST
-        seconds = draft.by_size(num_tokens, last, 0) + draft.changes(num_tokens, last, 0, 0)
-        return num_tokens + int(seconds.argmin())
+
+        def cheapest() -> int:
+            last = num_tokens + MOST
+            seconds = draft.by_size(num_tokens, last, 0) + draft.changes(num_tokens, last, 0, 0)
+            return num_tokens + int(seconds.argmin())
+
+        return self._draft_sizes.get(num_tokens, draft, cheapest)
 
     def learn(self, step: StepStats, static: Collection[int] = ()) -> None:
         """Take note of what has run. static: sizes that are always prepared."""

@@ -1,8 +1,7 @@
 """`Runner`: a model whose forward passes extend the KV caches of several sequences."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +38,7 @@ class Slot(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """What a forward pass appends to one sequence. num_rows: logits wanted, of the last tokens.
 
     hidden_states: [len(tokens), hidden_size], which the pass fills; None where they are not wanted.
@@ -52,8 +50,7 @@ class Span:
     hidden_states: HiddenStates | None = None
 
 
-@dataclass(frozen=True)
-class ForwardOutput:
+class ForwardOutput(NamedTuple):
     """What the forward passes that one sequence has waited for came to.
 
     logits: [num_rows, vocab]; may be overwritten by the next pass. num_tokens: tokens that were

@@ -144,17 +144,18 @@ class CachedSequence:
         far as there is room; they are rolled back like draft tokens.
         """
         self._agree_with_slot()
-        start, rows = len(self._cached), self._num_rows
+        start, rows, num_pending = len(self._cached), self._num_rows, self.num_pending
         if not self._num_fed:
             self._num_cached = start
-        if self.num_pending > max(limit, rows):
-            size = max(min(limit, self.num_pending - rows), 1)
+        if num_pending > max(limit, rows):
+            size = max(min(limit, num_pending - rows), 1)
             return self._span(self._wanted(start, start + size), 1)
-        end = start + self.num_pending
-        tokens = self._wanted(start, end)
-        spare = min(max_tokens(self.runner) - end, self._max_draft_tokens + 1 - rows)
-        tokens += tokens[-1:] * max(min(padding, spare), 0)
-        return self._span(tokens, rows + start + len(tokens) - end)
+        tokens = self._wanted(start, start + num_pending)
+        if padding:
+            room = max_tokens(self.runner) - start - num_pending
+            spare = min(room, self._max_draft_tokens + 1 - rows)
+            tokens += tokens[-1:] * max(min(padding, spare), 0)
+        return self._span(tokens, rows + len(tokens) - num_pending)
 
     def fed(self, span: Span, logits: Logits, num_sequences: int) -> None:
         """A pass over this span, and those of other sequences, has given these logits."""
@@ -257,8 +258,9 @@ class CachedSequence:
         """Roll back to the tokens that are wanted, at most the first `last` of them."""
         self._agree_with_slot()
         start = min(self._num_compared, last)
-        wanted = self._wanted(start, max(len(self._cached), start))
-        self._rollback(min(start + common_prefix(self._cached[start:], wanted), last))
+        if fed := self._cached[start:]:
+            start += common_prefix(fed, self._wanted(start, start + len(fed)))
+        self._rollback(min(start, last))
 
     def _agree_with_slot(self) -> None:
         """An error may have emptied the slot; an interrupt may leave it tokens not counted."""

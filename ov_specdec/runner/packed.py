@@ -1,9 +1,9 @@
 """Forward passes over several sequences, packed one behind the other: what they take and run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import openvino as ov
@@ -21,8 +21,7 @@ Layout = tuple[tuple[int, int], ...]
 """The tokens of each span of a pass, and the rows of logits that it wants."""
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """How the rows of a pass are laid out.
 
     all_rows: have logits computed for all tokens, wanted or not. is_invariant: compute no matrix
@@ -56,10 +55,17 @@ class Feed:
         rows = np.arange(ends[-1]) if form.all_rows else _at_least(least, wanted)
         self.taken = wanted if form.all_rows else np.arange(len(wanted))
         """Which of the logits that come of a pass are wanted, one span's behind the other's."""
-        self._spans = list(zip(begins, ends, attended, strict=True))
         attention_rows = [
-            np.arange(begin, begin + most).clip(max=end - 1) for begin, end, most in self._spans
+            np.arange(begin, begin + most).clip(max=end - 1)
+            for begin, end, most in zip(begins, ends, attended, strict=True)
         ]
+        # Of each row: its span, its token's place in that, and the same among those of all spans.
+        self._span_of = np.repeat(np.arange(len(layout)), fed)
+        self._place = np.concatenate(
+            [np.arange(n).clip(max=own - 1) for n, own in zip(fed, tokens, strict=True)]
+        )
+        self._token = self._place + np.array([0, *accumulate(tokens)])[self._span_of]
+        self._attended = np.array(attended)
         attention_ends = list(accumulate(attended))
         kept = _places_of_first([0, *attention_ends[:-1]], fed)
         self._arrays: dict[str, NDArray[np.integer]] = {
@@ -81,14 +87,12 @@ class Feed:
 
     def fill(self, spans: Sequence[Span], past: Sequence[int], blocks: list[list[int]]) -> None:
         """Set the inputs for spans after `past` cached tokens each, in the blocks of each."""
-        longest = 0
-        for span, length, (begin, end, attended) in zip(spans, past, self._spans, strict=True):
-            # A single token is repeated where the span has two rows.
-            self._arrays["input_ids"][begin:end] = span.tokens
-            self._arrays["position_ids"][begin:end] = np.arange(length, length + len(span.tokens))
-            longest = max(longest, length + attended)
-        self._arrays["past_lens"][:] = past
-        self._arrays["max_context_len"][...] = longest
+        lengths = np.array(past)
+        tokens = np.array([*chain.from_iterable(span.tokens for span in spans)])
+        self._arrays["input_ids"][:] = tokens[self._token]
+        self._arrays["position_ids"][:] = lengths[self._span_of] + self._place
+        self._arrays["past_lens"][:] = lengths
+        self._arrays["max_context_len"][...] = (lengths + self._attended).max()
         if self._blocks != blocks:
             self._blocks = [own.copy() for own in blocks]
             self._arrays["block_indices_begins"][1:] = np.cumsum([len(own) for own in blocks])
@@ -163,11 +167,12 @@ class PackedModel:
 
     def _feed(self, layout: Layout, form: Form) -> Feed:
         """Inputs for a pass, those of an earlier one of that kind where there was one."""
-        if (layout, form) not in self._feeds:
+        feed = self._feeds.get((layout, form))
+        if feed is None:
             if len(self._feeds) >= MAX_FEEDS:
                 self._feeds.clear()
-            self._feeds[layout, form] = Feed(layout, form)
-        return self._feeds[layout, form]
+            feed = self._feeds[layout, form] = Feed(layout, form)
+        return feed
 
     def _infer(self, tensors: Mapping[str, ov.Tensor]) -> Logits:
         """Logits of the rows that are wanted, or of all. tensors: more than the model takes."""

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -350,7 +349,7 @@ def divide(parts: Sequence[Part], most: int | None) -> Iterator[list[Part]]:
             end = min(begin + room, num_tokens)
             num_rows = max(end - max(num_tokens - span.num_rows, begin), 0)
             tokens = span.tokens[begin:end]
-            taken.append(Part(of, begin, replace(span, tokens=tokens, num_rows=num_rows)))
+            taken.append(Part(of, begin, span._replace(tokens=tokens, num_rows=num_rows)))
             room -= end - begin
             begin = end
             if room == 0:
