@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -55,18 +55,18 @@ class Described:
     default: Any
     about: About
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[Any, ...]:
         """The types that its type is a union of, without that of None."""
         return tuple(kind for kind in _alternatives(self.kind) if kind is not NoneType)
 
-    @property
+    @cached_property
     def choices(self) -> tuple[Any, ...]:
         """The words that it may be, of those types."""
         literals = [kind for kind in self.kinds if get_origin(kind) is Literal]
         return tuple(choice for literal in literals for choice in get_args(literal))
 
-    @property
+    @cached_property
     def item(self) -> Any:
         """The type of each where it may be several; else None."""
         found = [get_args(kind)[0] for kind in self.kinds if get_origin(kind) is Sequence]

@@ -129,18 +129,18 @@ class TextGenerator:
         steps, and not to wait there. It begins when its sequence is added to `loop`.
         """
         generation = self._begin(ids, options, None)
-        output = generation.output
-        chunks: list[Chunk] = []
+        output, given = generation.output, Given()
 
         def publish(sequence: EngineSequence, round_: Round) -> Sequence[Chunk]:
             new = output.add(sequence, round_)
-            chunks.extend(new)
+            for chunk in new:
+                given.add(chunk)
             receive(new)
             return ()
 
         def end(error: BaseException | None) -> None:
             try:
-                self._remember(generation, chunks)
+                self._remember(generation, given)
             except Exception as failure:  # whoever waits for the answer is to learn of it
                 error = error or failure
             on_end(error)
@@ -204,16 +204,17 @@ class TextGenerator:
 
     def _chunks(self, generation: "Generation") -> Generator[Chunk, None, None]:
         """Its chunks; what came of it is kept, wherever it ends, for later turns."""
-        chunks = []
+        given = Given()
         try:
             for chunk in self.loop.read(generation.sequence):
-                chunks.append(chunk)
+                given.add(chunk)
                 yield chunk
         except Cancelled:
-            chunks.append(generation.output.cancelled())
-            yield chunks[-1]
+            last = generation.output.cancelled()
+            given.add(last)
+            yield last
         finally:
-            self._remember(generation, chunks)
+            self._remember(generation, given)
 
     def _collect(self, generation: "Generation") -> GenerationResult:
         """Read to the end; its output is looked into by those of its batch that still run."""
@@ -221,17 +222,18 @@ class TextGenerator:
         self.drafters.earlier.take_in()
         return result
 
-    def _remember(self, generation: "Generation", chunks: Sequence[Chunk]) -> None:
+    def _remember(self, generation: "Generation", given: "Given") -> None:
         """Keep what came of a generation."""
         self.learned.costs.keep()
-        text = "".join(chunk.text for chunk in chunks)
-        ids = [token for chunk in chunks for token in chunk.token_ids]
         if generation.options.cache_prompt:
             salt, start = generation.options.cache_salt, generation.num_prompt_tokens
             tokens = generation.sequence.tokens
             self.last_kept = Kept(tokens, salt)
             if generation.options.skip_special_tokens:  # else the template writes some again
-                self.generated_tokens.remember(text, ids, prompt=tokens[:start], salt=salt)
+                text = "".join(given.texts)
+                self.generated_tokens.remember(
+                    text, given.token_ids, prompt=tokens[:start], salt=salt
+                )
             self.drafters.remember(salt, tokens, start)
 
     def _decode(self, options: GenerationOptions, eos_token_ids: frozenset[int]) -> Decode:
@@ -322,6 +324,19 @@ class Kept:
 
     tokens: Sequence[int]
     cache_salt: str | None = None
+
+
+@dataclass
+class Given:
+    """The output that was handed over."""
+
+    texts: list[str] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+
+    def add(self, chunk: Chunk) -> None:
+        """Take note of one more chunk."""
+        self.texts.append(chunk.text)
+        self.token_ids += chunk.token_ids
 
 
 @dataclass(frozen=True)

@@ -159,8 +159,9 @@ class Sequence:
     def is_prefilling(self) -> bool:
         """Whether it is in its prefill: of the main model, or later of a draft model."""
         cache = self.waits_for
-        lags = isinstance(cache, CachedSequence) and cache.num_lacking > MAX_LAG
-        return lags or self.num_rounds == 0
+        if self.num_rounds == 0:
+            return True
+        return isinstance(cache, CachedSequence) and cache.num_lacking > MAX_LAG
 
     @property
     def lacks_hidden_states(self) -> bool:

@@ -260,11 +260,13 @@ class CachedSequence:
         start = min(self._num_compared, last)
         if fed := self._cached[start:]:
             start += common_prefix(fed, self._wanted(start, start + len(fed)))
-        self._rollback(min(start, last))
+        if min(start, last) < len(self._cached):
+            self._rollback(min(start, last))
 
     def _agree_with_slot(self) -> None:
         """An error may have emptied the slot; an interrupt may leave it tokens not counted."""
-        self._rollback(min(len(self._cached), self._slot.length))
+        if self._slot.length != len(self._cached):
+            self._rollback(min(len(self._cached), self._slot.length))
 
     def _rollback(self, length: int) -> None:
         if self._slot.length > length:
