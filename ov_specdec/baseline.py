@@ -11,6 +11,8 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def common_prefix(tokens: Sequence[int], others: Sequence[int]) -> int:
     """How many tokens two outputs begin with alike."""
-    pairs = enumerate(zip(tokens, others, strict=False))
     shorter = min(len(tokens), len(others))
+    if tokens[:shorter] == others[:shorter]:
+        return shorter
+    pairs = enumerate(zip(tokens, others, strict=False))
     return next((place for place, (a, b) in pairs if a != b), shorter)

@@ -355,3 +355,16 @@ def test_what_was_corrected_is_kept(tmp_path):
     path.unlink()
     costs.keep()
     assert not path.exists()  # what has not changed since is not written again
+
+
+def test_it_is_not_written_again_within_a_second_of_decoding(tmp_path):
+    path = tmp_path / "curve.json"
+    write_curve(path, CURVE)
+    costs = KeptCosts(model(), model(), path, 1.0)
+    costs.prepare()
+    for seconds, ratio, is_written in ((1e-4, 5, True), (2e-4, 1, False), (10.0, 5, True)):
+        path.unlink(missing_ok=True)
+        for stats in (rounds(1, seconds) + rounds(4, ratio * seconds)) * 40:
+            costs.learn(step_of(stats))
+        costs.keep()
+        assert path.exists() is is_written

@@ -32,4 +32,4 @@ class LatestTokens:
     ) -> Passes[ForwardOutput]:
         """See `CachedSequence`. tokens: those that `room` was last asked about, or their first."""
         latest = tokens[self._start :] if self._start else tokens
-        return (yield from self._cache.advance(latest, draft_tokens, num_rows))
+        return self._cache.advance(latest, draft_tokens, num_rows)

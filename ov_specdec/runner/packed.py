@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
+from operator import add
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ class Feed:
             [np.arange(n).clip(max=own - 1) for n, own in zip(fed, tokens, strict=True)]
         )
         self._token = self._place + np.array([0, *accumulate(tokens)])[self._span_of]
-        self._attended = np.array(attended)
+        self._attended = attended
         attention_ends = list(accumulate(attended))
         kept = _places_of_first([0, *attention_ends[:-1]], fed)
         self._arrays: dict[str, NDArray[np.integer]] = {
@@ -92,7 +93,7 @@ class Feed:
         self._arrays["input_ids"][:] = tokens[self._token]
         self._arrays["position_ids"][:] = lengths[self._span_of] + self._place
         self._arrays["past_lens"][:] = lengths
-        self._arrays["max_context_len"][...] = (lengths + self._attended).max()
+        self._arrays["max_context_len"][...] = max(map(add, past, self._attended))
         if self._blocks != blocks:
             self._blocks = [own.copy() for own in blocks]
             self._arrays["block_indices_begins"][1:] = np.cumsum([len(own) for own in blocks])

@@ -14,6 +14,9 @@ MAX_WAITING = 8
 CONTEXT_TOKENS = 8
 """Tokens of the prompt that are decoded before the first of the output."""
 
+MAX_KNOWN = 4
+"""Tokens that are decoded again beside a new one: four take as long as one, eight twice as long."""
+
 Decode = Callable[[Sequence[int]], str]
 
 
@@ -34,6 +37,7 @@ class CharacterStream:
         self._num_known = 0
         self._known = ""
         self._waiting = ""  # the text of the other ids
+        self._decoded = ""  # what the window, or its beginning, was last decoded to
         for token in _context(decode, prompt):
             self.push(token)
         if len(self._window) - self._num_known > MAX_UNFINISHED:  # no character will come of it
@@ -64,9 +68,9 @@ class CharacterStream:
 
     def _undecoded(self, end: int | None = None) -> str:
         """The text of the ids that are news. end: of those that count; None: all."""
-        with_new = self._decode(self._window[:end])
-        if with_new.startswith(self._known):
-            return with_new[len(self._known) :]
+        self._decoded = self._decode(self._window[:end])
+        if self._decoded.startswith(self._known):
+            return self._decoded[len(self._known) :]
         # Bytes that are no character (yet) have spoilt those before them.
         return self._decode(self._window[self._num_known : end])
 
@@ -85,11 +89,18 @@ class CharacterStream:
         return self._advance_within(new, 1, num_tokens=MAX_UNFINISHED)
 
     def _advance(self, new: str, end: int) -> str:
-        """Take over the text of the ids up to `end`; those before them leave the window."""
+        """Take over the text of the ids up to `end`, which were decoded last.
+
+        Those before them leave the window, at the latest once they are many: until then the text of
+        all is known without decoding anything again.
+        """
+        self._waiting = ""
+        if self._num_known < MAX_KNOWN and self._decoded == self._known + new:
+            self._num_known, self._known = end, self._decoded
+            return new
         self._window = self._window[self._num_known :]
         self._num_known = end - self._num_known
         self._known = self._decode(self._window[: self._num_known])
-        self._waiting = ""
         return new
 
     def _advance_within(self, new: str, num_unfinished: int, *, num_tokens: int) -> str:

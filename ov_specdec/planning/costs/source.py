@@ -50,6 +50,10 @@ PART = 1 / 16
 SPENT_ON_MEASURING = 0.05
 """Part of the time of decoding."""
 
+BETWEEN_WRITES = 1.0
+"""Seconds of decoding. To write the curve takes 1 to 2 ms, and a batch ends sixteen texts at once:
+each of them may have changed it."""
+
 
 class KeptCosts:
     """The curve of a pair of models on this machine. Implements `Costs`.
@@ -80,6 +84,8 @@ class KeptCosts:
         self._is_prepared = False
         self._decoding, self._part = 0.0, 0.0
         """Seconds of decoding since a part was measured, and what that took."""
+        self._not_kept = BETWEEN_WRITES
+        """Seconds of decoding since the curve was written."""
 
     @property
     def curve(self) -> CostCurve:
@@ -120,15 +126,18 @@ class KeptCosts:
     def learn(self, step: StepStats) -> None:
         """Correct the curve by a step, once somebody has looked at it."""
         self._decoding += step.main.seconds
+        self._not_kept += step.main.seconds
         if self._live is not None:
             self._live.learn(step)
 
     def keep(self) -> None:
         """Write the curve where it has changed, but not an imagined one."""
         live = self._live
-        if live is not None and live.is_changed and live.curve.sweeps and self._path is not None:
+        if live is None or self._path is None or self._not_kept < BETWEEN_WRITES:
+            return
+        if live.is_changed and live.curve.sweeps:
             write_curve(self._path, live.curve)
-            live.is_changed = False
+            live.is_changed, self._not_kept = False, 0.0
 
     @property
     def _known(self) -> LiveCurve:
