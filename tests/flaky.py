@@ -26,12 +26,13 @@ class FlakyRequest:
         return getattr(self._request, name)
 
     def infer(self, *args, **kwargs):
-        self._request.infer(*args, **kwargs)
+        outputs = self._request.infer(*args, **kwargs)
         if self._model.fails_in is not None:
             self._model.fails_in -= 1
             if self._model.fails_in < 0:
                 self._model.fails_in = None
                 raise RuntimeError("the device is gone")
+        return outputs
 
 
 def make_flaky(runner):

@@ -54,7 +54,7 @@ class Feed:
         begins = [0, *ends[:-1]]
         wanted = _places_of_last(begins, tokens, [rows for _, rows in layout])
         rows = np.arange(ends[-1]) if form.all_rows else _at_least(least, wanted)
-        self.taken = wanted if form.all_rows else np.arange(len(wanted))
+        self.taken = _as_run(wanted) if form.all_rows else slice(len(wanted))
         """Which of the logits that come of a pass are wanted, one span's behind the other's."""
         attention_rows = [
             np.arange(begin, begin + most).clip(max=end - 1)
@@ -113,6 +113,13 @@ def _places_of_last(
     return _places_of_first(first, counts)
 
 
+def _as_run(places: NDArray[np.int64]) -> slice | NDArray[np.int64]:
+    """Places that follow each other as a slice, which copies nothing."""
+    if len(places) and places[-1] - places[0] == len(places) - 1:
+        return slice(int(places[0]), int(places[-1]) + 1)
+    return places
+
+
 def _at_least(least: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The rows, with the last one repeated until they are enough; the first of all if none is."""
     rows = rows if len(rows) else np.zeros(1, np.int64)
@@ -128,6 +135,7 @@ class PackedModel:
     def __init__(self, compiled: ov.CompiledModel, size: int | None = None) -> None:
         self._compiled = compiled
         self._request = compiled.create_infer_request()
+        self._logits = compiled.output("logits")
         self._size = size
         self._inputs = {name for port in compiled.inputs for name in port.names}
         self.repeats_rows = ATTENTION_INDICES in self._inputs
@@ -160,9 +168,7 @@ class PackedModel:
         form = Form(self._size is not None, is_invariant, repeats_tokens, is_beyond)
         feed = self._feed(layout, form)
         feed.fill(spans, past, blocks)
-        rows = self._infer({**feed.tensors, **states})
-        if len(rows) > len(feed.taken):
-            rows = rows[feed.taken]
+        rows = self._infer({**feed.tensors, **states})[feed.taken]
         ends = list(accumulate(num_rows for _, num_rows in layout))
         return [rows[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
@@ -182,11 +188,11 @@ class PackedModel:
                 self._request.set_tensor(name, tensor)
                 self._bound[name] = tensor
         try:
-            self._request.infer(share_outputs=True)
+            outputs = self._request.infer(share_outputs=True)
         except RuntimeError:
             self._renew_request()
             raise
-        logits: Logits = self._request.get_tensor("logits").data
+        logits: Logits = outputs[self._logits]
         return logits.reshape(-1, logits.shape[-1])
 
     def _renew_request(self) -> None:

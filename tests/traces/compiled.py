@@ -119,6 +119,10 @@ class Compiled:
         caches = ("key_cache.0", "value_cache.0") if model.kv == "paged" else ()
         return [*map(Port, names), *(Port(name, shape, ov.Type.i64) for name in caches)]
 
+    def output(self, name: str) -> str:
+        """By what a pass gives an output."""
+        return name
+
     def create_infer_request(self) -> "PagedRequest | StateRequest":
         """A new request."""
         number, self.num_requests = self.num_requests, self.num_requests + 1
@@ -143,19 +147,13 @@ class PagedRequest:
     device: Device
     size: int | None
     tensors: dict[str, ov.Tensor] = field(default_factory=dict)
-    logits: Array = field(default_factory=lambda: np.zeros(0))
 
     def set_tensor(self, name: str, tensor: ov.Tensor) -> None:
         """Bind an input."""
         self.tensors[name] = tensor
 
-    def get_tensor(self, name: str) -> Output:
-        """The logits [rows, vocab]."""
-        assert name == "logits"
-        return Output(self.logits)
-
-    def infer(self, share_outputs: bool) -> None:
-        """One pass."""
+    def infer(self, share_outputs: bool) -> dict[str, Array]:
+        """One pass; the logits [rows, vocab]."""
         given = {name: tensor.data for name, tensor in self.tensors.items()}
         ids, positions = given["input_ids"], given["position_ids"]
         attended, kept = self._spare_rows(given, len(ids))
@@ -180,9 +178,8 @@ class PagedRequest:
             longest = max(longest, past + len(own))
         self._check(given, len(ids), longest)
         self.device.begin(Pass(self.device.role, f"/{self.size}" if self.size else "", rows))
-        self.logits = self.device.end(
-            np.array([scores[kept[row]] for row in given[LOGITS_INDICES]])
-        )
+        rows_of_logits = np.array([scores[kept[row]] for row in given[LOGITS_INDICES]])
+        return {"logits": self.device.end(rows_of_logits)}
 
     def _spare_rows(self, given: Mapping[str, Array], num_tokens: int) -> tuple[Array, Array]:
         """Which token each row of attention is, and which rows the pass goes on with."""
