@@ -135,7 +135,8 @@ class PackedModel:
     def __init__(self, compiled: ov.CompiledModel, size: int | None = None) -> None:
         self._compiled = compiled
         self._request = compiled.create_infer_request()
-        self._logits = compiled.output("logits")
+        outputs = [port.names for port in compiled.outputs]
+        self._logits = next(place for place, names in enumerate(outputs) if "logits" in names)
         self._size = size
         self._inputs = {name for port in compiled.inputs for name in port.names}
         self.repeats_rows = ATTENTION_INDICES in self._inputs
@@ -192,7 +193,7 @@ class PackedModel:
         except RuntimeError:
             self._renew_request()
             raise
-        logits: Logits = outputs[self._logits]
+        logits: Logits = [*outputs.values()][self._logits]
         return logits.reshape(-1, logits.shape[-1])
 
     def _renew_request(self) -> None:

@@ -119,9 +119,10 @@ class Compiled:
         caches = ("key_cache.0", "value_cache.0") if model.kv == "paged" else ()
         return [*map(Port, names), *(Port(name, shape, ov.Type.i64) for name in caches)]
 
-    def output(self, name: str) -> str:
-        """By what a pass gives an output."""
-        return name
+    @property
+    def outputs(self) -> list[Port]:
+        """The outputs."""
+        return [Port("logits")]
 
     def create_infer_request(self) -> "PagedRequest | StateRequest":
         """A new request."""
