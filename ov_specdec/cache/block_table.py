@@ -42,22 +42,28 @@ class BlockTable:
 
     def num_missing(self, num_tokens: int) -> int:
         """Blocks that it takes to hold `num_tokens` more."""
-        return max(self._num_blocks(self.length + num_tokens) - len(self.blocks), 0)
+        room = len(self.blocks) * self._block_size - self.length
+        return 0 if num_tokens <= room else self._num_blocks(num_tokens - room)
 
     def append(self, num_tokens: int) -> None:
         """Make room for `num_tokens` more and count them as held.
 
         Raises `CacheFullError`, and then changes nothing.
         """
+        if num_missing := self.num_missing(num_tokens):
+            self._allocate(num_missing)
+        self.length += num_tokens
+
+    def _allocate(self, num_blocks: int) -> None:
+        """So many more blocks, or none."""
         held = len(self.blocks)
         try:
-            for _ in range(self.num_missing(num_tokens)):
+            for _ in range(num_blocks):
                 self.blocks.append(self.pool.allocate())
         except CacheFullError:
             self.pool.release(self.blocks[held:])
             del self.blocks[held:]
             raise
-        self.length += num_tokens
 
     def match_prefix(self, tokens: Sequence[int]) -> tuple[int, int] | None:
         """Begin with the blocks that hold the first of these tokens; the table holds none.

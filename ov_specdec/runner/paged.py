@@ -259,13 +259,15 @@ class PagedModel:
         """The logits of one pass."""
         sizes = [len(span.tokens) for span in spans]
         num_tokens = sum(sizes)
-        blocks = [table.blocks for table in tables]
         if self.is_invariant:
             num_tokens = max(num_tokens, 2)
             if not self._model.repeats_rows:
                 num_tokens = sum(max(size, 2) for size in sizes)
             # What a spare row writes may lie beyond the blocks of its sequence.
-            blocks = [[*own, self._spare_block] for own in blocks]
+            spare = self._spare_block
+            blocks = [[*table.blocks, spare] for table in tables]
+        else:
+            blocks = [table.blocks for table in tables]
         model = self._static.get(num_tokens, self._model)
         states = self._states_of(spans, past, tables)
         return model.forward(spans, past, blocks, self.is_invariant, tables[0].is_beyond, states)
@@ -274,6 +276,8 @@ class PagedModel:
         self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
     ) -> dict[str, ov.Tensor]:
         """The inputs of a pass that say where recurrent states are; none without such layers."""
+        if self._recurrent is None:
+            return {}
         states = [
             table.states.extend(
                 length,
@@ -284,7 +288,7 @@ class PagedModel:
             for span, length, table in zip(spans, past, tables, strict=True)
             if table.states is not None
         ]
-        return recurrent_inputs(states, past) if states else {}
+        return recurrent_inputs(states, past)
 
     @property
     def _spare_block(self) -> int:

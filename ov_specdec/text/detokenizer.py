@@ -50,10 +50,12 @@ class IncrementalDetokenizer:
 
     def _add(self, new: str) -> None:
         """Take over some text, and look for stop strings in it."""
-        found = [(stop.find(new), stop.length) for stop in self._stop_strings]
-        hits = [(start, length) for start, length in found if start is not None]
         self._held.append(new)
         self._num_held += len(new)
+        if not self._stop_strings:
+            return
+        found = [(stop.find(new), stop.length) for stop in self._stop_strings]
+        hits = [(start, length) for start, length in found if start is not None]
         if hits:
             start, length = min(hits)
             end = self._num_held - len(new) + start + length * self._includes_stop
