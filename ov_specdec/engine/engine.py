@@ -173,7 +173,7 @@ class Engine:
             size = self._planner.draft_size(num_tokens, model.static_shapes)
         elif self._main.is_proven or any(s.sequence.policy.is_planned for s in decoding):
             size = self._planner.pass_size(num_tokens, self.scheduler.load)
-        if model.num_free is not None:  # padding is worth nobody's memory
+        if size > num_tokens and model.num_free is not None:  # it is worth nobody's memory
             size = min(size, max(num_tokens, model.num_free))
         return decoding[-1], size - num_tokens
 
