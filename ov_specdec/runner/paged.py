@@ -62,8 +62,6 @@ class PagedModel:
         self.max_pass_tokens: int | None = None
         self._model = PackedModel(compiled)
         self._static: dict[int, PackedModel] = {}
-        self.static_shapes: frozenset[int] = frozenset()
-        """Sizes of its static shapes. See `Runner`."""
         ports = {name: port for port in compiled.inputs for name in port.names}
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
         states = {name: port for name, port in ports.items() if name.startswith(STATES)}
@@ -75,24 +73,26 @@ class PagedModel:
         self._num_blocks = 0  # that the memory has
         self.pool = BlockPool(*self._pool_sizes(-(-max_length // self.block_size)))
 
+    @property
+    def static_shapes(self) -> frozenset[int]:
+        """Sizes of its static shapes. A single token is a pass over two where it has a spare.
+
+        See `Runner`.
+        """
+        sizes = frozenset(self._static)
+        if not self.is_invariant:
+            return sizes
+        return sizes | {1} if 2 in sizes else sizes - {1}
+
     def add_static(self, shape: StaticShape) -> None:
         """Run passes over so many tokens by this static shape from now on."""
         model = PackedModel(shape.compiled, shape.size)
         model.use_caches(self._tensors)
         self._static[shape.size] = model
-        self._count_static()
 
     def drop_static(self, size: int) -> None:
         """Run passes over so many tokens by the dynamic model again."""
         self._static.pop(size, None)
-        self._count_static()
-
-    def _count_static(self) -> None:
-        """A single token is a pass over two where it has a spare."""
-        sizes = frozenset(self._static)
-        if self.is_invariant:
-            sizes = sizes | {1} if 2 in sizes else sizes - {1}
-        self.static_shapes = sizes
 
     def limit(self, num_tokens: int, num_states: int = NUM_STATES) -> None:
         """Have so many tokens at most, in whole blocks; before any sequence has some.
