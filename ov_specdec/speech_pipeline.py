@@ -169,9 +169,9 @@ class SpeechPipeline:
     ) -> TranscriptionStream:
         """Transcribe, and yield chunks as they come: one for each window of up to 30 seconds.
 
-        audio: a file (wav, flac, ogg, mp3), its path or open; or (samples, sampling_rate), the
-        samples [samples] or [samples, channels], from -1 to 1 or int8, int16 or int32. options: see
-        `TranscriptionOptions`.
+        audio: a file (wav, flac, ogg, mp3, m4a, mp4, webm), its path or open; or (samples,
+        sampling_rate), the samples [samples] or [samples, channels], from -1 to 1 or int8, int16 or
+        int32. options: see `TranscriptionOptions`.
 
         Recording and options are checked at once; raises `OptionError`, and `AudioError` for what
         is no recording. `cancel` and `close` of what is returned end the transcription.

@@ -4,17 +4,17 @@ import json
 import re
 
 import pytest
-import soundfile
 
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.command_line import run
+from tests.recordings import write_recording
 from tests.tiny_whisper import RATE, recording
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("speech") / "talk.wav"
-    soundfile.write(path, recording(4.1), RATE)
+    write_recording(path, recording(4.1), RATE)
     return path
 
 
@@ -40,7 +40,7 @@ def test_text_goes_to_stdout_and_figures_to_stderr(whisper, models, file):
 def test_files_are_written_one_for_each_recording(models, file, tmp_path):
     output = tmp_path / "out"
     other = file.with_name("other.wav")
-    soundfile.write(other, recording(1.5), RATE)
+    write_recording(other, recording(1.5), RATE)
     arguments = (*models, *PLAIN, "--num-assistant-tokens", 4, "--output", output)
     done = run("transcribe", file, other, *arguments, "--format", "json")
     assert done.stdout.split() == [str(output / "talk.json"), str(output / "other.json")]

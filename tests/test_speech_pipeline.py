@@ -7,10 +7,10 @@ from threading import Event, Thread
 
 import numpy as np
 import pytest
-import soundfile
 
 from ov_specdec import AudioError, ModelError, OptionError, SessionError, SpeculativePipeline
 from ov_specdec.speech_pipeline import SpeechPipeline
+from tests.recordings import write_recording
 from tests.scripted import PATIENCE
 from tests.server import wait_until
 from tests.tiny_whisper import CASES, MAX_LENGTH, RATE, recording
@@ -94,7 +94,7 @@ def test_silence_is_an_empty_text(pipeline):
 
 def test_a_stream_is_the_same_text_in_pieces(pipeline, tmp_path):
     path = tmp_path / "speech.flac"
-    soundfile.write(path, recording(5.3), RATE, subtype="PCM_24")
+    write_recording(path, recording(5.3), RATE, "flac")
     options = {"language": "en", **PLAIN}
     with pipeline.stream(path, **options) as stream:
         assert stream.audio_seconds == pytest.approx(5.3)

@@ -73,7 +73,7 @@ TRANSCRIPTION_OPTIONS = (
 )
 @with_options((DEVICE_OPTION, *LOADING_OPTIONS, *COMPILE_OPTIONS, DRAFT_PROPERTY_OPTION))
 def transcribe(files: tuple[Path, ...], form: Format, output: Path | None, **options: Any) -> None:
-    """Transcribe FILES (wav, flac, ogg, mp3), one after the other, with a Whisper."""
+    """Transcribe FILES (wav, mp3, m4a, webm ...), one after the other, with a Whisper."""
     loading = {n: options.pop(n) for n in LOADING if n in options}
     for name in ("properties", "draft_properties"):
         loading[name] = parse_properties(loading[name]) or None
