@@ -49,9 +49,20 @@ def test_files_are_written_one_for_each_recording(models, file, tmp_path):
     assert content["stats"]["audio_seconds"] == pytest.approx(4.1)
 
 
+def test_words_are_shown_with_their_times(models, file):
+    arguments = (file, *models, *PLAIN, "--word-timestamps", "--format")
+    segments = json.loads(run("transcribe", *arguments, "json").stdout)["segments"]
+    for segment in segments:
+        assert "".join(word["word"] for word in segment["words"]) == segment["text"]
+        assert all(0 <= word["start"] <= word["end"] <= 4.1 for word in segment["words"])
+    assert re.search(r"<00:00:0\d\.\d{3}>", run("transcribe", *arguments, "vtt").stdout)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("FILE", "--word-timestamps"), "--word-timestamps has no effect on txt: add --format"),
+        (("FILE", "--word-timestamps", "--format", "srt"), "has no effect on srt: add --format"),
         (("missing.wav",), "'missing.wav' is not a file"),
         (("FILE", "--language", "xx"), "--language xx is not known to this model"),
         (("FILE", "--logprob-threshold", "low"), "'low' must be a number or none"),

@@ -90,15 +90,24 @@ def test_segments_and_subtitles_and_translations(client, server, pipeline):
     assert translated.text == pipeline.transcribe(io.BytesIO(wav()[1]), **english).text
 
 
-def test_what_cannot_be_honoured_is_a_400_that_names_the_field(client, server):
-    with pytest.raises(openai.BadRequestError) as error:
-        client.transcriptions.create(
-            model=NAME,
-            file=wav(),
-            response_format="verbose_json",
-            timestamp_granularities=["word"],
-        )
-    assert error.value.param == "timestamp_granularities[0]"
+@pytest.mark.parametrize("granularities", [["word"], ["word", "segment"]])
+def test_words_have_times(client, pipeline, granularities):
+    answer = client.transcriptions.create(
+        model=NAME,
+        file=wav(),
+        response_format="verbose_json",
+        timestamp_granularities=granularities,
+        **FIXED,
+    )
+    expected = pipeline.transcribe(io.BytesIO(wav()[1]), word_timestamps=True, **SAME).segments
+    words = [(word.word, word.start, word.end) for word in answer.words]
+    assert words == [(w.text.strip(), w.start, w.end) for each in expected for w in each.words]
+    assert words
+    shown = None if answer.segments is None else [each.text for each in answer.segments]
+    assert shown == ([each.text for each in expected] if "segment" in granularities else None)
+
+
+def test_what_cannot_be_honoured_is_a_400_that_names_the_field(server):
     for file, fields, param in (
         (("a.wav", b"no audio"), {}, "file"),
         (None, {"language": "xx"}, "language"),

@@ -11,9 +11,10 @@ from ov_specdec.engine import Cancelled
 from ov_specdec.errors import OptionError
 from ov_specdec.logprobs import TokenLogprobs
 from ov_specdec.speech.features import FeatureExtractor
+from ov_specdec.speech.model import Decoding, Model
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import collect
-from ov_specdec.speech.transcriber import Decoding, Model, Transcription
+from ov_specdec.speech.transcriber import Transcription
 from ov_specdec.stats import GenerationStats, RoundStats
 from tests.test_speech_rules import ENGLISH, SETTINGS
 
