@@ -208,11 +208,13 @@ class Transcription:
 
     def _words(self, done: Split, spoken: Sequence[SpokenToken]) -> list[tuple[Word, ...]]:
         """The words of each segment of a window. spoken: its tokens, or none."""
-        code, place, words = language_code(self._language, self.model.settings), 0, []
+        code = language_code(self._language, self.model.settings)
+        written = "en" if self.options.task == "translate" else code
+        place, words = 0, []
         for timed in done.segments:
             own = spoken[place : place + len(timed.tokens)]
             text = [each for each in own if self.model.settings.is_text(each.token)]
-            words.append(tuple(timed_words(text, self.model.decode, code)))
+            words.append(tuple(timed_words(text, self.model.decode, written)))
             place += len(timed.tokens)
         return words
 
