@@ -50,12 +50,12 @@ def test_files_are_written_one_for_each_recording(models, file, tmp_path):
 
 
 def test_words_are_shown_with_their_times(models, file):
-    arguments = (file, *models, *PLAIN, "--word-timestamps", "--format")
-    segments = json.loads(run("transcribe", *arguments, "json").stdout)["segments"]
+    arguments = (*models, *PLAIN, "--word-timestamps", "--format", "json")
+    segments = json.loads(run("transcribe", file, *arguments).stdout)["segments"]
+    assert segments
     for segment in segments:
         assert "".join(word["word"] for word in segment["words"]) == segment["text"]
         assert all(0 <= word["start"] <= word["end"] <= 4.1 for word in segment["words"])
-    assert re.search(r"<00:00:0\d\.\d{3}>", run("transcribe", *arguments, "vtt").stdout)
 
 
 @pytest.mark.parametrize(
