@@ -85,6 +85,7 @@ class SpeechKwargs(TypedDict, total=False):
 class TranscriptionKwargs(SpeechKwargs, total=False):
     """Those of `TranscriptionOptions`, but for those that `transcribe` names itself."""
 
+    word_timestamps: bool
     temperature: float | Sequence[float]
     compression_ratio_threshold: float | None
     logprob_threshold: float | None

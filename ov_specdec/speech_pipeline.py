@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from ov_specdec.arguments import check_devices, check_drafter
@@ -11,6 +12,7 @@ from ov_specdec.drafters.pairing import DraftModel
 from ov_specdec.engine import Engine, EngineLoop, Limits
 from ov_specdec.errors import CLOSED, ModelError, SessionError
 from ov_specdec.kwargs import TranscriptionKwargs
+from ov_specdec.loading.alignment import load_aligner
 from ov_specdec.loading.compile import LoadedModel, load_models
 from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.kept_costs import kept_costs
@@ -23,11 +25,12 @@ from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.speech.audio import Audio, Samples, read_audio
 from ov_specdec.speech.decoder import WindowDecoder
 from ov_specdec.speech.features import FeatureExtractor
+from ov_specdec.speech.model import Model
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
 from ov_specdec.speech.settings import Task, WhisperSettings
 from ov_specdec.speech.stream import TranscriptionStream
-from ov_specdec.speech.transcriber import Model, Transcription
+from ov_specdec.speech.transcriber import Transcription
 from ov_specdec.stats import Stopwatch
 from ov_specdec.text.guard import GuardReport
 
@@ -105,6 +108,13 @@ class SpeechPipeline:
             settings,
             DrafterFactory(kind, drafts),
             list({id(runner.encoder): runner.encoder for runner in runners}.values()),
+            partial(
+                load_aligner,
+                sources[0].folder,
+                config,
+                settings.alignment_heads,
+                runners[0].encoder,
+            ),
             LearnedStats(self._costs),
         )
 
@@ -169,9 +179,9 @@ class SpeechPipeline:
     ) -> TranscriptionStream:
         """Transcribe, and yield chunks as they come: one for each window of up to 30 seconds.
 
-        audio: a file (wav, flac, ogg, mp3), its path or open; or (samples, sampling_rate), the
-        samples [samples] or [samples, channels], from -1 to 1 or int8, int16 or int32. options: see
-        `TranscriptionOptions`.
+        audio: a file (wav, flac, ogg, mp3, m4a, mp4, webm), its path or open; or (samples,
+        sampling_rate), the samples [samples] or [samples, channels], from -1 to 1 or int8, int16 or
+        int32. options: see `TranscriptionOptions`.
 
         Recording and options are checked at once; raises `OptionError`, and `AudioError` for what
         is no recording. `cancel` and `close` of what is returned end the transcription.
@@ -185,6 +195,8 @@ class SpeechPipeline:
         }
         chosen = TranscriptionOptions.from_kwargs({**given, **options})
         decoder.check(chosen.at(0.0))
+        if chosen.word_timestamps:
+            _ = decoder.aligner  # compiled, or refused, before anything is decoded
         model = Model(
             decoder.settings,
             self._extractor,

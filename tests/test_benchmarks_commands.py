@@ -10,6 +10,8 @@ from tests.benchmarks import speed
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.record import Record
 from tests.command_line import run
+from tests.recordings import write_recording
+from tests.tiny_whisper import RATE, recording
 
 SHORT = ("--number", "1", "--size", "6")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -157,10 +159,7 @@ def test_a_second_turn_finds_the_first_ones_cache(measure, pair):
 
 
 def test_speech_is_measured_in_turns(measure, whisper, tmp_path):
-    soundfile = pytest.importorskip("soundfile")
-    from tests.tiny_whisper import RATE, recording
-
-    soundfile.write(tmp_path / "voice.wav", recording(1.5), RATE)
+    write_recording(tmp_path / "voice.wav", recording(1.5), RATE)
     models = ("--main", whisper.main, "--draft", whisper.draft, "--precision", "exact")
     options = ("--rounds", "1", "--lengths", "2", "--others", "suffix")
     rows, lines = measure("speech-speed", *models, tmp_path / "voice.wav", *options)

@@ -4,17 +4,17 @@ import json
 import re
 
 import pytest
-import soundfile
 
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.command_line import run
+from tests.recordings import write_recording
 from tests.tiny_whisper import RATE, recording
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("speech") / "talk.wav"
-    soundfile.write(path, recording(4.1), RATE)
+    write_recording(path, recording(4.1), RATE)
     return path
 
 
@@ -40,7 +40,7 @@ def test_text_goes_to_stdout_and_figures_to_stderr(whisper, models, file):
 def test_files_are_written_one_for_each_recording(models, file, tmp_path):
     output = tmp_path / "out"
     other = file.with_name("other.wav")
-    soundfile.write(other, recording(1.5), RATE)
+    write_recording(other, recording(1.5), RATE)
     arguments = (*models, *PLAIN, "--num-assistant-tokens", 4, "--output", output)
     done = run("transcribe", file, other, *arguments, "--format", "json")
     assert done.stdout.split() == [str(output / "talk.json"), str(output / "other.json")]
@@ -49,9 +49,20 @@ def test_files_are_written_one_for_each_recording(models, file, tmp_path):
     assert content["stats"]["audio_seconds"] == pytest.approx(4.1)
 
 
+def test_words_are_shown_with_their_times(models, file):
+    arguments = (*models, *PLAIN, "--word-timestamps", "--format", "json")
+    segments = json.loads(run("transcribe", file, *arguments).stdout)["segments"]
+    assert segments
+    for segment in segments:
+        assert "".join(word["word"] for word in segment["words"]) == segment["text"]
+        assert all(0 <= word["start"] <= word["end"] <= 4.1 for word in segment["words"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("FILE", "--word-timestamps"), "--word-timestamps has no effect on txt: add --format"),
+        (("FILE", "--word-timestamps", "--format", "srt"), "has no effect on srt: add --format"),
         (("missing.wav",), "'missing.wav' is not a file"),
         (("FILE", "--language", "xx"), "--language xx is not known to this model"),
         (("FILE", "--logprob-threshold", "low"), "'low' must be a number or none"),

@@ -50,11 +50,11 @@ MAY_IMPORT_OPENVINO = (
     "loading/",
 )
 HEAVY = (
-    *("torch", "optimum", "gradio", "pandas", "matplotlib", "soundfile", "soxr"),
+    *("torch", "optimum", "gradio", "pandas", "matplotlib", "av"),
     *("openvino_genai", "openvino_tokenizers", "fastapi", "prometheus_client", "uvicorn", "ray"),
 )
 # Inside functions, or in modules that are imported inside functions: see the test at the end.
-MAY_IMPORT_HEAVY = ("bench/", "cluster/", "demo/", "server/")
+MAY_IMPORT_HEAVY = ("bench/", "cluster/", "demo/", "server/", "speech/audio.py")
 
 FILES = [
     path

@@ -51,6 +51,7 @@ def test_fields_become_options():
         "initial_prompt": "Names: Ada.",
         "temperature": 0.4,
         "return_timestamps": True,
+        "word_timestamps": False,
         "seed": 7,
         "num_assistant_tokens": 3,
     }
@@ -71,7 +72,7 @@ def test_what_is_not_given_is_left_to_the_pipeline():
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"timestamp_granularities[]": ["word"]}, "timestamp_granularities[0]"),
+        ({"timestamp_granularities[]": ["word", "line"]}, "timestamp_granularities[1]"),
         ({"timestamp_granularities[]": ["segment"]}, "timestamp_granularities"),
         ({"response_format": "diarized_json"}, "response_format"),
         ({"response_format": "srt", "stream": "true"}, "stream"),

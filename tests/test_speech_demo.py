@@ -1,16 +1,26 @@
 """The demo of a speech model: what its service shows, and the page in a real browser."""
 
-import numpy as np
 import pytest
-import soundfile
 
 from ov_specdec.demo.queue import DONE, STOPPED
 from ov_specdec.demo.speech import SpeechForm, SpeechService
 from ov_specdec.errors import OptionError
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.browser import chromium, demo_process
+from tests.recordings import write_recording
 from tests.test_demo_page import expect, visit
 from tests.tiny_whisper import RATE, recording
+
+
+@pytest.fixture(scope="module")
+def form(tmp_path_factory):
+    def make(seconds=4.1, **fields):
+        path = tmp_path_factory.mktemp("speech") / "speech.webm"  # as browsers record
+        write_recording(path, recording(seconds), RATE, "webm")
+        fields = {"language": "en", "task": "transcribe", "draft_length": 4, **fields}
+        return SpeechForm(str(path), **fields)
+
+    return make
 
 
 @pytest.fixture(scope="module")
@@ -21,13 +31,7 @@ def service(whisper):
     made.close()
 
 
-def form(seconds=4.1, **fields):
-    whole = (recording(seconds) * 32767).astype(np.int16)  # as gradio gives it
-    fields = {"language": "en", "task": "transcribe", "draft_length": 4, **fields}
-    return SpeechForm((RATE, whole), **fields)
-
-
-def test_both_ways_hear_the_same(service):
+def test_both_ways_hear_the_same(service, form):
     *_, (comparison, line) = service.compare("a", form())
     assert line == DONE
     assert comparison.plain.token_ids == comparison.speculative.token_ids
@@ -36,7 +40,7 @@ def test_both_ways_hear_the_same(service):
     assert "shares the main model's encoder" in comparison.models
 
 
-def test_without_a_recording_there_is_an_error(service):
+def test_without_a_recording_there_is_an_error(service, form):
     empty = SpeechForm(None, "", "transcribe", "auto")
     with pytest.raises(OptionError, match="there is no recording"):
         list(service.compare("a", empty))
@@ -44,7 +48,7 @@ def test_without_a_recording_there_is_an_error(service):
         list(service.compare("a", form(language="xx")))
 
 
-def test_a_run_may_be_stopped(service):
+def test_a_run_may_be_stopped(service, form):
     states = service.compare("a", form(30.0))
     next(states)
     service.cancel("a")
@@ -54,8 +58,8 @@ def test_a_run_may_be_stopped(service):
 
 
 def test_a_visitor_transcribes_a_file_in_the_browser(whisper, tmp_path):
-    path = tmp_path / "speech.wav"
-    soundfile.write(path, recording(4.1), RATE)
+    path = tmp_path / "speech.m4a"
+    write_recording(path, recording(4.1), RATE, "mp4")
     models = ("--main", str(whisper.main), "--draft", str(whisper.draft), "--precision", "exact")
     with (
         chromium() as browser,

@@ -1,19 +1,25 @@
 """Recordings through real models: plain, speculative decoding and transformers agree."""
 
 import gc
+import json
 import shutil
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event, Thread
 
 import numpy as np
 import pytest
-import soundfile
 
 from ov_specdec import AudioError, ModelError, OptionError, SessionError, SpeculativePipeline
+from ov_specdec.loading.alignment import give_weights
+from ov_specdec.loading.source import open_source
+from ov_specdec.speech.words import SpokenToken, timed_words
 from ov_specdec.speech_pipeline import SpeechPipeline
+from tests.recordings import write_recording
 from tests.scripted import PATIENCE
 from tests.server import wait_until
-from tests.tiny_whisper import CASES, MAX_LENGTH, RATE, recording
+from tests.tiny_whisper import CASES, EOS, MAX_LENGTH, RATE, recording, reference_segments
 
 PLAIN = {"temperature": 0.0, "logprob_threshold": None, "compression_ratio_threshold": None}
 """Without fallback, as transformers decodes unless it is asked for one."""
@@ -51,6 +57,94 @@ def test_some_draft_tokens_are_rejected(pipeline):
     stats = [decoded(pipeline, case, num_assistant_tokens=8)[1].stats for case in CASES]
     total = sum(each.generation.drafted for each in stats)
     assert 0 < sum(each.generation.accepted for each in stats) < total
+
+
+def times(segments):
+    """Start and end of each word."""
+    return [[(word.start, word.end) for word in segment.words] for segment in segments]
+
+
+def segments_of(pipeline, case, **options):
+    seconds, given = CASES[case]
+    given = {"language": "en", "condition_on_prev_tokens": False, **given, **PLAIN, **options}
+    return pipeline.transcribe((recording(seconds), RATE), **given).segments
+
+
+@pytest.mark.parametrize("case", ["long", "told"])
+def test_words_are_timed_as_transformers_times_them(whisper, pipeline, case):
+    options = {**CASES[case][1], "return_token_timestamps": True}
+    expected = reference_segments(whisper.checkpoint, CASES[case][0], options)
+    found = segments_of(pipeline, case, word_timestamps=True)
+    # Of the last window transformers looks at what fills it up, too.
+    found = [segment for segment in found if segment.seek < found[-1].seek]
+    assert len(found) > 3
+    for segment, whole in zip(found, expected, strict=False):
+        assert list(segment.tokens) == whole["tokens"].tolist()
+        ends = [round(float(time), 2) for time in whole["token_timestamps"]]
+        text = [place for place, token in enumerate(segment.tokens) if token < EOS]
+        spoken = timed_words(
+            [SpokenToken(segment.tokens[i], ends[i - 1], ends[i]) for i in text],
+            pipeline.tokenizer.decode,
+            "en",
+        )
+        assert segment.words == tuple(spoken)
+        assert "".join(word.text for word in segment.words) == segment.text
+
+
+def test_words_change_nothing_else_and_drafts_nothing_of_them(pipeline):
+    plain = segments_of(pipeline, "told", word_timestamps=True, num_assistant_tokens=0)
+    assert len({start for segment in times(plain) for start, _ in segment}) > 3
+    for length in (1, 4, "auto"):
+        options = {"num_assistant_tokens": length}
+        assert segments_of(pipeline, "told", word_timestamps=True, **options) == plain
+    without = segments_of(pipeline, "told", num_assistant_tokens=0)
+    assert without == tuple(replace(segment, words=()) for segment in plain)
+
+
+def test_words_are_timed_beside_other_transcriptions(pipeline):
+    cases = ["told", "long", "told"]
+    expected = {case: times(segments_of(pipeline, case, word_timestamps=True)) for case in cases}
+    with ThreadPoolExecutor() as threads:
+        for case, found in zip(
+            cases,
+            threads.map(lambda case: segments_of(pipeline, case, word_timestamps=True), cases),
+            strict=True,
+        ):
+            assert times(found) == expected[case]
+
+
+@pytest.mark.parametrize(
+    ("heads", "message"),
+    [
+        ([[2, 0]], "names head 0 of layer 2 among alignment_heads, the decoder has 2 layers of 4"),
+        ([[1, 4]], "names head 4 of layer 1 among alignment_heads"),
+        ([3], r"gives alignment_heads as \[3\], which are no pairs"),
+    ],
+)
+def test_heads_that_are_not_there_are_refused(whisper, tmp_path, heads, message):
+    model = shutil.copytree(whisper.main, tmp_path / "model")
+    path = model / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "alignment_heads": heads}))
+    with pytest.raises(ModelError, match=message), SpeechPipeline(model) as made:
+        assert made.transcribe((recording(0.5), RATE), return_timestamps=True)
+        made.stream((recording(0.5), RATE), word_timestamps=True)
+
+
+def test_the_heads_that_a_model_names_are_listened_to(whisper, pipeline, tmp_path):
+    model = shutil.copytree(whisper.main, tmp_path / "model")
+    path = model / "generation_config.json"
+    heads = {"alignment_heads": [[0, 1], [1, 2]]}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **heads}))
+    with SpeechPipeline(model, precision="exact") as made:
+        found = segments_of(made, "told", word_timestamps=True)
+    expected = segments_of(pipeline, "told", word_timestamps=True)
+    assert [segment.tokens for segment in found] == [segment.tokens for segment in expected]
+    assert times(found) != times(expected)
+
+
+def test_a_graph_without_attention_to_a_source_is_refused(tiny_pair):
+    with pytest.raises(ModelError, match=r"no attention to a source .* export it again"):
+        give_weights(open_source(tiny_pair[0]).model, None)
 
 
 def test_main_and_draft_share_the_encoder(pipeline):
@@ -94,7 +188,7 @@ def test_silence_is_an_empty_text(pipeline):
 
 def test_a_stream_is_the_same_text_in_pieces(pipeline, tmp_path):
     path = tmp_path / "speech.flac"
-    soundfile.write(path, recording(5.3), RATE, subtype="PCM_24")
+    write_recording(path, recording(5.3), RATE, "flac")
     options = {"language": "en", **PLAIN}
     with pipeline.stream(path, **options) as stream:
         assert stream.audio_seconds == pytest.approx(5.3)

@@ -1,7 +1,7 @@
 """What becomes of a recording's windows, with a scripted decoder in place of a model."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -11,9 +11,11 @@ from ov_specdec.engine import Cancelled
 from ov_specdec.errors import OptionError
 from ov_specdec.logprobs import TokenLogprobs
 from ov_specdec.speech.features import FeatureExtractor
+from ov_specdec.speech.model import Decoding, Model
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import collect
-from ov_specdec.speech.transcriber import Decoding, Model, Transcription
+from ov_specdec.speech.transcriber import Transcription
+from ov_specdec.speech.words import Word
 from ov_specdec.stats import GenerationStats, RoundStats
 from tests.test_speech_rules import ENGLISH, SETTINGS
 
@@ -64,6 +66,16 @@ class ScriptedDecoder:
         ids, logprob = output if isinstance(output, tuple) else (output, -0.1)
         for i, token in enumerate(ids):
             yield chunk([token], logprob, last=i == len(ids) - 1, reason=self.reason)
+
+    def weights(self, features, tokens, cache_salt):
+        """Each token of the output is heard for a fifth of a second after the one before."""
+        assert cache_salt == self.salts[-1]
+        begin = len(self.prompts[-1])
+        assert tokens[:begin] == self.prompts[-1]
+        rows = np.zeros((1, len(tokens), EXTRACTOR.num_frames // 2), np.float32)
+        for place in range(len(tokens) - begin):
+            rows[0, begin + place, 10 * place : 10 * place + 10] = 1.0
+        return rows
 
 
 def until(cancelled, chunks):
@@ -121,6 +133,38 @@ def test_the_language_is_detected_once_in_the_first_window():
     assert decoder.looks == [DETECT]
     assert decoder.prompts[0] == [51, DE, 54]
     assert (found.language, found.text) == ("de", "1 2")
+
+
+def test_words_are_timed_from_the_beginning_of_their_window():
+    # What follows the last pair is decoded again, and its words are not shown twice.
+    decoder = ScriptedDecoder([[T, 1, 2, T + 30, T + 30, END], [T, 3, T + 50, END]])
+    found = run(decoder, noise(1.5), language="en", word_timestamps=True, cache_salt="mine")
+    assert [each.words for each in found.segments] == [
+        (Word(0.0, 0.2, " 1"), Word(0.2, 0.4, " 2")),
+        (Word(0.6, 0.8, " 3"),),
+    ]
+
+
+def test_words_end_with_the_recording():
+    decoder = ScriptedDecoder([[T, 1, 2, 3, T + 50, END]])
+    [segment] = run(decoder, noise(0.5), language="en", word_timestamps=True).segments
+    assert [(word.start, word.end) for word in segment.words] == [
+        (0.0, 0.2),
+        (0.2, 0.4),
+        (0.4, 0.48),
+    ]
+
+
+@pytest.mark.parametrize(("task", "words"), [("transcribe", ["1", "2"]), ("translate", ["12"])])
+def test_a_language_without_spaces_has_words_of_a_character(task, words):
+    settings = replace(SETTINGS, lang_to_id={"<|ja|>": EN})
+    decoder = ScriptedDecoder([[T, 1, 2, T + 50, END]])
+    running = transcription(
+        decoder, noise(1.0), settings, language="ja", task=task, word_timestamps=True
+    )
+    running.model = replace(running.model, decode=lambda ids: "".join(map(str, ids)))
+    [segment] = collect(list(running.chunks())).segments
+    assert [word.text for word in segment.words] == words
 
 
 def test_a_model_of_english_detects_nothing():

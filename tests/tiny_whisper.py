@@ -158,6 +158,16 @@ def save_tokenizer(folder: Path) -> None:
 
 def reference(checkpoint: Path, seconds: float, options: dict) -> list[list[int]]:
     """The tokens of each segment, decoded greedily by transformers on torch, without fallback."""
+    return [
+        segment["tokens"].tolist() for segment in reference_segments(checkpoint, seconds, options)
+    ]
+
+
+def reference_segments(checkpoint: Path, seconds: float, options: dict) -> list[dict]:
+    """The segments that transformers on torch gives, decoded greedily and without fallback.
+
+    With return_token_timestamps they have times of tokens, by all heads of the last layer.
+    """
     import torch
     from transformers import AutoTokenizer, WhisperFeatureExtractor
     from transformers import WhisperForConditionalGeneration as Whisper
@@ -174,6 +184,7 @@ def reference(checkpoint: Path, seconds: float, options: dict) -> list[list[int]
         encode = AutoTokenizer.from_pretrained(checkpoint).encode
         ids = [IDS["<|startofprev|>"], *encode(f" {prompt}", add_special_tokens=False)]
         given["prompt_ids"] = torch.tensor(ids)
+    model.generation_config.alignment_heads = [[1, head] for head in range(4)]
     with torch.no_grad():
         made = model.generate(features, temperature=0.0, return_segments=True, **given)
-    return [segment["tokens"].tolist() for segment in made["segments"][0]]
+    return made["segments"][0]

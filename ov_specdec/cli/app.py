@@ -22,7 +22,8 @@ COMMANDS = {
     "compare": "Continue PROMPT with plain and with speculative decoding; show both texts and "
     "times.",
     "batch": "Answer REQUESTS, a file in OpenAI's batch format, many at a time.",
-    "transcribe": "Transcribe FILES (wav, flac, ogg, mp3), one after the other, with a Whisper.",
+    "transcribe": "Transcribe FILES (wav, mp3, m4a, webm ...), one after the other, with a "
+    "Whisper.",
     "demo": "Show plain and speculative decoding side by side in a browser.",
     "serve": "Serve the models over HTTP, with OpenAI's interface and a page to try them on.",
     "tune": "Measure MAIN and DRAFT, or the embedded pair; say what pays, and write a profile.",

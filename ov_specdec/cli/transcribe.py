@@ -23,10 +23,10 @@ from ov_specdec.cli.speech import LOADING, make_speech_pipeline
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.description import describe
 from ov_specdec.drafters.factory import DrafterName
-from ov_specdec.errors import AudioError, OptionError
+from ov_specdec.errors import AudioError, Option, OptionError
 from ov_specdec.options import by_group
 from ov_specdec.speech.audio import require_libraries
-from ov_specdec.speech.formats import Format, write
+from ov_specdec.speech.formats import WITH_WORDS, Format, write
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
 from ov_specdec.speech_pipeline import SpeechPipeline
@@ -73,12 +73,17 @@ TRANSCRIPTION_OPTIONS = (
 )
 @with_options((DEVICE_OPTION, *LOADING_OPTIONS, *COMPILE_OPTIONS, DRAFT_PROPERTY_OPTION))
 def transcribe(files: tuple[Path, ...], form: Format, output: Path | None, **options: Any) -> None:
-    """Transcribe FILES (wav, flac, ogg, mp3), one after the other, with a Whisper."""
+    """Transcribe FILES (wav, mp3, m4a, webm ...), one after the other, with a Whisper."""
     loading = {n: options.pop(n) for n in LOADING if n in options}
     for name in ("properties", "draft_properties"):
         loading[name] = parse_properties(loading[name]) or None
     given = {**_typed(options), "return_timestamps": form != "txt"}
-    TranscriptionOptions.from_kwargs(given)  # checked before models are loaded
+    chosen = TranscriptionOptions.from_kwargs(given)  # checked before models are loaded
+    if chosen.word_timestamps and form not in WITH_WORDS:
+        raise OptionError(
+            Option("word_timestamps", True),
+            f" has no effect on {form}: add --format {' or --format '.join(WITH_WORDS)}",
+        )
     targets = _targets(files, form, output)
     require_libraries()
     with make_speech_pipeline(loading) as pipeline:

@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
 
@@ -21,19 +22,19 @@ from ov_specdec.speech_pipeline import SpeechPipeline
 
 @dataclass(frozen=True)
 class SpeechForm:
-    """The values of the controls, in their order on the page. audio: (rate, samples), or none."""
+    """The values of the controls, in their order on the page. audio: path of a file, or none."""
 
-    audio: tuple[int, Any] | None
+    audio: str | None
     language: str
     task: Task
     draft_length: int | Literal["auto"]
 
     @property
     def recording(self) -> Audio:
-        """Samples with their rate; `OptionError` where there are none."""
+        """The file; `OptionError` where there is none."""
         if self.audio is None:
             raise OptionError("there is no recording: record one, or choose a file")
-        return self.audio[1], self.audio[0]
+        return Path(self.audio)
 
     def options(self) -> dict[str, Any]:
         """Keyword arguments for `SpeechPipeline.stream`."""

@@ -32,8 +32,12 @@ def make_speech_page(service: SpeechService) -> gr.Blocks:
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION)
         with gr.Row():
+            # As a file, which `read_audio` decodes: gradio itself needs ffmpeg for most forms.
             audio = gr.Audio(
-                sources=["upload", "microphone"], label="Recording", elem_id="recording"
+                sources=["upload", "microphone"],
+                type="filepath",
+                label="Recording",
+                elem_id="recording",
             )
             with gr.Column():
                 language = gr.Textbox(label="Language", placeholder="detected", max_lines=1)

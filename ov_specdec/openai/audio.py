@@ -1,7 +1,7 @@
 """/v1/audio/transcriptions and /v1/audio/translations: from OpenAI's forms to ours, and back."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -17,6 +17,7 @@ from ov_specdec.speech.formats import write
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import Segment, TranscriptionChunk, TranscriptionResult
 from ov_specdec.speech.settings import Task
+from ov_specdec.speech.words import Word
 
 AudioFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
 TIMED = ("srt", "verbose_json", "vtt")
@@ -39,14 +40,15 @@ OPTIONS = ("seed", "num_assistant_tokens", "cache_salt")
 class AudioAsk:
     """A request as read, without the recording.
 
-    options: keyword arguments of `SpeechPipeline.transcribe`. form: of the answer. stream: answer
-    with events. user: for the log.
+    options: keyword arguments of `SpeechPipeline.transcribe`. form: of the answer. segments:
+    whether verbose_json has them. stream: answer with events. user: for the log.
     """
 
     task: Task
     model: str | None
     options: dict[str, Any]
     form: AudioFormat = "json"
+    segments: bool = True
     stream: bool = False
     user: str | None = field(default=None)
 
@@ -87,7 +89,7 @@ class TranslationForm(Body):
             "return_timestamps": form in TIMED,
         }
         given = {name: value for name, value in options.items() if value is not None}
-        return AudioAsk(task, self.model, given, form, stream, self.user)
+        return AudioAsk(task, self.model, given, form, stream=stream, user=self.user)
 
 
 @with_options([SPEECH["language"]])
@@ -95,7 +97,7 @@ class TranscriptionForm(TranslationForm):
     """Fields of /v1/audio/transcriptions, beside the file."""
 
     stream: bool | None = None
-    timestamp_granularities: list[Literal["segment"]] | None = Field(
+    timestamp_granularities: list[Literal["segment", "word"]] | None = Field(
         None, alias="timestamp_granularities[]"
     )
     # Without a counterpart here.
@@ -109,12 +111,15 @@ class TranscriptionForm(TranslationForm):
     def ask(self) -> AudioAsk:
         """What it asks for."""
         ask = self._ask("transcribe", stream=bool(self.stream))
-        if self.timestamp_granularities and ask.form != "verbose_json":
+        if not self.timestamp_granularities:
+            return ask
+        if ask.form != "verbose_json":
             raise invalid(
                 "timestamp_granularities",
                 "timestamp_granularities needs response_format=verbose_json",
             )
-        return ask
+        options = {**ask.options, "word_timestamps": "word" in self.timestamp_granularities}
+        return replace(ask, options=options, segments="segment" in self.timestamp_granularities)
 
 
 def read_form(
@@ -148,19 +153,26 @@ def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> dict[str, 
     metrics = make_metrics([result.stats.generation])
     if ask.form == "json":
         return {"text": result.text, "usage": usage, **metrics}
-    return {
+    answer = {
         "task": ask.task,
         "language": result.language,
         "duration": result.stats.audio_seconds,
         "text": result.text,
-        "segments": [_segment(number, each) for number, each in enumerate(result.segments)],
-        "usage": usage,
-        **metrics,
     }
+    if ask.segments:
+        answer["segments"] = [_segment(number, each) for number, each in enumerate(result.segments)]
+    if ask.options.get("word_timestamps"):
+        answer["words"] = [_word(word) for each in result.segments for word in each.words]
+    return {**answer, "usage": usage, **metrics}
 
 
 def _segment(number: int, segment: Segment) -> dict[str, Any]:
-    return {"id": number, **segment.as_dict()}
+    return {"id": number, **replace(segment, words=()).as_dict()}
+
+
+def _word(word: Word) -> dict[str, Any]:
+    """A word as OpenAI has it, without the space before it."""
+    return {**word.as_dict(), "word": word.text.strip()}
 
 
 class StreamedTranscription:

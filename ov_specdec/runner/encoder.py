@@ -1,5 +1,7 @@
 """Encoders, whose output the decoders of encoder-decoder models attend to."""
 
+from threading import Lock
+
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
@@ -13,7 +15,8 @@ ATTENTION_MASK = "attention_mask"
 class Encoder:
     """A compiled encoder. The decoders of a main and a draft model may share one.
 
-    It keeps the output for the last source: a draft's decoder asks for it after the main's.
+    It keeps the output for the last source: a draft's decoder asks for it after the main's. Any
+    thread may ask.
     """
 
     def __init__(self, compiled: ov.CompiledModel) -> None:
@@ -22,6 +25,7 @@ class Encoder:
         [self._reads] = self._inputs - {ATTENTION_MASK}
         self._request: ov.InferRequest | None = None
         self._last: tuple[Source, NDArray[np.float32]] | None = None
+        self._lock = Lock()
         self.seconds = 0.0
         """Time that all of its passes took."""
 
@@ -33,14 +37,19 @@ class Encoder:
 
     def encode(self, source: Source) -> NDArray[np.float32]:
         """The hidden states [1, places, width] that a decoder attends to."""
-        if self._last is None or self._last[0] != source:
-            watch = Stopwatch()
-            feed = {self._reads: np.ascontiguousarray(source.values)}
-            if ATTENTION_MASK in self._inputs:
-                feed[ATTENTION_MASK] = np.ones(source.values.shape, np.int64)
-            request, self._request = self._request or self._compiled.create_infer_request(), None
-            output = request.infer(feed, share_inputs=True)
-            self._request = request  # one whose pass has failed is not used again
-            self._last = source, output[self._compiled.output(0)]
-            self.seconds += watch.total()
-        return self._last[1]
+        with self._lock:
+            if self._last is None or self._last[0] != source:
+                watch = Stopwatch()
+                self._last = source, self._run(source)
+                self.seconds += watch.total()
+            return self._last[1]
+
+    def _run(self, source: Source) -> NDArray[np.float32]:
+        feed = {self._reads: np.ascontiguousarray(source.values)}
+        if ATTENTION_MASK in self._inputs:
+            feed[ATTENTION_MASK] = np.ones(source.values.shape, np.int64)
+        request, self._request = self._request or self._compiled.create_infer_request(), None
+        output = request.infer(feed, share_inputs=True)
+        self._request = request  # one whose pass has failed is not used again
+        hidden: NDArray[np.float32] = output[self._compiled.output(0)]
+        return hidden

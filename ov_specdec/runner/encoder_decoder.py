@@ -28,6 +28,22 @@ from ov_specdec.runner.source import Source
 UNKEPT = "the KV cache of an encoder-decoder model cannot be kept in a file"
 
 
+def decoder_inputs(
+    tokens: Sequence[int], past_length: int, hidden: NDArray[np.float32]
+) -> dict[str, NDArray[Any]]:
+    """What decoders of encoder-decoder models may take, by name, to append tokens to a sequence.
+
+    hidden: what the encoder gave, [1, places, width].
+    """
+    return {
+        "input_ids": np.array([tokens], np.int64),
+        "encoder_hidden_states": hidden,
+        "encoder_attention_mask": np.ones(hidden.shape[:2], np.int64),
+        "cache_position": np.arange(past_length, past_length + len(tokens)),
+        "beam_idx": np.zeros(1, np.int32),
+    }
+
+
 class EncoderDecoderModel:
     """A compiled decoder and the encoder of its sources. Implements `Runner`.
 
@@ -146,14 +162,8 @@ class EncoderDecoderModel:
                 self._hidden = self.encoder.encode(source)
                 self._source = source
             size = len(span.tokens)
-            feed = {
-                "input_ids": np.array([span.tokens], np.int64),
-                "encoder_hidden_states": self._hidden,
-                "encoder_attention_mask": np.ones(self._hidden.shape[:2], np.int64),
-                "cache_position": np.arange(self._length, self._length + size),
-                "beam_idx": np.zeros(1, np.int32),
-                LOGITS_INDICES: np.arange(size - span.num_rows, size),
-            }
+            feed = decoder_inputs(span.tokens, self._length, self._hidden)
+            feed[LOGITS_INDICES] = np.arange(size - span.num_rows, size)
             self._request.infer(
                 {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
             )

@@ -2,6 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO, TypeAlias
@@ -23,14 +26,21 @@ MAX_CHANNELS = 64
 """An array with more of them is rather [channels, samples], which nobody could tell from audio."""
 
 MAX_SAMPLES = 2**30
-"""Of a file, at its own rate and at the model's: 18 hours at 16 kHz. A few MB of a compressed
-format may hold many times as much as memory has room for."""
+"""Of a file, at the model's rate: 18 hours at 16 kHz. A few MB of a compressed format may hold many
+times as much as memory has room for."""
 
-UNKNOWN = 2**63 - 1
-"""Samples of a flac that says nothing of its length, as encoders write it into a pipe."""
+FORMATS = "wav,w64,aiff,au,caf,flac,ogg,mp3,aac,amr,mov,matroska"
+"""Of files, under FFmpeg's names (mov: mp4, m4a, 3gp; matroska: webm). It knows others, such as
+playlists, that have it open further files and addresses."""
+
+ESTIMATED = ("mp3", "aac")
+"""Formats whose length, before they are decoded, is a guess by the bit rate of their beginning."""
+
+PADDING = 1.0
+"""Seconds that a file may say it is longer than it is, as encoders fill up their frames."""
 
 BLOCK = 2**16
-"""Samples of each channel that are decoded at a time."""
+"""Samples of an array that are converted at a time."""
 
 INTEGERS = ("int8", "int16", "int32")
 """Types whose whole range is that of recordings; of wider ones nobody could tell."""
@@ -44,13 +54,14 @@ def read_audio(
 ) -> Samples:
     """A recording as mono samples at this rate; several channels are averaged.
 
-    max_seconds: of a file. on_block: called before each block of a file is decoded; it may raise.
+    max_seconds: of a file. on_block: called before each frame of a file is decoded; it may raise.
     Raises `AudioError` for what is no recording, is empty or too long, or holds values that are no
     numbers.
     """
     if isinstance(audio, tuple):
         mono, rate = _from_array(audio)
-        samples = _joined(_at_rate([mono], rate, sampling_rate))
+        blocks = (mono[start : start + BLOCK] for start in range(0, len(mono), BLOCK))
+        samples = _joined(_at_rate(blocks, rate, sampling_rate))
     elif isinstance(audio, str | Path) or hasattr(audio, "read"):
         samples = _from_file(audio, sampling_rate, max_seconds, on_block)
     else:
@@ -70,26 +81,25 @@ def _from_file(
     on_block: Callable[[], None],
 ) -> Samples:
     """Mono samples of a file, at a rate."""
-    soundfile = _library("soundfile")
+    av = _library()
     name = f"'{file}'" if isinstance(file, str | Path) else "the file"
-    opened = _find(file) if isinstance(file, str | Path) else file
-    try:
-        with soundfile.SoundFile(opened) as recording:
-            rate = recording.samplerate
-            if not MIN_RATE <= rate <= MAX_RATE or recording.channels > MAX_CHANNELS:
-                raise AudioError(
-                    f"{name} has {recording.channels} channels at {rate} Hz: give up to "
-                    f"{MAX_CHANNELS}, at {MIN_RATE} to {MAX_RATE} Hz"
-                )
-            most = MAX_SAMPLES * rate // max(rate, sampling_rate)
-            most = int(min(most, max_seconds * rate))
-            blocks = _read(recording, name, most, on_block)
-            return _joined(_at_rate(blocks, rate, sampling_rate))
-    except (soundfile.SoundFileError, RuntimeError, TypeError) as error:
-        raise AudioError(
-            f"{name} is no recording that can be read ({_reason(error)}): give wav, flac, ogg or "
-            "mp3; others can be converted with: ffmpeg -i FILE recording.wav"
-        ) from error
+    limit = min(max_seconds, MAX_SAMPLES / sampling_rate)
+    options = {"format_whitelist": FORMATS}
+    with ExitStack() as opened:
+        try:
+            if isinstance(file, str | Path):
+                file = opened.enter_context(_find(file).open("rb"))
+            recording = opened.enter_context(
+                av.open(file, "r", options=options, metadata_errors="ignore")
+            )
+            frames = _frames(recording, name, limit, on_block)
+            return _joined(_from_frames(frames, name, sampling_rate))
+        except (av.FFmpegError, OSError, TypeError) as error:  # TypeError: a file of text
+            reason = getattr(error, "strerror", None) or error
+            raise AudioError(
+                f"{name} is no recording that can be read ({reason}): give wav, flac, ogg, mp3, "
+                "m4a, mp4 or webm; others can be converted with: ffmpeg -i FILE recording.wav"
+            ) from error
 
 
 def _find(path: str | Path) -> Path:
@@ -106,26 +116,58 @@ def _find(path: str | Path) -> Path:
     raise AudioError(f"'{path}' is not a file: give a recording")
 
 
-def _read(recording: Any, name: str, most: int, on_block: Callable[[], None]) -> Iterator[Samples]:
-    """Mono samples of an open file. most: more are refused, whatever its head says of them."""
-    too_long = AudioError(
-        f"{name} has more than {most} samples, or {most // recording.samplerate} seconds: cut it "
-        "into parts"
-    )
-    if most < recording.frames < UNKNOWN:
+def _frames(recording: Any, name: str, limit: float, on_block: Callable[[], None]) -> Iterator[Any]:
+    """The decoded frames of an open file, of so many seconds; what is damaged is left out.
+
+    A longer one is refused, whatever its head says of its length.
+    """
+    av = _library()
+    too_long = AudioError(f"{name} is longer than {limit:g} seconds: cut it into parts")
+    if not recording.streams.audio:
+        raise AudioError(f"{name} has no sound: give a recording")
+    is_known = recording.duration is not None and recording.format.name not in ESTIMATED
+    if is_known and recording.duration / av.time_base > limit + PADDING:
         raise too_long
-    if recording.seekable():
-        recording.seek(0)
-    # Else it seeks after every block, which a flac of unknown length cannot, and mp3 not exactly.
-    recording.seekable = lambda: False
-    length = 0
-    on_block()
-    while len(block := recording.read(BLOCK, dtype="float32", always_2d=True)):
-        yield _to_mono(block, length)
-        length += len(block)
-        if length > most:
-            raise too_long
+    seconds, damage = Fraction(0), None
+    for packet in recording.demux(recording.streams.audio[0]):
         on_block()
+        try:
+            frames = packet.decode()
+        except av.FFmpegError as error:
+            damage = error
+            continue
+        for frame in frames:
+            seconds += Fraction(frame.samples, frame.sample_rate)
+            if seconds > limit:
+                raise too_long
+            yield frame
+    if damage is not None and not seconds:
+        raise damage
+
+
+def _from_frames(frames: Iterable[Any], name: str, wanted: int) -> Iterator[Samples]:
+    """Mono samples of frames, at a rate. What they are may change between two of them."""
+
+    def form(frame: Any) -> tuple[str, str, int, int]:
+        layout = frame.layout
+        return frame.format.name, layout.name, layout.nb_channels, frame.sample_rate
+
+    for (_, _, channels, rate), run in groupby(frames, form):
+        if not MIN_RATE <= rate <= MAX_RATE or channels > MAX_CHANNELS:
+            raise AudioError(
+                f"{name} has {channels} channels at {rate} Hz: give up to {MAX_CHANNELS}, at "
+                f"{MIN_RATE} to {MAX_RATE} Hz"
+            )
+        yield from _at_rate(_mono_blocks(run), rate, wanted)
+
+
+def _mono_blocks(frames: Iterable[Any]) -> Iterator[Samples]:
+    """The mean of the channels of frames that are all of one form."""
+    to_floats, length = _library().AudioResampler(format="fltp"), 0
+    for frame in frames:
+        for part in to_floats.resample(frame):
+            yield _to_mono(part.to_ndarray().T, length)
+            length += part.samples
 
 
 def _at_rate(blocks: Iterable[Samples], rate: int, wanted: int) -> Iterator[Samples]:
@@ -133,10 +175,13 @@ def _at_rate(blocks: Iterable[Samples], rate: int, wanted: int) -> Iterator[Samp
     if rate == wanted:
         yield from blocks
         return
-    stream = _library("soxr").ResampleStream(rate, wanted, 1, dtype="float32")
+    av = _library()
+    resampler = av.AudioResampler(format="fltp", layout="mono", rate=wanted)
     for block in blocks:
-        yield stream.resample_chunk(block)
-    yield stream.resample_chunk(np.zeros(0, np.float32), last=True)
+        frame = av.AudioFrame.from_ndarray(block[None], format="fltp", layout="mono")
+        frame.sample_rate = rate
+        yield from (part.to_ndarray()[0] for part in resampler.resample(frame))
+    yield from (part.to_ndarray()[0] for part in resampler.resample(None))
 
 
 def _joined(blocks: Iterable[Samples]) -> Samples:
@@ -188,22 +233,15 @@ def _from_array(audio: tuple[Any, ...]) -> tuple[Samples, int]:
 
 def require_libraries() -> None:
     """Raise `OptionError` where what reads recordings is not installed."""
-    for name in ("soundfile", "soxr"):
-        _library(name)
+    _library()
 
 
-def _library(name: str) -> ModuleType:
-    """A library of the extra `speech`; `OptionError` where it is not installed."""
-    from importlib import import_module
-
+def _library() -> ModuleType:
+    """PyAV, of the extra `speech`: FFmpeg's decoders. `OptionError` where it is not installed."""
     try:
-        return import_module(name)
-    except (ImportError, OSError) as error:  # soundfile looks for a shared library
+        import av
+    except ImportError as error:
         raise OptionError(
-            f"recordings need {name} ({error}): pip install 'ov-specdec[speech]'"
+            f"recordings need PyAV ({error}): pip install 'ov-specdec[speech]'"
         ) from error
-
-
-def _reason(error: Exception) -> str:
-    """What libsndfile says, without the object that it was asked to open."""
-    return str(getattr(error, "error_string", error)).strip().rstrip(".")
+    return av

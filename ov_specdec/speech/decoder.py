@@ -1,8 +1,11 @@
 """Decodes windows with the models: the engine, drafters and scheduler that text has too."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ov_specdec.checks import require_ids
 from ov_specdec.chunks import Chunk, Output
@@ -15,13 +18,14 @@ from ov_specdec.engine.from_options import make_sequence
 from ov_specdec.errors import Option
 from ov_specdec.options import GenerationOptions
 from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.runner.aligner import Aligner
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder import Encoder
 from ov_specdec.runner.source import Source
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.speech.features import Features
+from ov_specdec.speech.model import Decoding
 from ov_specdec.speech.settings import WhisperSettings
-from ov_specdec.speech.transcriber import Decoding
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.tokenizer import Tokenizer
 
@@ -30,7 +34,8 @@ from ov_specdec.text.tokenizer import Tokenizer
 class WindowDecoder:
     """Implements `Decoder` with a main model and a drafter. encoders: of main and draft.
 
-    learned: what outputs before have taught about the speed of the models.
+    make_aligner: compiles what times of words are read off. learned: what outputs before have
+    taught about the speed of the models.
     """
 
     main: Runner
@@ -39,7 +44,13 @@ class WindowDecoder:
     settings: WhisperSettings
     drafters: DrafterFactory
     encoders: Sequence[Encoder]
+    make_aligner: Callable[[], Aligner]
     learned: LearnedStats = field(default_factory=LearnedStats)
+
+    @cached_property
+    def aligner(self) -> Aligner:
+        """Compiled when first asked for; raises `ModelError` where words have no times."""
+        return self.make_aligner()
 
     @property
     def encoder_seconds(self) -> float:
@@ -78,6 +89,12 @@ class WindowDecoder:
         output = Output(IncrementalDetokenizer(lambda _: "", []), len(prompt))
         sequence.publish, sequence.max_unread = output.add, None
         return Decoding(self._read(sequence), partial(self.loop.cancel, sequence))
+
+    def weights(
+        self, features: Features, tokens: Sequence[int], cache_salt: str | None
+    ) -> NDArray[np.float32]:
+        """How these ids attend to a window, by alignment head: [heads, tokens, places]."""
+        return self.aligner.weights(Source(features[None], cache_salt), tokens)
 
     def _read(self, sequence: EngineSequence) -> Generator[Chunk, None, None]:
         """The chunks of an output; what passes have cost is kept."""

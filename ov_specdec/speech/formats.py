@@ -9,12 +9,15 @@ from ov_specdec.checks import require_choice
 from ov_specdec.speech.segments import Segment, TranscriptionResult
 
 Format = Literal["txt", "json", "srt", "vtt"]
+WITH_WORDS: tuple[Format, ...] = ("json", "vtt")
+"""Formats that have a place for the times of words."""
 
 
 def write(result: TranscriptionResult, form: Format) -> str:
     """A transcription in one of the formats, with a line break at its end.
 
-    srt, vtt: SubRip and WebVTT, one subtitle a segment; the result needs segments for that.
+    srt, vtt: SubRip and WebVTT, one subtitle a segment; the result needs segments for that. Words
+    with times are in json, and in vtt as timestamps within a subtitle.
     """
     require_choice("format", form, get_args(Format))
     if form == "txt":
@@ -42,11 +45,26 @@ def _srt(segments: Sequence[Segment]) -> str:
 
 def _vtt(segments: Sequence[Segment]) -> str:
     entries = (
-        f"{clock(segment.start, '.')} --> {clock(segment.end, '.')}\n"
-        f"{escape(segment.text.strip(), quote=False)}\n\n"
+        f"{clock(segment.start, '.')} --> {clock(segment.end, '.')}\n{_vtt_text(segment)}\n\n"
         for segment in segments
     )
     return "WEBVTT\n\n" + "".join(entries)
+
+
+def _vtt_text(segment: Segment) -> str:
+    """A segment's text, with the times at which its words begin where these are known.
+
+    They have to increase, and to lie within the subtitle; that of other words is left out.
+    """
+    if not segment.words:
+        return escape(segment.text.strip(), quote=False)
+    latest, text = segment.start, ""
+    for word in segment.words:
+        if latest < word.start < segment.end:
+            latest = word.start
+            text += f"<{clock(latest, '.')}>"
+        text += escape(word.text, quote=False)
+    return text.strip()
 
 
 def clock(seconds: float, point: str) -> str:

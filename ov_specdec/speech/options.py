@@ -43,6 +43,14 @@ class TranscriptionOptions:
             field=None,
         ),
     ] = False
+    word_timestamps: Annotated[
+        bool,
+        About(
+            "Give segments, and the times of their words.",
+            "A decoder is compiled once more for them, when first asked for.",
+            field=None,
+        ),
+    ] = False
     initial_prompt: Annotated[
         str | None,
         About(
@@ -115,6 +123,11 @@ class TranscriptionOptions:
         chosen = {name: value for name, value in options.items() if name in own}
         shared = {name: value for name, value in options.items() if name in GENERATION}
         return cls(**chosen, generation=shared)
+
+    @property
+    def gives_segments(self) -> bool:
+        """Whether segments with times are asked for; words are parts of them."""
+        return self.return_timestamps or self.word_timestamps
 
     @property
     def temperatures(self) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ov_specdec.chunks import Chunk
 from ov_specdec.errors import OptionError
+from ov_specdec.speech.words import Word
 from ov_specdec.stats import FinishReason, GenerationStats
 
 
@@ -15,7 +16,7 @@ class Segment:
 
     tokens: with timestamps. seek: the frame that its window begins at. temperature, avg_logprob,
     compression_ratio, no_speech_prob: of the output of that window; None where nothing depended on
-    it.
+    it. words: with word_timestamps; their texts together are that of the segment.
     """
 
     start: float
@@ -27,10 +28,15 @@ class Segment:
     avg_logprob: float | None = None
     compression_ratio: float = 0.0
     no_speech_prob: float | None = None
+    words: tuple[Word, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {**vars(self), "tokens": list(self.tokens)}
+        """For JSON; words are there where any have times."""
+        content = {**vars(self), "tokens": list(self.tokens)}
+        content.pop("words")
+        if self.words:
+            content["words"] = [word.as_dict() for word in self.words]
+        return content
 
 
 @dataclass

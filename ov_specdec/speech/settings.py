@@ -21,7 +21,9 @@ class WhisperSettings:
     Ids below eos_token_id are text, those above no_timestamps_token_id timestamps, in steps of
     `TIME_PRECISION`; the one before it says that there is no speech. lang_to_id, task_to_id: empty
     in a model of English alone. max_target_positions: most tokens of start, prompt and output.
-    max_initial_timestamp_index: latest first timestamp; None: any.
+    max_initial_timestamp_index: latest first timestamp; None: any. alignment_heads: those that
+    follow the recording, each as layer and place; None: all of the upper half of layers.
+    median_filter_width: places that times of words are smoothed over.
     """
 
     decoder_start_token_id: int
@@ -35,6 +37,8 @@ class WhisperSettings:
     suppress_tokens: tuple[int, ...] = ()
     begin_suppress_tokens: tuple[int, ...] = ()
     max_initial_timestamp_index: int | None = None
+    alignment_heads: tuple[tuple[int, int], ...] | None = None
+    median_filter_width: int = 7
 
     @classmethod
     def read(cls, folder: Path) -> "WhisperSettings":
@@ -62,6 +66,8 @@ class WhisperSettings:
             suppress_tokens=tuple(known.get("suppress_tokens") or ()),
             begin_suppress_tokens=tuple(known.get("begin_suppress_tokens") or ()),
             max_initial_timestamp_index=latest,
+            alignment_heads=_as_heads(path, known.get("alignment_heads")),
+            median_filter_width=known.get("median_filter_width", 7),
         )
 
     @property
@@ -110,6 +116,18 @@ class WhisperSettings:
         if task not in known:
             others = "" if self.is_multilingual else ", for it knows English alone"
             raise OptionError(Option("task", task), f" is not one of {', '.join(known)}{others}")
+
+
+def _as_heads(path: Path, value: Any) -> tuple[tuple[int, int], ...] | None:
+    if not value:
+        return None
+    try:
+        return tuple((int(layer), int(head)) for layer, head in value)
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            f"{path} gives alignment_heads as {value!r}, which are no pairs of layer and head: "
+            "correct them there, or leave them out"
+        ) from error
 
 
 def _as_id(path: Path, name: str, value: Any) -> int:

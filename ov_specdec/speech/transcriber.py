@@ -1,23 +1,23 @@
 """One recording on its way to text: its windows, one after the other."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import exp, inf
 from statistics import fmean
-from typing import Protocol
 
 from ov_specdec.chunks import Chunk
 from ov_specdec.engine import Cancelled
 from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
 from ov_specdec.options import GenerationOptions
+from ov_specdec.speech.alignment import token_times
 from ov_specdec.speech.audio import Samples
 from ov_specdec.speech.fallback import Attempt, compression_ratio
-from ov_specdec.speech.features import FeatureExtractor, Features
+from ov_specdec.speech.features import Features
 from ov_specdec.speech.language import language_code, language_id
+from ov_specdec.speech.model import Decoding, Model
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionChunk
-from ov_specdec.speech.settings import WhisperSettings
 from ov_specdec.speech.suppression import AllowOnly, whisper_processors
 from ov_specdec.speech.windows import (
     Split,
@@ -28,52 +28,9 @@ from ov_specdec.speech.windows import (
     whole,
     window_at,
 )
+from ov_specdec.speech.words import SpokenToken, Word, timed_words
 from ov_specdec.stats import FinishReason, Stopwatch
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """One output as it comes.
-
-    chunks: the last has a finish reason and stats; raises `Cancelled` where there is none. cancel:
-    ends it within one pass of a model, from any thread.
-    """
-
-    chunks: Iterator[Chunk]
-    cancel: Callable[[], None]
-
-
-class Decoder(Protocol):
-    """What decodes a window, speculatively or not."""
-
-    @property
-    def encoder_seconds(self) -> float:
-        """Time that all passes of the encoders took so far."""
-        ...
-
-    def decode(
-        self, features: Features, prompt: Sequence[int], options: GenerationOptions
-    ) -> Decoding:
-        """The output that follows the prompt.
-
-        features: [mel bins, frames], as many as the encoder takes. prompt: ids.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class Model:
-    """What all transcriptions share: a Whisper, and how it hears and writes.
-
-    encode: the ids of a text without special tokens. decode: the text of ids that are text.
-    """
-
-    settings: WhisperSettings
-    extractor: FeatureExtractor
-    encode: Callable[[str], list[int]]
-    decode: Callable[[Sequence[int]], str]
-    decoder: Decoder
 
 
 @dataclass
@@ -129,7 +86,7 @@ class Transcription:
     @property
     def predicts_timestamps(self) -> bool:
         """Whether the model says times: it has to where there is more than one window."""
-        return self.options.return_timestamps or self.num_frames > self.model.extractor.num_frames
+        return self.options.gives_segments or self.num_frames > self.model.extractor.num_frames
 
     def chunks(self) -> Generator[TranscriptionChunk, None, None]:
         """A chunk for each window, then one that ends the transcription."""
@@ -208,16 +165,22 @@ class Transcription:
         if not self._has_text:  # Whisper's text begins with a space
             text = text.lstrip()
         self._has_text = self._has_text or bool(text)
-        segments = self._segments(done, window, attempt)
+        segments: tuple[Segment, ...] = ()
+        if self.options.gives_segments:
+            times_words = self.options.word_timestamps and tokens
+            spoken = self._spoken(tokens, window, features, prompt) if times_words else []
+            segments = self._segments(done, window, attempt, self._words(done, spoken))
         return end, TranscriptionChunk(text, self._seconds(end), tuple(pieces), segments)
 
-    def _segments(self, done: Split, window: Window, attempt: Attempt) -> tuple[Segment, ...]:
-        """The segments that hold text, where they are asked for."""
-        start, end = self._seconds(window.start), self.stats.audio_seconds
+    def _segments(
+        self, done: Split, window: Window, attempt: Attempt, words: Sequence[tuple[Word, ...]]
+    ) -> tuple[Segment, ...]:
+        """The segments that hold text. words: of each segment of the window."""
+        start = self._seconds(window.start)
         return tuple(
             Segment(
-                round(min(start + timed.start, end), 2),
-                round(min(start + timed.end, end), 2),
+                self._time(start + timed.start),
+                self._time(start + timed.end),
                 self.model.decode(self._text_tokens(timed.tokens)),
                 timed.tokens,
                 window.start,
@@ -225,10 +188,39 @@ class Transcription:
                 attempt.avg_logprob,
                 attempt.compression_ratio,
                 attempt.no_speech_prob,
+                own,
             )
-            for timed in done.segments
-            if self.options.return_timestamps and self._text_tokens(timed.tokens)
+            for timed, own in zip(done.segments, words, strict=True)
+            if self._text_tokens(timed.tokens)
         )
+
+    def _spoken(
+        self, tokens: Sequence[int], window: Window, features: Features, prompt: list[int]
+    ) -> list[SpokenToken]:
+        """The tokens of a window's output with their times."""
+        salt = self.options.generation.get("cache_salt")
+        weights = self.model.decoder.weights(features, [*prompt, *tokens], salt)
+        heard = weights[:, len(prompt) :, : max(window.length // 2, 1)]
+        times = token_times(heard, self.model.settings.median_filter_width)
+        start = self._seconds(window.start)
+        ends = [self._time(start + seconds) for seconds in times]
+        return list(map(SpokenToken, tokens, [self._time(start), *ends], ends))
+
+    def _words(self, done: Split, spoken: Sequence[SpokenToken]) -> list[tuple[Word, ...]]:
+        """The words of each segment of a window. spoken: its tokens, or none."""
+        code = language_code(self._language, self.model.settings)
+        written = "en" if self.options.task == "translate" else code
+        place, words = 0, []
+        for timed in done.segments:
+            own = spoken[place : place + len(timed.tokens)]
+            text = [each for each in own if self.model.settings.is_text(each.token)]
+            words.append(tuple(timed_words(text, self.model.decode, written)))
+            place += len(timed.tokens)
+        return words
+
+    def _time(self, seconds: float) -> float:
+        """A time as segments and words have it, within the recording."""
+        return round(min(seconds, self.stats.audio_seconds), 2)
 
     def _prompt(self) -> list[int]:
         """Previous text, where there is any to be told of, and the start tokens."""
@@ -264,7 +256,7 @@ class Transcription:
             fmean(scores) if scores else None,
         )
         matters = attempt.is_unlikely(self.options) and self.options.no_speech_threshold is not None
-        if matters or self.options.return_timestamps:
+        if matters or self.options.gives_segments:
             return replace(attempt, no_speech_prob=self._no_speech_prob(features, prompt))
         return attempt
 

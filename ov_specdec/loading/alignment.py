@@ -1,0 +1,112 @@
+"""A Whisper's decoder that gives what it attends to in a recording: for the times of words."""
+
+from collections.abc import Sequence
+
+import openvino as ov
+from openvino import opset13 as ops
+
+from ov_specdec.errors import DeviceError, ModelError
+from ov_specdec.loading.attention import ATTENTION
+from ov_specdec.loading.devices import compile_for, find_device, openvino_core
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.graph import before
+from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.loading.source import read_ir
+from ov_specdec.runner.aligner import WEIGHTS, Aligner
+from ov_specdec.runner.encoder import Encoder
+
+SCALE = 4
+"""Place of the factor of the scores among the inputs of an exported attention."""
+
+Heads = Sequence[tuple[int, int]]
+"""Attention heads, each as its layer and its place there, from 0."""
+
+
+def load_aligner(
+    folder: ModelFolder, config: RuntimeConfig, heads: Heads | None, encoder: Encoder
+) -> Aligner:
+    """Compile a decoder once more, for these heads; None: all heads of the upper half of layers.
+
+    Raises `ModelError` where the model lacks a head, or its graph does not show what it attends to.
+    """
+    model = read_ir(folder)
+    try:
+        give_weights(model, heads)
+    except ModelError as error:
+        raise ModelError(f"words in {folder.path} have no times: {error}") from error
+    device = find_device(openvino_core(), config.device)
+    compiled = compile_for(device, model, config.properties_for(device), folder.ir)
+    if isinstance(compiled, DeviceError):
+        raise compiled
+    return Aligner(compiled, encoder)
+
+
+def give_weights(model: ov.Model, heads: Heads | None) -> None:
+    """Have a decoder give the weights by which heads attend to its source, in place of logits.
+
+    It keeps no states: its passes begin with the first token.
+
+    Its output `WEIGHTS` is the softmax of their scores, [1, heads, tokens, places of the source].
+    Raises `ModelError` for a head that it lacks.
+    """
+    layers = [node for node in model.get_ordered_ops() if _attends_to_source(node)]
+    if not layers:
+        raise ModelError(
+            "its graph has no attention to a source that can be read: export it again with "
+            "ov-specdec export"
+        )
+    sizes = [node.get_input_partial_shape(0)[1].get_length() for node in layers]
+    if heads is None:
+        upper = range(len(layers) // 2, len(layers))
+        heads = [(layer, head) for layer in upper for head in range(sizes[layer])]
+    for layer, head in heads:
+        if not (0 <= layer < len(layers) and 0 <= head < sizes[layer]):
+            raise ModelError(
+                f"generation_config.json names head {head} of layer {layer} among alignment_heads, "
+                f"the decoder has {len(layers)} layers of {max(sizes)} heads: correct it there, or "
+                "leave alignment_heads out"
+            )
+    found = [_weights(layers[layer], head) for layer, head in heads]
+    output = ops.concat(found, axis=1).output(0)
+    output.set_names({WEIGHTS})
+    for result in model.get_results():
+        model.remove_result(result)
+    model.add_outputs([output])
+    _take_out_states(model)
+    model.validate_nodes_and_infer_types()
+
+
+def _take_out_states(model: ov.Model) -> None:
+    """Have all states hold what they begin with: a pass over all tokens needs no others.
+
+    What nothing reads any more, the last layer's values among it, could not be compiled.
+    """
+    for node in model.get_ordered_ops():
+        if node.get_type_name() == "ReadValue":
+            for reader in node.output(0).get_target_inputs():
+                reader.replace_source_output(node.input_value(0))
+    for sink in model.get_sinks():
+        model.remove_sink(sink)
+    for variable in model.get_variables():
+        model.remove_variable(variable)
+
+
+def _attends_to_source(node: ov.Node) -> bool:
+    """Whether an attention's keys are not those of the tokens."""
+    if node.get_type_name() != ATTENTION:
+        return False
+    keys = before(node.input_value(1).get_node())
+    return all("input_ids" not in each.output(0).get_names() for each in keys)
+
+
+def _weights(attention: ov.Node, head: int) -> ov.Node:
+    """The weights of one head, [1, 1, tokens, places]."""
+    place, axis = ops.constant([head], ov.Type.i64), ops.constant(1, ov.Type.i64)
+    query, key = (ops.gather(attention.input_value(i), place, axis) for i in (0, 1))
+    scores = ops.matmul(query, key, transpose_a=False, transpose_b=True)
+    if attention.get_input_size() > SCALE:
+        scores = ops.multiply(scores, attention.input_value(SCALE))
+    else:
+        size = attention.get_input_partial_shape(0)[-1].get_length()
+        scores = ops.multiply(scores, ops.constant(size**-0.5, ov.Type.f32))
+    return ops.softmax(scores, axis=-1)

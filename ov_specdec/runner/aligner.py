@@ -1,0 +1,34 @@
+"""What a decoder attends to in a recording, for tokens that are known already."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from ov_specdec.runner.encoder import Encoder
+from ov_specdec.runner.encoder_decoder import decoder_inputs
+from ov_specdec.runner.source import Source
+
+WEIGHTS = "alignment_weights"
+"""Output with the weights by which heads attend to a source, [1, heads, tokens, places]."""
+
+
+class Aligner:
+    """A decoder without states, compiled for its alignment heads, and the encoder of its sources.
+
+    It runs beside the decoder that wrote the tokens, whose passes stay as they are.
+    """
+
+    def __init__(self, compiled: ov.CompiledModel, encoder: Encoder) -> None:
+        self._compiled = compiled
+        self._encoder = encoder
+        self._inputs = frozenset(port.any_name for port in compiled.inputs)
+
+    def weights(self, source: Source, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """How each token attends to the places of a source, by head: [heads, tokens, places]."""
+        feed = decoder_inputs(tokens, 0, self._encoder.encode(source))
+        request = self._compiled.create_infer_request()  # any thread may ask
+        request.infer({name: feed[name] for name in self._inputs}, share_inputs=True)
+        weights: NDArray[np.float32] = request.get_tensor(WEIGHTS).data[0].copy()
+        return weights

@@ -1,0 +1,41 @@
+"""Recordings as files of all forms, made with PyAV."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import BinaryIO
+
+import av
+import numpy as np
+
+CODECS = {
+    "wav": "pcm_f32le",
+    "flac": "flac",
+    "ogg": "libopus",
+    "mp3": "libmp3lame",
+    "webm": "libopus",
+    "mp4": "aac",
+    "adts": "aac",
+}
+"""What each form of file is written with. adts: a bare stream of AAC."""
+
+
+def write_recording(
+    file: Path | BinaryIO, samples: np.ndarray, rate: int, form: str = "wav", codec: str = ""
+) -> None:
+    """Samples [samples] or [samples, channels] as a file; m4a is what mp4 writes."""
+    channels = samples[:, None] if samples.ndim == 1 else samples
+    layout = {1: "mono", 2: "stereo"}.get(channels.shape[1], f"{channels.shape[1]}c")
+    with av.open(str(file) if isinstance(file, Path) else file, "w", format=form) as container:
+        stream = container.add_stream(codec or CODECS[form], rate=rate, layout=layout)
+        context = stream.codec_context
+        context.open()
+        frame = av.AudioFrame.from_ndarray(
+            np.ascontiguousarray(channels.T, np.float32), format="fltp", layout=layout
+        )
+        frame.sample_rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
+        resampler = av.AudioResampler(
+            context.format, layout, rate, frame_size=context.frame_size or 0
+        )
+        for part in [*resampler.resample(frame), *resampler.resample(None)]:
+            container.mux(stream.encode(part))
+        container.mux(stream.encode(None))

@@ -1,0 +1,111 @@
+"""Times of words: dynamic time warping, words of tokens, and what subtitles show."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from transformers import WhisperConfig
+from transformers.models.whisper.generation_whisper import (
+    WhisperGenerationMixin,
+    _dynamic_time_warping,
+)
+from transformers.models.whisper.tokenization_whisper import _combine_tokens_into_words
+
+from ov_specdec.speech.alignment import first_places, token_times
+from ov_specdec.speech.formats import write
+from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult
+from ov_specdec.speech.words import SpokenToken, Word, split_words, timed_words
+
+SIZES = [(1, 1), (1, 40), (5, 1), (30, 7), (9, 60), (60, 200)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_cheapest_path_is_that_of_transformers(size):
+    costs = np.random.default_rng(1).normal(size=size)
+    costs[:, ::3] = costs[0, 0]  # paths that cost alike
+    tokens, places = _dynamic_time_warping(costs)
+    jumps = np.pad(np.diff(tokens), (1, 0), constant_values=1).astype(bool)
+    assert first_places(costs) == places[jumps].tolist()
+
+
+@pytest.mark.parametrize("size", [(2, 3), *SIZES[3:]])
+def test_times_of_tokens_are_those_of_transformers(size):
+    rng = np.random.default_rng(2)
+    weights = rng.dirichlet(np.ones(size[1]), (4, size[0])).astype(np.float32)
+    model = WhisperGenerationMixin()
+    model.config = WhisperConfig(decoder_layers=1, median_filter_width=7)
+    attention = torch.tensor(weights)[None]
+    made = {"cross_attentions": [[attention]], "sequences": torch.zeros(1, size[0])}
+    heads = [(0, head) for head in range(4)]
+    outputs = SimpleNamespace(**made, __contains__=made.__contains__)
+    outputs = type("Outputs", (SimpleNamespace,), {"__contains__": lambda _, k: k in made})(**made)
+    expected = model._extract_token_timestamps(outputs, heads, num_input_ids=0)[0, :-1]
+    np.testing.assert_allclose(token_times(weights, 7), expected.numpy(), atol=1e-6)
+
+
+def test_a_head_that_attends_alike_everywhere_counts_for_nothing():
+    weights = np.full((2, 3, 10), 0.1, np.float32)
+    weights[1] = np.eye(3, 10, dtype=np.float32)
+    assert token_times(weights, 1) == pytest.approx([0.0, 0.02, 0.04])
+
+
+class Bytes:
+    """A tokenizer whose tokens are some bytes each. eos_token_id: above them."""
+
+    def __init__(self, parts):
+        self.parts = [part.encode() if isinstance(part, str) else part for part in parts]
+        self.eos_token_id = len(parts)
+
+    def decode(self, tokens, **_options):
+        return b"".join(self.parts[token] for token in tokens).decode(errors="replace")
+
+
+CASES = {
+    "plain": ([" The", " qu", "ick", " fox", ".", " Who", "'", "s", " there", "?!"], "en"),
+    "quoted": ([" He", " said", ' "', "No", ",", " (", "no", ')"', "...", " ok"], "en"),
+    "bytes": ([" na", b"\xc3", b"\xaf", "ve", " ", b"\xf0\x9f", b"\x98\x80", "!"], "en"),
+    "cut": ([" na", b"\xc3"], "en"),
+    "broken": ([" a", b"\xff", " b", b"\xe3\x81"], "en"),
+    "dash": ([" well", "-", "known", " —", " $", "5"], "de"),
+    "japanese": (["日", "本語", "、", b"\xe3\x81", b"\x82", "。"], "ja"),
+    "no spaces told": (["日", "本語", "、"], "en"),
+    "punctuation first": ([".", " a"], "en"),
+}
+
+
+@pytest.mark.parametrize(("parts", "language"), CASES.values(), ids=CASES)
+def test_words_are_those_of_transformers(parts, language):
+    tokenizer, tokens = Bytes(parts), list(range(len(parts)))
+    names = {"en": "english", "de": "german", "ja": "japanese"}
+    words, _, places = _combine_tokens_into_words(tokenizer, tokens, names[language])
+    found = split_words(tokens, tokenizer.decode, language)
+    assert [(each.text, each.num_tokens) for each in found] == [
+        (word, len(own)) for word, own in zip(words, places, strict=True)
+    ]
+
+
+def test_a_word_lasts_from_its_first_token_to_its_last():
+    tokenizer = Bytes([" qu", "ick", " fox", "."])
+    spoken = [SpokenToken(i, i / 10, i / 10 + 0.1) for i in range(4)]
+    assert list(timed_words(spoken, tokenizer.decode, None)) == [
+        Word(0.0, 0.2, " quick"),
+        Word(0.2, 0.4, " fox."),
+    ]
+    assert list(timed_words([], tokenizer.decode, None)) == []
+
+
+def test_a_subtitle_of_webvtt_shows_when_words_begin():
+    words = (
+        Word(1.0, 1.2, " a"),
+        Word(1.5, 1.5, " <b>"),
+        Word(1.5, 1.9, " c"),
+        Word(2.5, 2.6, " d"),  # after the end of its segment
+    )
+    segment = Segment(1.0, 2.0, " a <b> c d", words=words)
+    result = TranscriptionResult("a <b> c d", (segment,), "en", SpeechStats(3.0))
+    assert write(result, "vtt").splitlines()[2:4] == [
+        "00:00:01.000 --> 00:00:02.000",
+        "a<00:00:01.500> &lt;b&gt; c d",
+    ]
+    assert '"word": " a"' in write(result, "json")
