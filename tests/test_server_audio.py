@@ -22,7 +22,7 @@ from ov_specdec.server.transcriptions import Job, Transcriptions
 from ov_specdec.speech.segments import SpeechStats, TranscriptionChunk
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.scripted import PATIENCE
-from tests.server import NAME, serving, wait_until
+from tests.server import NAME, official_client, serving, wait_until
 from tests.tiny_whisper import RATE, recording
 
 FIXED = {"language": "en", "temperature": 0.2, "extra_body": {"seed": 3}}
@@ -45,7 +45,7 @@ def server(pipeline):
 
 @pytest.fixture(scope="module")
 def client(server):
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0).audio
+    return official_client(server).audio
 
 
 def wav(seconds=4.1, form="WAV"):

@@ -205,6 +205,12 @@ class TextSettings(Part):
     format: TextFormat
 
 
+class InputTokens(CachedTokens):
+    """Tokens of a prompt that were cached, and that are now."""
+
+    cache_write_tokens: int
+
+
 class ReasoningTokens(Part):
     """There are none."""
 
@@ -215,7 +221,7 @@ class ResponseUsage(Part):
     """Counts of tokens of a response."""
 
     input_tokens: int
-    input_tokens_details: CachedTokens
+    input_tokens_details: InputTokens
     output_tokens: int
     output_tokens_details: ReasoningTokens
     total_tokens: int
