@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager
 
 import httpx
+import openai
 import uvicorn
 
 from ov_specdec.server.app import make_app
@@ -74,6 +75,16 @@ def serving(pipeline=None, **settings):
         server.should_exit = True
         thread.join(60)
         assert not thread.is_alive()
+
+
+def official_client(server, kind=openai.OpenAI):
+    """OpenAI's own client, which refuses what is not as it declares it."""
+    return kind(
+        base_url=f"{server.url}/v1",
+        api_key="none",
+        max_retries=0,
+        _strict_response_validation=True,
+    )
 
 
 def _stop(server):

@@ -13,6 +13,7 @@ import pytest
 from ov_specdec import AudioError, SpeculativePipeline
 from ov_specdec.engine import Cancelled
 from ov_specdec.openai.audio import AudioAsk
+from ov_specdec.server import audio_reply
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
@@ -21,7 +22,7 @@ from ov_specdec.speech.segments import SpeechStats, TranscriptionChunk
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.recordings import write_recording
 from tests.scripted import PATIENCE
-from tests.server import NAME, serving, wait_until
+from tests.server import NAME, official_client, serving, wait_until
 from tests.tiny_whisper import RATE, recording
 
 FIXED = {"language": "en", "temperature": 0.2, "extra_body": {"seed": 3}}
@@ -44,7 +45,7 @@ def server(pipeline):
 
 @pytest.fixture(scope="module")
 def client(server):
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0).audio
+    return official_client(server).audio
 
 
 def wav(seconds=4.1, form="wav"):
@@ -174,6 +175,7 @@ class Recordings:
 
     def __init__(self):
         self.begun, self.opened, self.streams = Event(), [], []
+        self.options = {}
 
     step_seconds = 0.0
 
@@ -183,7 +185,8 @@ class Recordings:
             raise AudioError("the file is no recording")
         return recording
 
-    def stream(self, recording, **_options):
+    def stream(self, recording, **options):
+        self.options = options
         self.opened.append(recording)
         self.streams.append(Waiting(self.begun))
         return self.streams[-1]
@@ -298,6 +301,35 @@ def test_a_transcription_ends_when_the_time_to_shut_down_is_up():
                 await asyncio.wait_for(job.stream.next(), PATIENCE)
 
     asyncio.run(serve())
+
+
+@pytest.mark.parametrize(
+    ("tenant", "given", "salt"),
+    [("one", {"cache_salt": "x"}, "one/x"), ("one", {}, "one"), (None, {"cache_salt": "x"}, "x")],
+)
+def test_a_salt_parts_what_one_key_has_cached_and_opens_nothing_of_another(tenant, given, salt):
+    recordings = Recordings()
+    speech = Transcriptions(recordings, Settings(model_name=NAME))
+
+    async def serve():
+        job = Job(AudioAsk("transcribe", None, given), "first", tenant, Stream(1, None))
+        with speech.running(job):
+            await asyncio.to_thread(recordings.begun.wait, PATIENCE)
+
+    asyncio.run(serve())
+    assert recordings.options["cache_salt"] == salt
+
+
+def test_answers_are_made_in_another_thread(server, monkeypatch):
+    make, in_loop = audio_reply.make_transcription, []
+
+    def noted(*given):
+        in_loop.append(asyncio._get_running_loop() is not None)
+        return make(*given)
+
+    monkeypatch.setattr(audio_reply, "make_transcription", noted)
+    assert post(server, language="en").status_code == 200
+    assert in_loop == [False]
 
 
 def test_recordings_are_decoded_in_turns_and_counted_meanwhile():

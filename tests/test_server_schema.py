@@ -1,19 +1,38 @@
 """The server keeps to its own OpenAPI document, whatever it is sent."""
 
+import io
+
 import pytest
+import requests
 import schemathesis
+import soundfile
 from hypothesis import HealthCheck, Phase, given, settings
+from pydantic.json_schema import models_json_schema
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.openai import ChatBody
+from ov_specdec.server import event_schemas, schemas
 from ov_specdec.server.app import make_app
+from ov_specdec.server.document import OPERATIONS
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
+from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.server import NAME, serving
+from tests.tiny_whisper import RATE, recording
 
-CHECKS = [not_a_server_error, response_schema_conformance, status_code_conformance]
+CHECKS = [
+    not_a_server_error,
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+]
+MESSAGES = [{"role": "user", "content": "area"}]
 
 
 @pytest.fixture(scope="module")
@@ -26,16 +45,75 @@ def server(chat_pair):
         yield running
 
 
+@pytest.fixture(scope="module")
+def speech(whisper):
+    with (
+        SpeechPipeline(whisper.main, whisper.draft, precision="exact", num_threads=1) as pipeline,
+        serving(pipeline) as running,
+    ):
+        yield running
+
+
 def test_fields_that_change_nothing_are_described_with_the_values_that_do_not():
     described = ChatBody.model_json_schema()["properties"]
     assert described["store"]["enum"] == [False, None]
     assert described["tools"]["enum"] == [[], None]
 
 
+def document():
+    return make_app(Service(Settings())).openapi()
+
+
 def operations():
     """Path and method of every operation of the document."""
-    paths = make_app(Service(Settings())).openapi()["paths"]
-    return [(path, method) for path, methods in paths.items() for method in methods]
+    return [(path, method) for path, methods in document()["paths"].items() for method in methods]
+
+
+def untyped(schema, definitions, place):
+    """Places in a schema that may hold anything."""
+    if "contentSchema" in schema:
+        return untyped(schema["contentSchema"], definitions, place)
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return untyped(definitions[name], definitions, name)
+    if "anyOf" in schema:
+        return [found for each in schema["anyOf"] for found in untyped(each, definitions, place)]
+    if schema.get("type") == "array":
+        is_empty = schema.get("maxItems") == 0
+        return [] if is_empty else untyped(schema.get("items", {}), definitions, place)
+    if schema.get("type") == "object":
+        fields = schema.get("properties", {})
+        found = [
+            each
+            for name, field in fields.items()
+            for each in untyped(field, definitions, f"{place}.{name}")
+        ]
+        others = schema.get("additionalProperties", {})
+        return found if others is False else [*found, *untyped(others, definitions, place)]
+    return [] if {"type", "const"} & schema.keys() else [place]
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"type": "object"}, {"type": "array"}, {"anyOf": [{"type": "null"}, {}]}]
+)
+def test_what_is_untyped_is_found(schema):
+    whole = {"type": "object", "properties": {"a": schema}, "additionalProperties": False}
+    assert untyped(whole, {}, "b") == ["b.a"]
+
+
+@pytest.mark.parametrize(("path", "method"), operations())
+def test_answers_are_typed_to_the_leaf(path, method):
+    described = document()
+    answers = described["paths"][path][method]["responses"]
+    schemas = [
+        (f"{status} {kind}", schema)
+        for status, answer in answers.items()
+        for kind, content in answer["content"].items()
+        for schema in content.values()
+    ]
+    definitions = described["components"]["schemas"]
+    assert schemas
+    assert not [found for place, each in schemas for found in untyped(each, definitions, place)]
 
 
 @pytest.mark.parametrize(("path", "method"), operations())
@@ -59,3 +137,64 @@ def test_no_answer_is_a_failure_or_has_another_shape(server, path, method):
         case.call_and_validate(checks=CHECKS, timeout=30)
 
     check()
+
+
+def references(schema):
+    """Places that a document refers to."""
+    if isinstance(schema, dict):
+        own = [schema["$ref"]] if isinstance(schema.get("$ref"), str) else []
+        return own + [found for each in schema.values() for found in references(each)]
+    return [found for each in schema for found in references(each)] if type(schema) is list else []
+
+
+def test_whatever_the_document_refers_to_is_in_it():
+    described = document()
+    defined = {f"#/components/schemas/{name}" for name in described["components"]["schemas"]}
+    assert set(references(described)) == defined
+    bodies = [(each.body, "validation") for each in OPERATIONS.values()]
+    of_requests = models_json_schema(bodies)[1]["$defs"].keys()
+    assert not of_requests & {*vars(schemas), *vars(event_schemas)}  # no name has two meanings
+
+
+LOGPROBS = {"max_tokens": 3, "logprobs": 2}
+PREDICTION = {"type": "content", "content": "return area"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("chat/completions", {"messages": MESSAGES, "logprobs": True, "top_logprobs": 2}),
+        ("chat/completions", {"messages": MESSAGES, "n": 2, "prediction": PREDICTION}),
+        ("chat/completions", {"messages": MESSAGES, "stream": True}),
+        ("completions", {"prompt": "def area(", "num_assistant_tokens": 3, "temperature": 0}),
+        ("completions", {"prompt": ["a", "b"], "echo": True, **LOGPROBS}),
+        ("completions", {"prompt": "a", "stream": True}),
+        ("responses", {"input": "area", "instructions": "x", "metadata": {"a": "b"}}),
+        ("responses", {"input": MESSAGES, "max_output_tokens": 3, "temperature": 0}),
+        ("responses", {"input": "area", "stream": True}),
+    ],
+)
+def test_answers_with_all_that_they_may_hold_are_as_described(server, path, body):
+    schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+    short = {"max_tokens": 9} if path != "responses" else {"max_output_tokens": 9}
+    case = schema[f"/v1/{path}"]["post"].Case(
+        body={"model": NAME, **short, **body}, media_type="application/json"
+    )
+    assert case.call_and_validate(checks=CHECKS).status_code == 200
+
+
+@pytest.mark.parametrize("form", ["json", "text", "srt", "vtt", "verbose_json"])
+@pytest.mark.parametrize("path", ["transcriptions", "translations"])
+def test_transcriptions_are_as_described(speech, path, form):
+    file = io.BytesIO()
+    soundfile.write(file, recording(2.0), RATE, format="WAV")
+    schema = schemathesis.openapi.from_url(f"{speech.url}/openapi.json")
+    operation = schema[f"/v1/audio/{path}"]["post"]
+    answer = requests.post(
+        f"{speech.url}/v1/audio/{path}",
+        data={"response_format": form},
+        files={"file": ("speech.wav", file.getvalue())},
+        timeout=60,
+    )
+    assert answer.status_code == 200
+    operation.validate_response(answer)

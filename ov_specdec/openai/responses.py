@@ -198,9 +198,10 @@ def _item_id(answer: Answer) -> str:
 
 def _usage(ask: Ask, stats: GenerationStats) -> dict[str, Any]:
     usage = make_usage(ask, [stats])
+    written = stats.prompt_tokens - stats.cached_tokens
     return {
         "input_tokens": usage["prompt_tokens"],
-        "input_tokens_details": usage["prompt_tokens_details"],
+        "input_tokens_details": {**usage["prompt_tokens_details"], "cache_write_tokens": written},
         "output_tokens": usage["completion_tokens"],
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage["total_tokens"],

@@ -10,8 +10,7 @@ from typing import Any, BinaryIO, TypeVar
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
-from fastapi.responses import HTMLResponse, JSONResponse, Response
-from pydantic import BaseModel
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
 from ov_specdec.openai import ApiError, Ask, ChatBody, CompletionBody, ResponsesBody, read_ask
@@ -25,22 +24,13 @@ from ov_specdec.server import schemas
 from ov_specdec.server.access import Access, Record, digest_of, error_response
 from ov_specdec.server.audio_reply import AudioReply
 from ov_specdec.server.bodies import read_form, read_json
+from ov_specdec.server.document import OPERATIONS, complete, errors
 from ov_specdec.server.reply import Reply
 from ov_specdec.server.service import Service
 
-ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": schemas.ErrorBody, "description": "A field that cannot be honoured."},
-    401: {"model": schemas.ErrorBody, "description": "No valid API key."},
-    403: {"model": schemas.ErrorBody, "description": "A form of another site's page."},
-    404: {"model": schemas.ErrorBody, "description": "Another model."},
-    413: {"model": schemas.ErrorBody, "description": "The body is too large."},
-    429: {"model": schemas.ErrorBody, "description": "The queue is full."},
-    500: {"model": schemas.ErrorBody, "description": "The server has failed."},
-    503: {"model": schemas.ErrorBody, "description": "Loading, or shutting down."},
-    504: {"model": schemas.ErrorBody, "description": "The answer took too long."},
-}
-
 Tokens = TypeVar("Tokens", TokenizeBody, DetokenizeBody)
+
+Handler = Callable[[Request], Awaitable[Any]]
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -61,6 +51,7 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     _add_audio(app, service, rules.unknown)
     _add_tokens(app, service, rules.unknown)
     _add_state(app, service)
+    complete(app)
     if settings.allowed_hosts:  # else a page of a name that leads here could call it
         hosts = list(settings.allowed_hosts)
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
@@ -92,17 +83,17 @@ def _add_generation(app: FastAPI, service: Service, rules: Rules) -> None:
 
         return Reply(service, read_body, record)
 
-    @_post(app, "/v1/chat/completions", ChatBody, schemas.Answer)
+    @_post(app, "/v1/chat/completions")
     async def chat_completions(request: Request) -> Any:
         """Answer a conversation, in the model's chat template."""
         return generate(request, ChatBody)
 
-    @_post(app, "/v1/completions", CompletionBody, schemas.Answer)
+    @_post(app, "/v1/completions")
     async def completions(request: Request) -> Any:
         """Continue one prompt or several, texts or token ids, without a chat template."""
         return generate(request, CompletionBody)
 
-    @_post(app, "/v1/responses", ResponsesBody, schemas.Response)
+    @_post(app, "/v1/responses")
     async def responses(request: Request) -> Any:
         """Answer a text or a conversation; nothing is stored."""
         return generate(request, ResponsesBody)
@@ -126,12 +117,12 @@ def _add_audio(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
 
         return AudioReply(service, read_body, record)
 
-    @_post(app, "/v1/audio/transcriptions", TranscriptionForm, schemas.Transcription)
+    @_post(app, "/v1/audio/transcriptions")
     async def transcriptions(request: Request) -> Any:
         """Transcribe a recording."""
         return transcribe(request, TranscriptionForm)
 
-    @_post(app, "/v1/audio/translations", TranslationForm, schemas.Transcription)
+    @_post(app, "/v1/audio/translations")
     async def translations(request: Request) -> Any:
         """Translate a recording into English."""
         return transcribe(request, TranslationForm)
@@ -150,32 +141,33 @@ def _add_tokens(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
             service.check_model(body.model)
             return await asyncio.to_thread(lambda: JSONResponse(make(body)))
 
-    @_post(app, "/tokenize", TokenizeBody, schemas.Tokens)
+    @_post(app, "/tokenize")
     async def tokenize(request: Request) -> Any:
         """The token ids of a prompt, or of messages in the chat template."""
         return await answer(request, TokenizeBody, lambda body: service.tokenize(body.wanted()))
 
-    @_post(app, "/detokenize", DetokenizeBody, schemas.Text)
+    @_post(app, "/detokenize")
     async def detokenize(request: Request) -> Any:
         """The text of token ids."""
         return await answer(request, DetokenizeBody, service.detokenize)
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/models", response_model=schemas.Models, responses=_errors(401, 503))
+    @app.get("/v1/models", response_model=schemas.Models, responses=errors(401, 503))
     def models() -> Any:
         """The model that is served."""
         return {"object": "list", "data": list(map(service.describe_model, service.model_names))}
 
-    @app.get(
-        "/v1/models/{model:path}", response_model=schemas.Model, responses=_errors(401, 404, 503)
-    )
+    # 4XX: else FastAPI adds a 422 in a shape of its own.
+    refused = {**errors(401, 404, 503), "4XX": {"model": schemas.ErrorBody}}
+
+    @app.get("/v1/models/{model:path}", response_model=schemas.Model, responses=refused)
     def model(model: str) -> Any:
         """The model, if it has this name."""
         service.check_model(model)
         return service.describe_model(model)
 
-    @app.get("/health", response_model=schemas.Health, responses=_errors(503))
+    @app.get("/health", response_model=schemas.Health, responses=errors(503))
     async def health() -> Any:
         """Whether requests are taken and answered."""
         await service.check_health()
@@ -186,11 +178,11 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """The version of ov-specdec."""
         return {"version": version("ov-specdec")}
 
-    @app.get("/metrics", response_class=Response)
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics for Prometheus."""
         exported = await service.export_metrics()
-        return Response(exported, media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(exported, media_type="text/plain; version=0.0.4")
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def page() -> str:
@@ -198,37 +190,11 @@ def _add_state(app: FastAPI, service: Service) -> None:
         return files("ov_specdec.server").joinpath("page.html").read_text(encoding="utf-8")
 
 
-def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: ERRORS[status] for status in statuses}
+def _post(app: FastAPI, path: str) -> Callable[[Handler], Handler]:
+    """A route whose body is read by hand."""
 
-
-def _post(
-    app: FastAPI, path: str, body: type[BaseModel], answer: type[BaseModel]
-) -> Callable[[Callable[[Request], Awaitable[Any]]], Callable[[Request], Awaitable[Any]]]:
-    """A route whose body is read by hand: OpenAI's errors name one field, in a shape of their own.
-
-    body, answer: what the OpenAPI document says of both.
-    """
-    schema = body.model_json_schema()
-    is_form = issubclass(body, TranslationForm)
-    media_type = "multipart/form-data" if is_form else "application/json"
-
-    def decorate(
-        handler: Callable[[Request], Awaitable[Any]],
-    ) -> Callable[[Request], Awaitable[Any]]:
-        app.add_api_route(
-            path,
-            handler,
-            methods=["POST"],
-            response_model=None,
-            responses={200: {"model": answer}, **ERRORS},
-            openapi_extra={
-                "requestBody": {
-                    "required": True,
-                    "content": {media_type: {"schema": schema}},
-                }
-            },
-        )
+    def decorate(handler: Handler) -> Handler:
+        app.add_api_route(path, handler, methods=["POST"], **OPERATIONS[path].arguments())
         return handler
 
     return decorate

@@ -1,13 +1,25 @@
-"""What the server's OpenAPI document says of answers; of requests it says what `openai` reads."""
+"""What the server's OpenAPI document says of answers; of requests it says what `openai` reads.
 
-from typing import Any, Literal
+Every field down to the last is said, and no other comes: `tests/test_server_schema.py`.
+"""
 
-from pydantic import BaseModel
+from typing import Literal
 
-Object = dict[str, Any]
+from pydantic import BaseModel, ConfigDict
+
+FinishReason = Literal["stop", "length"]
+
+Empty = tuple[()]
+"""A list that holds nothing here."""
 
 
-class Error(BaseModel):
+class Part(BaseModel):
+    """An object, with these fields and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Error(Part):
     """What went wrong."""
 
     message: str
@@ -16,47 +28,238 @@ class Error(BaseModel):
     code: str | None
 
 
-class ErrorBody(BaseModel):
+class ErrorBody(Part):
     """An answer that is an error, as OpenAI has it."""
 
     error: Error
 
 
-class Usage(BaseModel):
+class CachedTokens(Part):
+    """Tokens of a prompt that were cached."""
+
+    cached_tokens: int
+
+
+class PredictedTokens(Part):
+    """Draft tokens from matches, where the request has a prediction."""
+
+    accepted_prediction_tokens: int
+    rejected_prediction_tokens: int
+
+
+class Counts(Part):
     """Counts of tokens."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
-    prompt_tokens_details: dict[str, int]
-    completion_tokens_details: dict[str, int] | None = None
 
 
-class Answer(BaseModel):
-    """An answer of /v1/chat/completions or /v1/completions; a stream has its parts as events."""
+class Usage(Counts):
+    """Counts of tokens, and of those that were cached or predicted."""
+
+    prompt_tokens_details: CachedTokens
+    completion_tokens_details: PredictedTokens | None = None
+
+
+class Speculation(Part):
+    """How speculation went, in vLLM's shape."""
+
+    mean_acceptance_length: float
+    draft_acceptance_rate: float
+    acceptance_histogram: list[int]
+    num_spec_steps: int
+    num_spec_tokens: int
+    num_draft_tokens: int
+    num_accepted_draft_tokens: int
+
+
+class Metrics(Part):
+    """What is measured of an answer where draft tokens were drafted for a single choice."""
+
+    speculative_decoding: Speculation
+
+
+class TokenLogprob(Part):
+    """A token, its bytes, and its log-probability."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class ChatToken(TokenLogprob):
+    """A token of the text, and the most likely ones at its place."""
+
+    top_logprobs: list[TokenLogprob]
+
+
+class ChatLogprobs(Part):
+    """Log-probabilities of a chat."""
+
+    content: list[ChatToken]
+    refusal: None
+
+
+class ChatMessage(Part):
+    """What the model says."""
+
+    role: Literal["assistant"]
+    content: str
+    refusal: None
+
+
+class ChatChoice(Part):
+    """One of the answers to a conversation."""
+
+    index: int
+    message: ChatMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: FinishReason
+
+
+class CompletionLogprobs(Part):
+    """Log-probabilities of a completion, token by token; the first of a prompt has none."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class CompletionChoice(Part):
+    """One of the continuations."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: FinishReason
+
+
+class Answer(Part):
+    """What answers have in common."""
 
     id: str
-    object: str
     created: int
     model: str
-    choices: list[Object]
+    system_fingerprint: None
     usage: Usage
-    metrics: Object | None = None
+    metrics: Metrics | None = None
 
 
-class Response(BaseModel):
+class Chat(Answer):
+    """An answer of /v1/chat/completions."""
+
+    object: Literal["chat.completion"]
+    choices: list[ChatChoice]
+
+
+class Completion(Answer):
+    """An answer of /v1/completions."""
+
+    object: Literal["text_completion"]
+    choices: list[CompletionChoice]
+
+
+class OutputText(Part):
+    """The text of a response."""
+
+    type: Literal["output_text"]
+    text: str
+    annotations: Empty
+    logprobs: Empty
+
+
+class OutputMessage(Part):
+    """The message of a response."""
+
+    id: str
+    type: Literal["message"]
+    status: Literal["in_progress", "completed", "incomplete"]
+    role: Literal["assistant"]
+    content: list[OutputText]
+
+
+class IncompleteDetails(Part):
+    """Why a response is not complete."""
+
+    reason: Literal["max_output_tokens"]
+
+
+class Reasoning(Part):
+    """There is none."""
+
+    effort: None
+    summary: None
+
+
+class TextFormat(Part):
+    """That of a plain text."""
+
+    type: Literal["text"]
+
+
+class TextSettings(Part):
+    """What the text of a response is."""
+
+    format: TextFormat
+
+
+class InputTokens(CachedTokens):
+    """Tokens of a prompt that were cached, and that are now."""
+
+    cache_write_tokens: int
+
+
+class ReasoningTokens(Part):
+    """There are none."""
+
+    reasoning_tokens: int
+
+
+class ResponseUsage(Part):
+    """Counts of tokens of a response."""
+
+    input_tokens: int
+    input_tokens_details: InputTokens
+    output_tokens: int
+    output_tokens_details: ReasoningTokens
+    total_tokens: int
+
+
+class Response(Part):
     """An answer of /v1/responses."""
 
     id: str
     object: Literal["response"]
-    created_at: float
-    status: str
+    created_at: int
+    status: Literal["in_progress", "completed", "incomplete"]
+    background: Literal[False]
+    error: None
+    incomplete_details: IncompleteDetails | None
+    instructions: str | None
+    max_output_tokens: int | None
+    metadata: dict[str, str]
     model: str
-    output: list[Object]
-    usage: Object | None
+    output: list[OutputMessage]
+    parallel_tool_calls: bool
+    previous_response_id: None
+    reasoning: Reasoning
+    service_tier: Literal["default"]
+    store: Literal[False]
+    temperature: float | None
+    text: TextSettings
+    tool_choice: Literal["none", "auto"]
+    tools: Empty
+    top_logprobs: Literal[0]
+    top_p: float
+    truncation: Literal["disabled"]
+    usage: ResponseUsage | None
+    user: str | None
+    metrics: Metrics | None = None
 
 
-class BatchInvariant(BaseModel):
+class BatchInvariant(Part):
     """Whether a text depends on nothing but model and request, and why that is said."""
 
     is_on: bool
@@ -64,7 +267,7 @@ class BatchInvariant(BaseModel):
     reason: str
 
 
-class Model(BaseModel):
+class Model(Part):
     """A model that is served. chat_template: whether it takes messages."""
 
     id: str
@@ -76,14 +279,14 @@ class Model(BaseModel):
     batch_invariant: BatchInvariant
 
 
-class Models(BaseModel):
+class Models(Part):
     """The models that are served."""
 
     object: Literal["list"]
     data: list[Model]
 
 
-class Tokens(BaseModel):
+class Tokens(Part):
     """Answer of /tokenize."""
 
     count: int
@@ -92,30 +295,53 @@ class Tokens(BaseModel):
     token_strs: list[str] | None
 
 
-class Text(BaseModel):
+class Text(Part):
     """Answer of /detokenize."""
 
     prompt: str
 
 
-class Health(BaseModel):
+class Health(Part):
     """Answer of /health."""
 
     status: Literal["ok"]
 
 
-class Version(BaseModel):
+class Version(Part):
     """Answer of /version."""
 
     version: str
 
 
-class Transcription(BaseModel):
-    """The answer as json; as verbose_json it has language, duration and segments too."""
+class AudioUsage(Part):
+    """The length of a recording."""
+
+    type: Literal["duration"]
+    seconds: int
+
+
+class Segment(Part):
+    """Text between two times, in seconds. seek: the frame that its window begins at."""
+
+    id: int
+    start: float
+    end: float
+    text: str
+    tokens: list[int]
+    seek: int
+    temperature: float
+    avg_logprob: float | None
+    compression_ratio: float
+    no_speech_prob: float | None
+
+
+class Transcription(Part):
+    """The answer as json; as verbose_json it has task, language, duration and segments too."""
 
     text: str
-    usage: Object
-    task: str | None = None
+    usage: AudioUsage
+    metrics: Metrics | None = None
+    task: Literal["transcribe", "translate"] | None = None
     language: str | None = None
     duration: float | None = None
-    segments: list[Object] | None = None
+    segments: list[Segment] | None = None

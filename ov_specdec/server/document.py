@@ -1,0 +1,134 @@
+"""The OpenAPI document: what FastAPI cannot see of bodies that are read by hand, and of streams.
+
+OpenAI's errors name one field, in a shape of their own; so bodies are no parameters of handlers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from ov_specdec.openai import ChatBody, CompletionBody, ResponsesBody
+from ov_specdec.openai.audio import MEDIA_TYPES, TranscriptionForm, TranslationForm
+from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
+from ov_specdec.server import event_schemas, schemas
+
+Model = type[BaseModel]
+
+REF = "#/components/schemas/{model}"
+
+FORMS = (TranscriptionForm, TranslationForm)
+
+DONE = {"const": "[DONE]"}
+"""The data of the last event of some streams."""
+
+DESCRIPTIONS = {
+    400: "A field that cannot be honoured.",
+    401: "No valid API key.",
+    403: "A form of another site's page.",
+    404: "Another model.",
+    413: "The body is too large.",
+    429: "The queue is full.",
+    500: "The server has failed.",
+    503: "Loading, shutting down, or too many before it.",
+    504: "The answer took too long.",
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a path takes and gives. answer: as JSON. events: of a stream. texts: other media types.
+
+    ends_with_done: whether a stream that comes to its end says so in a last event.
+    """
+
+    body: Model
+    answer: Model
+    events: tuple[Model, ...] = ()
+    texts: tuple[str, ...] = ()
+    ends_with_done: bool = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Those of `FastAPI.add_api_route` that describe it."""
+        content = {text.partition(";")[0]: {"schema": {"type": "string"}} for text in self.texts}
+        if self.events:
+            content["text/event-stream"] = {"itemSchema": self._event()}
+        media_type = "multipart/form-data" if self.body in FORMS else "application/json"
+        body = {"required": True, "content": {media_type: {"schema": _ref(self.body)}}}
+        return {
+            "response_model": None,
+            "responses": {200: {"model": self.answer, "content": content}, **errors()},
+            "openapi_extra": {"requestBody": body},
+        }
+
+    def _event(self) -> dict[str, Any]:
+        """An event, in the way of OpenAPI 3.2: its data is JSON in a text."""
+        payload = {"anyOf": [_ref(event) for event in self.events]}
+        text = {"contentMediaType": "application/json", "contentSchema": payload}
+        data = {"anyOf": [text, DONE]} if self.ends_with_done else text
+        fields = {"data": {"type": "string", **data}, "event": {"type": "string"}}
+        return {
+            "type": "object",
+            "properties": fields,
+            "required": ["data"],
+            "additionalProperties": False,
+        }
+
+
+OPERATIONS = {
+    "/v1/chat/completions": Operation(
+        ChatBody,
+        schemas.Chat,
+        (event_schemas.ChatChunk, schemas.ErrorBody),
+        ends_with_done=True,
+    ),
+    "/v1/completions": Operation(
+        CompletionBody,
+        schemas.Completion,
+        (event_schemas.CompletionChunk, schemas.ErrorBody),
+        ends_with_done=True,
+    ),
+    "/v1/responses": Operation(ResponsesBody, schemas.Response, event_schemas.RESPONSE_EVENTS),
+    "/v1/audio/transcriptions": Operation(
+        TranscriptionForm,
+        schemas.Transcription,
+        (event_schemas.TextDelta, event_schemas.TextDone, schemas.ErrorBody),
+        tuple(MEDIA_TYPES.values()),
+    ),
+    "/v1/audio/translations": Operation(
+        TranslationForm, schemas.Transcription, texts=tuple(MEDIA_TYPES.values())
+    ),
+    "/tokenize": Operation(TokenizeBody, schemas.Tokens),
+    "/detokenize": Operation(DetokenizeBody, schemas.Text),
+}
+"""By path, those whose bodies are read by hand."""
+
+
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What is said of answers with these statuses; of all that there are, where none is given."""
+    return {
+        status: {"model": schemas.ErrorBody, "description": DESCRIPTIONS[status]}
+        for status in statuses or DESCRIPTIONS
+    }
+
+
+def complete(app: FastAPI) -> None:
+    """Have the document of an application define what `OPERATIONS` refer to."""
+    kinds = {kind for each in OPERATIONS.values() for kind in (each.body, *each.events)}
+    modes: Any = [(kind, "validation") for kind in sorted(kinds, key=lambda kind: kind.__name__)]
+    definitions = models_json_schema(modes, ref_template=REF)[1]["$defs"]
+    describe: Callable[[], dict[str, Any]] = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = describe()
+        document["components"]["schemas"].update(definitions)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation has it
+
+
+def _ref(model: Model) -> dict[str, str]:
+    return {"$ref": REF.format(model=model.__name__)}
