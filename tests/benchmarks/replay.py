@@ -33,7 +33,7 @@ from tests.benchmarks.tables import across, table
 
 LARGE = CostCurve(
     PassCurve({16: {1: 59.0, 2: 79.0, 3: 92.0, 4: 120.0, 6: 167.0, 8: 200.0, 16: 325.0}}, 8.0),
-    PassCurve({16: {1: 0.8, 2: 1.0}}, 0.5, 0.3),
+    PassCurve({16: {1: 0.8, 2: 1.0}}, 0.5),
 )
 """Milliseconds of a main model of 1 B parameters with the embedded draft, two cores with AVX2."""
 
