@@ -10,6 +10,7 @@ import pytest
 from ov_specdec.cli.app import COMMANDS
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.tokenizer import load_tokenizer
+from ov_specdec.tuning import Gain
 from tests.chats import TEMPLATES
 from tests.command_line import run
 from tests.tiny import save_tokenizer
@@ -246,13 +247,17 @@ def test_a_console_that_cannot_show_a_character_shows_a_question_mark(pair):
     assert json.loads(exact.stdout)["text"] + "\n" == text
 
 
-def test_tune_has_an_effect_on_later_runs(tiny_pair, tmp_path):
+def test_tune_has_an_effect_on_later_runs(tiny_pair, tmp_path, monkeypatch):
     here = {"env": {"XDG_CACHE_HOME": tmp_path}}
     models = ("--main", tiny_pair[0], "--draft", tiny_pair[1])
     few = ("--max-new-tokens", 2)
     all_ = (*few, "--verbose")
     assert "profile" not in run("generate", "x", *models, *all_, **here).stderr
 
+    def measure(main, candidate, *_, **__):
+        return Gain(candidate, 15.0, 10.0, 4 * (1.5,), 1.5)
+
+    monkeypatch.setattr("ov_specdec.cli.tune.measure_gain", measure)
     done = run("tune", *tiny_pair, "--seconds", 1, **here)
     assert done.returncode == 0, done.stderr
     (profile,) = tmp_path.rglob("profiles/*.json")
