@@ -56,7 +56,7 @@ GAINS_NOTE = "greedy, with the default draft length, against plain decoding in t
     "other_drafts",
     multiple=True,
     metavar="DIR",
-    help="Another draft model for the last table, such as the main's own weights as int4; may be "
+    help="Another draft model to compare, such as the main's own weights as int4; may be "
     "given several times.",
 )
 @PAIRING_OPTION
@@ -65,7 +65,7 @@ GAINS_NOTE = "greedy, with the default draft length, against plain decoding in t
     "--prompt-file",
     type=click.Path(path_type=Path),
     metavar="F",
-    help="Prompts for the last table, one per line. [code, a question, a function to rewrite]",
+    help="Prompts to compare drafters on, one per line. [code, a question, a function to rewrite]",
 )
 @click.option("--output", metavar="FILE", help="Where the profile goes. [the user's cache]")
 @click.option("--json", "as_json", is_flag=True, help="Print the profile instead of the tables.")
@@ -92,12 +92,8 @@ def tune(
     sizes = parse_sizes(static_shapes)
     prompts = PROMPTS if prompt_file is None else read_prompts(prompt_file)
     is_pair = main is None or draft is not None
-    if not is_pair and output is not None:
-        raise OptionError(f"--output '{output}' has no use without DRAFT: a profile is for a pair")
-    if not is_pair and not other_drafts and pairing is not None:
-        raise OptionError(
-            f"--pairing {pairing} has no use without a draft model: give DRAFT or --other-draft"
-        )
+    if not is_pair:
+        _refuse_what_is_for_a_pair(output, None if other_drafts else pairing)
     main_folder = embedded_folder("main") if main is None else locate(main)
     drafts = [locate(name) for name in other_drafts]
     if is_pair:
@@ -105,35 +101,43 @@ def tune(
     # Before a search that takes minutes: not all drafts can be paired.
     paired = [(folder, find_pairing(main_folder, folder, pairing)) for folder in drafts]
     given = Conditions(main_folder, device, pairing, sizes, Budget(seconds))
-    lines, report = [], dict[str, Any]()
+    found = None if not is_pair else _search(given, drafts[0], output)
     with TemporaryDirectory() as scratch:
-        tuning, path, trial = None, None, None
-        if is_pair:
-            tuning, path, rows = _search(given, drafts[0], output)
+        trial = None
+        if found is not None:
             trial = Path(scratch) / "profile.json"
-            tuning.profile.write(trial)
-            lines = [*table(rows, PASSES_NOTE), *describe_settings_of(tuning)]
-            report = tuning.profile.as_dict()
+            found.tuning.profile.write(trial)
         gains = _measure(given, make_candidates(paired, trial), prompts)
     verdict = decide(gains)
-    if tuning is not None and path is not None:
-        if verdict.is_clear:
-            tuning.profile.write(path)
-        lines.append(f"profile       {path if verdict.is_clear else 'none is written'}")
-    times = f"{given.budget.spent:.0f} s of measuring, {given.budget.loading:.0f} s of loading"
-    lines += [f"took          {times}", f"verdict       {describe(verdict, output)}"]
+    if found is not None and verdict.is_clear:
+        found.tuning.profile.write(found.path)
     if as_json:
         print_json(
             {
-                **report,
+                **(found.tuning.profile.as_dict() if found is not None else {}),
                 "seconds": {"measuring": given.budget.spent, "loading": given.budget.loading},
                 "candidates": [_gain_as_dict(gain) for gain in gains],
                 "verdict": {"is_clear": verdict.is_clear, **_gain_as_dict(verdict.best)},
             }
         )
         return
-    for line in [*table(gain_table(gains), GAINS_NOTE), *lines]:
+    lines = table(gain_table(gains), GAINS_NOTE)
+    if found is not None:
+        profile = found.path if verdict.is_clear else "none is written"
+        lines += [*table(found.rows, PASSES_NOTE), *describe_settings_of(found.tuning)]
+        lines.append(f"profile       {profile}")
+    times = f"{given.budget.spent:.0f} s of measuring, {given.budget.loading:.0f} s of loading"
+    for line in (*lines, f"took          {times}", f"verdict       {describe(verdict, output)}"):
         click.echo(line)
+
+
+def _refuse_what_is_for_a_pair(output: str | None, pairing: PairingName | None) -> None:
+    if output is not None:
+        raise OptionError(f"--output '{output}' has no use without DRAFT: a profile is for a pair")
+    if pairing is not None:
+        raise OptionError(
+            f"--pairing {pairing} has no use without a draft model: give DRAFT or --other-draft"
+        )
 
 
 @dataclass(frozen=True)
@@ -147,10 +151,16 @@ class Conditions:
     budget: Budget
 
 
-def _search(
-    given: Conditions, draft: Path, output: str | None
-) -> tuple[Tuning, Path, list[tuple[str, ...]]]:
-    """The best settings, where their profile goes, and a row for all that were tried."""
+@dataclass(frozen=True)
+class Settings:
+    """The best settings of a pair, where their profile goes, and a row for all that were tried."""
+
+    tuning: Tuning
+    path: Path
+    rows: list[tuple[str, ...]]
+
+
+def _search(given: Conditions, draft: Path, output: str | None) -> Settings:
     rows = [HEADER, ("---",) * len(HEADER)]
     with console.status("Measuring") as status:
 
@@ -168,7 +178,7 @@ def _search(
         if path is None:
             raise OptionError("there is no home folder for the profile: give --output FILE")
         require_writable(path)  # before a search that takes minutes
-        return tuner.run(), path, rows
+        return Settings(tuner.run(), path, rows)
 
 
 def make_candidates(
