@@ -221,6 +221,16 @@ class SpeculativePipeline:
         """The draft model, where the drafter has one."""
         return self._models[1] if len(self._models) > 1 else None
 
+    @property
+    def costs(self) -> CostCurve:
+        """What passes cost, as far as it is known: a curve of no sweeps is imagined.
+
+        Raises `SessionError` once the pipeline is closed.
+        """
+        if self._costs is None:
+            raise SessionError(CLOSED)
+        return self._costs.curve
+
     def generate(self, prompt: Prompt, **options: Unpack[GenerationKwargs]) -> GenerationResult:
         """Generate to the end. Prompt and options: see `stream`."""
         with self.stream(prompt, **options) as chunks:

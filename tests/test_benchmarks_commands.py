@@ -6,9 +6,11 @@ from random import Random
 import pytest
 
 from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.planning.costs import NOMINAL
 from tests.benchmarks import speed
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.record import Record
+from tests.benchmarks.replay import replay_all
 from tests.command_line import run
 from tests.recordings import write_recording
 from tests.tiny_whisper import RATE, recording
@@ -121,6 +123,19 @@ def test_outputs_are_recorded_and_replayed(measure, tiny_pair, tmp_path):
     rows, lines = measure(*outputs[:2], "--drafters", "model", *noisy, name="planned")
     assert {(row["round"], row["place"]) for row in rows} == {(0, 0), (0, 1), (1, 0), (1, 1)}
     assert ["place", "model @auto"] in lines
+
+
+def test_what_one_output_taught_is_forgotten_on_request():
+    row = {"prompt": [1], "output": list(range(64)), "drafts": [(15, [0.9] * 15)] * 48}
+
+    def passes(*, is_fresh):
+        found = replay_all([row, row], "model", "auto", NOMINAL, 0.0, 0, is_fresh)
+        return [each["passes"] for each in found]
+
+    first, second = passes(is_fresh=True)
+    assert first == second
+    first, second = passes(is_fresh=False)
+    assert first > second
 
 
 def test_a_curve_that_is_none_is_refused(measure, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from ov_specdec.cli.app import COMMANDS
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.tokenizer import load_tokenizer
+from ov_specdec.tuning import Gain
 from tests.chats import TEMPLATES
 from tests.command_line import run
 from tests.tiny import save_tokenizer
@@ -25,7 +26,10 @@ def test_generate_prints_the_text_and_one_line_of_statistics():
     assert done.returncode == 0
     assert len(done.stdout) > 10
     assert len(done.stderr.splitlines()) == 1
-    assert re.search(r"\d+ tokens in .* tokens/s.* draft tokens accepted .* paged", done.stderr)
+    assert re.match(r"\d+ tokens/s, .* tokens per pass$", done.stderr)
+    assert len(done.stderr) <= 101
+    rest = run("generate", "def fibonacci(n):", "--max-new-tokens", 24, "--verbose").stderr
+    assert "KV cache       paged" in rest
 
 
 def test_generate_json_is_one_object_and_nothing_else(pair):
@@ -143,12 +147,12 @@ def test_compare_says_whether_both_texts_are_equal_and_which_was_faster(pair):
     assert report["equal"] is True
     assert report["plain"]["text"] == report["speculative"]["text"]
     assert report["plain"]["stats"]["drafted"] == 0 < report["speculative"]["stats"]["drafted"]
-    ratio = report["plain"]["seconds"] / report["speculative"]["seconds"]
-    assert report["ratio"] == pytest.approx(ratio)
+    assert min(report["ratios"]) <= report["ratio"] <= max(report["ratios"])
+    assert len(report["ratios"]) == 2
 
     done = run("compare", "def area(", *options)
     assert "equal        yes, token for token" in done.stdout
-    assert re.search(r"ratio        \d+\.\d\d", done.stdout)
+    assert re.search(r"ratio        \d+\.\d\d \(\d", done.stdout)
 
 
 PAIRED = ("--pairing", "retokenize", "--num-assistant-tokens", "3", "--json")
@@ -243,25 +247,30 @@ def test_a_console_that_cannot_show_a_character_shows_a_question_mark(pair):
     assert json.loads(exact.stdout)["text"] + "\n" == text
 
 
-def test_tune_has_an_effect_on_later_runs(tiny_pair, tmp_path):
+def test_tune_has_an_effect_on_later_runs(tiny_pair, tmp_path, monkeypatch):
     here = {"env": {"XDG_CACHE_HOME": tmp_path}}
     models = ("--main", tiny_pair[0], "--draft", tiny_pair[1])
     few = ("--max-new-tokens", 2)
-    assert "profile" not in run("generate", "x", *models, *few, **here).stderr
+    all_ = (*few, "--verbose")
+    assert "profile" not in run("generate", "x", *models, *all_, **here).stderr
 
+    def measure(main, candidate, *_, **__):
+        return Gain(candidate, 15.0, 10.0, 4 * (1.5,), 1.5)
+
+    monkeypatch.setattr("ov_specdec.cli.tune.measure_gain", measure)
     done = run("tune", *tiny_pair, "--seconds", 1, **here)
     assert done.returncode == 0, done.stderr
     (profile,) = tmp_path.rglob("profiles/*.json")
     assert f"profile       {profile}\n" in done.stdout
-    assert run("generate", "x", *models, *few, **here).stderr.endswith(f"| profile {profile}\n")
+    assert run("generate", "x", *models, *all_, **here).stderr.endswith(f" {profile}\n")
     compared = run("compare", "x", *models, *few, "--repeat", 1, **here)
     assert compared.stdout.endswith(f"profile      {profile}\n")
     for settings in (("--profile", "none"), ("--property", "INFERENCE_NUM_THREADS=1")):
-        assert "profile" not in run("generate", "x", *models, *few, *settings, **here).stderr
+        assert "profile" not in run("generate", "x", *models, *all_, *settings, **here).stderr
 
     named = shutil.move(profile, tmp_path / "mine.json")
-    done = run("generate", "x", *models, *few, "--profile", named, **here)
-    assert done.stderr.endswith(f"| profile {named}\n")
+    done = run("generate", "x", *models, *all_, "--profile", named, **here)
+    assert done.stderr.endswith(f"profile        {named}\n")
 
     profile.write_text("{}")
     done = run("generate", "x", *models, *few, **here)

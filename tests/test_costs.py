@@ -15,13 +15,14 @@ from ov_specdec.planning.costs.measure import SWEEPS, WIDE, measure
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.stats import PassStats, StepStats
 from tests import running
 from tests.fakes import ScriptedModel, counting, held_by
 from tests.rounds import a_round, step_of
 
 CURVE = CostCurve(
     PassCurve({16: {1: 1.0, 4: 2.5, 8: 2.0}, 256: {1: 1.2, 4: 3.0, 8: 4.0}}, 0.5),
-    PassCurve({16: {1: 0.1, 2: 0.15}}, 0.05, 0.02),
+    PassCurve({16: {1: 0.1, 2: 0.15}}, 0.05),
     sweeps=SWEEPS,
 )
 
@@ -42,9 +43,9 @@ def test_beyond_what_was_measured_passes_do_not_get_cheaper():
     assert CURVE.main.at(1, 496) == CURVE.main.at(1, 256)
 
 
-def test_drafting_costs_once_a_round_per_draft_token_and_after_a_full_draft():
-    assert CURVE.drafting(16) == pytest.approx((0.02, 0.1, 0.15))
-    assert CostCurve(CURVE.main).drafting(16) == (0.0, 0.0, 0.0)
+def test_drafting_costs_per_draft_token_and_after_a_full_draft():
+    assert CURVE.drafting(16) == pytest.approx((0.1, 0.15))
+    assert CostCurve(CURVE.main).drafting(16) == (0.0, 0.0)
 
 
 def model(max_length=2000):
@@ -144,7 +145,7 @@ def test_a_curve_is_read_as_it_was_written(tmp_path):
     [
         lambda text: "",
         lambda text: text[:40],
-        lambda text: text.replace('"version": 4', '"version": 3'),
+        lambda text: text.replace('"version": 5', '"version": 3'),
         lambda text: text.replace("2.5", "-2.5"),
         lambda text: text.replace("2.5", "NaN"),
         lambda text: text.replace("2.5", '"fast"'),
@@ -340,6 +341,16 @@ def test_the_draft_reading_the_prompt_is_no_drafting():
     assert taught(reading).curve == CURVE
     drafting = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=3)] * 40
     assert taught(drafting).curve.draft.at(1, 16) > CURVE.draft.at(1, 16)
+
+
+def test_what_drafting_takes_is_learnt_of_each_draft_token():
+    """The first pass after the main model's takes longer, which is no reason for longer drafts."""
+    costs = LiveCurve(CostCurve(PassCurve({16: {1: 1.0, 8: 1.5}}), PassCurve({16: {1: 0.05}})))
+    drafts = [PassStats(1, 20, 1, 0, seconds) for seconds in (0.2, *[0.1] * 6)]
+    for size, seconds in ((1, 1.0), (1, 1.0), (8, 1.5), (8, 1.5)) * 100:
+        done = PassStats(size, 20, 1, 0, seconds)
+        costs.learn(StepStats(done, tuple(drafts) if size == 8 else ()))
+    assert costs.curve.drafting(20)[0] == pytest.approx(0.8 / 7, rel=0.05)
 
 
 def test_what_was_corrected_is_kept(tmp_path):

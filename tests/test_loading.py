@@ -108,7 +108,7 @@ def test_an_ir_without_states_is_refused(tmp_path):
 
 def test_auto_takes_the_paged_cache_where_it_can(tiny_pair):
     loaded = load_model(open_source(tiny_pair[0]), RuntimeConfig(), vocab_size=290)
-    assert (loaded.kv, loaded.reason) == ("paged", "rollback is free")
+    assert (loaded.kv, loaded.reason) == ("paged", "drops rejected tokens for free")
 
 
 @pytest.fixture

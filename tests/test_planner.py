@@ -281,16 +281,6 @@ def test_matches_cost_no_passes_of_the_draft_model():
     assert lengths(beside, FixedCurve(slow)) == lengths(beside, FixedCurve(CostCurve(main)))
 
 
-def test_what_the_first_pass_after_the_main_models_takes_is_charged():
-    def planned(start):
-        main, draft = {1: 1.0, 101: 11.0}, {1: 0.01, 2: 0.01}
-        costs = CostCurve(PassCurve({16: main}), PassCurve({16: draft}, start=start))
-        return lengths([bid(0.8)] * 4, FixedCurve(costs))
-
-    assert min(planned(0.0)) > 0
-    assert max(planned(5.0)) == 0
-
-
 def test_drafts_go_on_up_to_where_passes_become_expensive_and_no_further():
     assert lengths([match(0.9)] * 2, FLAT_THEN_STEEP) == [7, 7]
 

@@ -12,6 +12,7 @@ from ov_specdec.checks import require_int
 from ov_specdec.chunks import GenerationResult
 from ov_specdec.cli.generate import as_dict
 from ov_specdec.cli.options import make_pipeline, prepare, shared_options
+from ov_specdec.cli.summary import warnings_of, why_plain
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.prompt import Prompt
@@ -37,7 +38,10 @@ def compare(
     as_json: bool,
     repeat: int,
 ) -> None:
-    """Continue PROMPT with plain and with speculative decoding; show both texts and times."""
+    """Continue PROMPT with plain and with speculative decoding; show both texts and times.
+
+    It waits until passes are measured and static shapes compiled, as a longer process has them.
+    """
     require_int("repeat", repeat, low=1)
     models = make_pipeline(pipeline)
     if models.drafter != "none":
@@ -51,7 +55,7 @@ def compare(
     if as_json:
         print_json(report)
     else:
-        for line in describe(report):
+        for line in (*describe(report), *warnings_of(results["speculative"][0])):
             click.echo(line)
         if models.profile is not None:
             click.echo(f"profile      {models.profile}")
@@ -76,18 +80,26 @@ def run(
 
 
 def make_report(results: Mapping[str, list[GenerationResult]]) -> dict[str, Any]:
-    """Both texts, whether they are equal, median seconds with their range, and the ratio."""
+    """Both texts, whether they are equal, median seconds with their range, and the ratio.
+
+    ratio: of the times in the same turn, the median; None where nothing was drafted, since what
+    differs then is noise.
+    """
     plain, speculative = (results[method][0] for method in METHODS)
     report: dict[str, Any] = {"equal": plain.token_ids == speculative.token_ids}
+    times = {method: [run.stats.seconds for run in results[method]] for method in METHODS}
     for method in METHODS:
-        times = [result.stats.seconds for result in results[method]]
         report[method] = {
-            "seconds": median(times),
-            "seconds_min": min(times),
-            "seconds_max": max(times),
+            "seconds": median(times[method]),
+            "seconds_min": min(times[method]),
+            "seconds_max": max(times[method]),
             **as_dict(results[method][0]),
         }
-    report["ratio"] = report["plain"]["seconds"] / report["speculative"]["seconds"]
+    ratios = [slow / fast for slow, fast in zip(*times.values(), strict=True)]
+    is_speculated = any(run.stats.drafted for run in results["speculative"])
+    report["ratio"] = median(ratios) if is_speculated else None
+    report["ratios"] = ratios if is_speculated else []
+    report["not_speculated"] = "" if is_speculated else why_plain(speculative.stats)
     return report
 
 
@@ -103,13 +115,13 @@ def describe(report: Mapping[str, Any]) -> list[str]:
     for method in METHODS:
         run_ = report[method]
         stats = run_["stats"]
-        failures = stats.get("draft_failures")
+        accepted = (
+            f", {stats['acceptance_rate']:.0%} of drafts accepted" if stats["drafted"] else ""
+        )
         lines.append(
             f"{method:<12} {run_['generated_tokens']} tokens in {run_['seconds']:.3f} s "
-            f"({run_['seconds_min']:.3f} to {run_['seconds_max']:.3f}), "
-            f"{stats['tokens_per_main_pass']:.2f} tokens per main pass, "
-            f"{stats['acceptance_rate']:.0%} of {stats['drafted']} draft tokens accepted"
-            f"{f', draft failures {failures}' if failures else ''}"
+            f"({run_['seconds_min']:.3f} to {run_['seconds_max']:.3f})"
+            f"{accepted}, {stats['tokens_per_main_pass']:.1f} tokens per pass"
         )
     if report["equal"]:
         lines.append("equal        yes, token for token")
@@ -121,5 +133,11 @@ def describe(report: Mapping[str, Any]) -> list[str]:
             f"equal        no, they differ after {common_prefix(a, b)} tokens; batch invariant: "
             f"{report['batch_invariant']}"
         )
-    lines.append(f"ratio        {report['ratio']:.2f} (plain time / speculative time)")
-    return lines
+    return [*lines, f"ratio        {_describe_ratio(report)}"]
+
+
+def _describe_ratio(report: Mapping[str, Any]) -> str:
+    if report["ratio"] is None:
+        return f"not speculated: {report['not_speculated']}"
+    low, high = min(report["ratios"]), max(report["ratios"])
+    return f"{report['ratio']:.2f} ({low:.2f} to {high:.2f}): plain time / speculative time"

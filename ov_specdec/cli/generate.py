@@ -9,23 +9,24 @@ from ov_specdec.chunks import Chunk, GenerationResult, collect
 from ov_specdec.cli.generation_options import LOGPROBS, options_of
 from ov_specdec.cli.messages import fail
 from ov_specdec.cli.options import make_pipeline, shared_options, with_options
+from ov_specdec.cli.summary import details, figures, warnings_of
 from ov_specdec.cli.terminal import print_json, with_errors
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.logprobs import TokenLogprobs, finite
-from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.stats import GenerationStats
 from ov_specdec.text.prompt import Prompt
-
-MAX_SHOWN = 8
-"""Changes of the draft length that the summary shows."""
 
 
 @click.command()
 @with_errors
 @with_options(options_of(LOGPROBS))
+@click.option("--verbose", is_flag=True, help="Show all statistics.")
 @shared_options
 def generate(
-    prompt: Prompt, pipeline: Mapping[str, Any], generation: Mapping[str, Any], as_json: bool
+    prompt: Prompt,
+    pipeline: Mapping[str, Any],
+    generation: Mapping[str, Any],
+    as_json: bool,
+    verbose: bool,
 ) -> None:
     """Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr."""
     for name in ("logprobs", "prompt_logprobs"):
@@ -52,7 +53,10 @@ def generate(
             "--max-new-tokens ends sooner"
         )
     click.echo()
-    click.echo(summary(collect(chunks), models), err=True)
+    result = collect(chunks)
+    rest = details(result, models) if verbose else ()
+    for line in (figures(result, models), *warnings_of(result), *rest):
+        click.echo(line, err=True)
 
 
 def as_dict(result: GenerationResult) -> dict[str, Any]:
@@ -79,40 +83,3 @@ def _describe(token: TokenLogprobs) -> dict[str, Any]:
     top = [{"token_id": token_id, "logprob": finite(logprob)} for token_id, logprob in token.top]
     own = None if token.logprob is None else finite(token.logprob)
     return {"token_id": token.token_id, "logprob": own, "top": top}
-
-
-def describe_lengths(stats: GenerationStats) -> str:
-    """The draft lengths in the order in which they were chosen, and the last reason."""
-    runs = [run for run in stats.draft_lengths if run["reason"] not in ("prefill", "")]
-    if not runs:
-        return "0"
-    lengths = [run["planned"] for run in runs]
-    changes = [n for i, n in enumerate(lengths) if i == 0 or n != lengths[i - 1]]
-    shown = [str(n) for n in changes[-MAX_SHOWN:]]
-    dots = ["..."] if len(changes) > MAX_SHOWN else []
-    return f"{', '.join(dots + shown)} ({runs[-1]['reason']})"
-
-
-def summary(result: GenerationResult, models: SpeculativePipeline) -> str:
-    """A result's statistics in one line."""
-    stats = result.stats
-    reused = f", {stats.cached_tokens} of {stats.prompt_tokens} prompt tokens from the KV cache"
-    held = ", one sequence at a time" if stats.max_sequences == 1 else ""
-    parts = [
-        f"{stats.generated_tokens} tokens in {stats.seconds:.2f} s "
-        f"({stats.tokens_per_second:.1f} tokens/s, first after {stats.time_to_first_token:.2f} s)"
-        f"{reused if stats.cached_tokens else ''}",
-        f"{stats.accepted} of {stats.drafted} draft tokens accepted "
-        f"({stats.acceptance_rate:.0%}), {stats.tokens_per_main_pass:.1f} tokens per main pass",
-        f"drafting {stats.draft_seconds:.2f} s, verifying {stats.verify_seconds:.2f} s, "
-        f"rollback {stats.rollback_seconds:.2f} s",
-        f"draft length {describe_lengths(stats)}",
-        f"batch invariant {stats.batch_invariant}",
-        f"KV cache {models.main.kv} ({models.main.reason}){held}, loaded in "
-        f"{models.load_seconds:.2f} s",
-    ]
-    if stats.draft_failures:
-        parts.append(f"draft failures {stats.draft_failures}")
-    if models.profile is not None:
-        parts.append(f"profile {models.profile}")
-    return " | ".join(parts)

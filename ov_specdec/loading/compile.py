@@ -372,4 +372,8 @@ def _choose_backend(
     if device.is_cpu:  # a GPU has no keys quantized by token, and its plugin fuses products itself
         center_keys(source.model)
         fuse_qkv(source.model)
-    return "paged", AS_ASKED if kv == "paged" else "rollback is free", source.model
+    return (
+        "paged",
+        AS_ASKED if kv == "paged" else "drops rejected tokens for free",
+        source.model,
+    )

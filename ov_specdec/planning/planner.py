@@ -231,7 +231,7 @@ class Planner:
         """
         if bid.calibrated is None:
             return plan
-        _, step, _ = self._costs.curve.drafting(load.num_cached)
+        step, _ = self._costs.curve.drafting(load.num_cached)
         lengths = np.arange(MOST + 1)
         ends = floors(bid.acceptance**lengths, self._rate * (lengths * step + passes))
         return replace(plan, length=len(ends), floors=ends, acceptance=bid.calibrated)
@@ -292,7 +292,7 @@ class Planner:
         """Plain passes that it takes to draft and verify one draft token."""
         main, draft = self._costs.curve.main, self._costs.curve.draft
         cached = load.num_cached // load.num_sequences
-        drafting = draft.start + draft.at(bid.num_unread, cached) if draft else 0.0
+        drafting = draft.at(bid.num_unread, cached) if draft else 0.0
         return (drafting + trying) / main.at(1, load.num_cached)
 
     def _seconds(self, first: int, most: int, load: Load) -> Numbers:

@@ -72,10 +72,9 @@ def _drafting(
     rank = np.where(takes_passes, -rates, 1.0).argsort(kind="stable").argsort()
     by_size = curve.draft.by_size(0, max(len(rates), 2), num_cached)
     steps = by_size[1:] - by_size[:-1] + curve.draft.per_sequence
-    start, steps[0], again = curve.drafting(num_cached)
+    steps[0], again = curve.drafting(num_cached)
     agains = np.where(rank == 0, again, by_size[2] - by_size[1])[:, None]
     seconds += steps[rank][:, None] + agains * alive
     seconds[:, 1:] -= agains * alive[:, :-1]
-    seconds[rank == 0, 0] += start
     seconds[~takes_passes] = 0.0
     return seconds

@@ -1,7 +1,18 @@
 """Finds the execution properties that suit a pair of models on this machine, by measuring."""
 
-from ov_specdec.tuning.candidates import Candidate, Gain
+from ov_specdec.tuning.budget import Budget
+from ov_specdec.tuning.candidates import Candidate, Gain, Verdict, decide
 from ov_specdec.tuning.search import Refused, Trial
-from ov_specdec.tuning.tuner import Tuner, Tuning, break_even
+from ov_specdec.tuning.tuner import Tuner, Tuning
 
-__all__ = ["Candidate", "Gain", "Refused", "Trial", "Tuner", "Tuning", "break_even"]
+__all__ = [
+    "Budget",
+    "Candidate",
+    "Gain",
+    "Refused",
+    "Trial",
+    "Tuner",
+    "Tuning",
+    "Verdict",
+    "decide",
+]

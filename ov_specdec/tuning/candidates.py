@@ -1,11 +1,11 @@
 """Which drafters pay on this machine: each is timed against plain decoding, in turns."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from statistics import median, quantiles
-from time import perf_counter
 
 from ov_specdec.baseline import plain_options
 from ov_specdec.drafters.factory import DrafterName
@@ -13,6 +13,7 @@ from ov_specdec.errors import OptionError, shorten
 from ov_specdec.loading.static_shapes import StaticShapes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName
+from ov_specdec.tuning.budget import Budget
 from ov_specdec.tuning.search import GAIN
 
 PROMPTS = (
@@ -35,7 +36,7 @@ ENOUGH_PAIRS = 4
 class Candidate:
     """A drafter that could be used, its draft model and its pairing, if it has them.
 
-    profile: the file of the pair's profile; None takes the one in the user's cache, if it is there.
+    profile: the file of the pair's profile; None takes none.
     """
 
     drafter: DrafterName
@@ -82,6 +83,29 @@ class Gain:
         return self.is_clear and self.ratio * GAIN > 1.0 and self.quartiles[0] > 1.0
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What to take of some candidates.
+
+    is_clear: whether the measurements say it. best: the fastest that pays; where none does, plain
+    decoding is to be taken, and this is the nearest.
+    """
+
+    is_clear: bool
+    best: Gain
+
+
+def decide(gains: Sequence[Gain]) -> Verdict:
+    """The fastest candidate that pays, not the one with the greatest ratio.
+
+    That is to plain decoding with the same properties, and a profile makes it faster for some
+    candidates only.
+    """
+    best = max(gains, key=lambda gain: (gain.pays, gain.speed if gain.pays else gain.ratio))
+    loses = all(gain.is_clear and gain.ratio * GAIN <= 1.0 for gain in gains)
+    return Verdict(best.pays or loses, best)
+
+
 def measure_gain(
     main: Path,
     candidate: Candidate,
@@ -89,31 +113,37 @@ def measure_gain(
     prompts: Sequence[str],
     *,
     seconds: float,
+    budget: Budget,
     static_shapes: StaticShapes = "none",
 ) -> Gain:
     """Continue prompts with a candidate and plainly, greedy, with the default draft length.
 
-    seconds: after which no further prompt is begun; one is measured in any case, and all of them
-    again while there is time. The draft length adapts itself, so a candidate that does not pay is
-    hardly slower than plain decoding. Raises what `SpeculativePipeline` raises.
+    seconds: of the budget, after which no further prompt is begun; one is measured in any case, and
+    all of them again while there is time. budget: where loading is counted. The draft length
+    adapts itself, so a candidate that does not pay is hardly slower than plain decoding. Raises
+    what `SpeculativePipeline` raises.
     """
     speculative = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True, "cache_prompt": False}
     plain = plain_options(speculative)
     speeds: list[tuple[float, float]] = []
     tokens = passes = 0
-    with SpeculativePipeline(
-        main,
-        candidate.draft,
-        drafter=candidate.drafter,
-        pairing=candidate.pairing,
-        device=device,
-        profile=candidate.profile or "auto",
-        static_shapes=static_shapes,
-    ) as pipeline:
-        pipeline.prepare()
+    with ExitStack() as stack:
+        with budget.load():
+            pipeline = stack.enter_context(
+                SpeculativePipeline(
+                    main,
+                    candidate.draft,
+                    drafter=candidate.drafter,
+                    pairing=candidate.pairing,
+                    device=device,
+                    profile=candidate.profile or "none",
+                    static_shapes=static_shapes,
+                )
+            )
+            pipeline.prepare()
+        end = budget.spent + seconds
         for options in (plain, speculative):  # the first run of each takes longer
             pipeline.generate(prompts[0], **{**options, "max_new_tokens": NUM_TOKENS // 4})
-        end = perf_counter() + seconds
         for prompt in cycle(prompts):
             # The second of two runs may find the machine faster or slower: each is it in turns.
             order = (speculative, plain) if len(speeds) % 2 else (plain, speculative)
@@ -128,7 +158,7 @@ def measure_gain(
             speeds.append((stats[0].time_per_output_token, stats[1].time_per_output_token))
             tokens += stats[1].generated_tokens
             passes += stats[1].main_passes
-            if perf_counter() > end:
+            if budget.spent > end:
                 break
     slow, fast = (sum(times) / len(times) for times in zip(*speeds, strict=True))
     ratios = tuple(one / other for one, other in speeds)

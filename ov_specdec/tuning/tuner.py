@@ -1,10 +1,9 @@
-"""Tuning a pair: measure, choose, and say what to expect."""
+"""The settings of a pair: measure, and choose."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 
 from ov_specdec.arguments import pair_models
 from ov_specdec.drafters.base import Drafter
@@ -34,6 +33,7 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.text.pairing import PairingName
+from ov_specdec.tuning.budget import Budget
 from ov_specdec.tuning.passes import PassCosts, measure_passes
 from ov_specdec.tuning.search import (
     CHOICES,
@@ -59,57 +59,44 @@ DRAFT_LENGTH = 8
 CHECKED_AT_ONCE = 8
 """Tokens of a pass that compares choices with those of exact precision."""
 
+SEARCH_SHARE = 0.5
+"""Part of the time for settings; the rest is for drafters."""
+
 DRAFT_SHARE = 0.4
-"""Part of the time for the draft model's settings."""
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """What a pair of settings promises; speeds in tokens per second after the prefill."""
-
-    plain_speed: float
-    draft_length: int
-    speed: float
-
-    @property
-    def ratio(self) -> float:
-        """Speculative over plain decoding with the same settings."""
-        return self.speed / self.plain_speed
+"""Part of that for the draft model's."""
 
 
 @dataclass(frozen=True)
 class Tuning:
     """What was measured and chosen.
 
-    default, tuned: what to expect of OpenVINO's defaults and of the profile. changed: the share of
-    tokens for which greedy decoding in each of them chooses another token than in `exact`.
-    acceptance: of a draft token of sample prompts, if those before were accepted. reasons: for the
-    settings of each model. invariance: whether the main model's passes are batch-invariant.
+    changed: the share of tokens for which greedy decoding with the profile chooses another token
+    than in `exact`. reasons: for the settings of each model. invariance: whether the main model's
+    passes are batch-invariant.
     """
 
     profile: Profile
-    default: Expectation
-    tuned: Expectation
-    changed: dict[str, float]
-    acceptance: float
+    changed: float
     reasons: dict[Role, str]
     invariance: str
 
 
-def expect(main: PassCosts, draft_step: float, acceptance: float) -> Expectation:
-    """The best draft length and its speed; acceptance: of a draft token if all before were."""
+def expected_speed(main: PassCosts, draft_step: float, acceptance: float) -> float:
+    """Tokens per second with the best draft length.
+
+    acceptance: of a draft token if all before were.
+    """
     curve = CostCurve(PassCurve({ROWS[0]: main.seconds}), PassCurve({ROWS[0]: {1: draft_step}}))
-    length = _best_length(curve, acceptance)
-    tokens = sum(acceptance**n for n in range(length + 1))
-    speed = tokens / (main.at(length + 1) + length * draft_step)
-    return Expectation(1.0 / main.at(1), length, speed)
+    [plan] = Planner(FixedCurve(curve)).plan([Bid(MODEL, None, acceptance)], Load())
+    tokens = sum(acceptance**n for n in range(plan.length + 1))
+    return tokens / (main.at(plan.length + 1) + plan.length * draft_step)
 
 
 class Tuner:
     """Measures one pair on one device. Models are compiled anew for each trial.
 
-    seconds: time budget. note: told of every trial, and of the role of its model. pairing: of a
-    draft with another tokenizer.
+    budget: of which a part is for this. note: told of every trial, and of the role of its model.
+    pairing: of a draft with another tokenizer.
     """
 
     def __init__(
@@ -118,14 +105,14 @@ class Tuner:
         draft: Path,
         device: str,
         *,
-        seconds: float,
+        budget: Budget,
         note: Callable[[Role, Trial | Refused], None],
         pairing: PairingName | None = None,
     ) -> None:
         self._paths: dict[Role, Path] = {"main": main, "draft": draft}
         self._device = device
         self._note = note
-        self._end = perf_counter() + seconds
+        self._budget = budget
         sources = open_source(main), open_source(draft)
         if sources[0].folder.is_encoder_decoder:
             raise OptionError(
@@ -148,37 +135,29 @@ class Tuner:
 
     def run(self) -> Tuning:
         """Measure everything. `DeviceError` if the device refuses even its defaults."""
-        start = perf_counter()
         texts = self._write_exactly()
-        # To compare two settings with these texts takes about as long as to write them.
-        self._end -= perf_counter() - start
+        writing = self._budget.spent
         acceptance = self._measure_acceptance()
-        left = self._end - perf_counter()
+        # To compare settings with these texts takes about as long as to write them.
+        left = SEARCH_SHARE * self._budget.seconds - self._budget.spent - writing
         drafts = self._search("draft", lambda costs: costs.at(1), DRAFT_SHARE * left)
         step = drafts.best.costs.at(1)
-        left = self._end - perf_counter()
-        mains = self._search("main", lambda c: 1 / expect(c, step, acceptance).speed, left)
+        mains = self._search(
+            "main",
+            lambda costs: 1 / expected_speed(costs, step, acceptance),
+            (1.0 - DRAFT_SHARE) * left,
+        )
         best_main, invariance = weigh(
             self._folder,
             RuntimeConfig(self._device),
             mains.best,
             lambda properties: self._measure("main", properties),
-            lambda costs: expect(costs, step, acceptance).speed,
+            lambda costs: expected_speed(costs, step, acceptance),
         )
-        default = expect(mains.default.costs, drafts.default.costs.at(1), acceptance)
-        tuned = expect(best_main.costs, step, acceptance)
-        changed = {"default": self._compare({}, texts)}
-        changed["tuned"] = (
-            self._compare(best_main.properties, texts)
-            if best_main.properties
-            else changed["default"]
-        )
+        changed = self._compare(best_main.properties, texts)
         report = {
             "machine": self._machine,
             "models": {role: str(path) for role, path in self._paths.items()},
-            "default": asdict(default),
-            "tuned": asdict(tuned),
-            "acceptance": acceptance,
             "other_token_than_exact": changed,
             "batch_invariant": invariance,
             "main_pass_seconds": dict(best_main.costs.seconds),
@@ -187,17 +166,17 @@ class Tuner:
         best = dict(best_main.properties), dict(drafts.best.properties)
         profile = Profile(self.pair, *best, report)
         reasons: dict[Role, str] = {"main": mains.reason(), "draft": drafts.reason()}
-        return Tuning(profile, default, tuned, changed, acceptance, reasons, invariance)
+        return Tuning(profile, changed, reasons, invariance)
 
     def _search(self, role: Role, score: Callable[[PassCosts], float], seconds: float) -> Found:
         """Search one model's settings, for as long as another trial fits into the time."""
-        end, longest = perf_counter() + seconds, 0.0
+        end, longest = self._budget.spent + seconds, 0.0
 
         def measure(properties: Properties) -> PassCosts:
             nonlocal longest
-            start = perf_counter()
+            start = self._budget.spent
             costs = self._measure(role, properties)
-            longest = max(longest, perf_counter() - start)
+            longest = max(longest, self._budget.spent - start)
             return costs
 
         return search(
@@ -205,7 +184,7 @@ class Tuner:
             score,
             offered(self._device),
             # Twice more, because what was found is measured again.
-            lambda: perf_counter() + 3 * longest < end,
+            lambda: self._budget.spent + 3 * longest < end,
             lambda trial: self._note(role, trial),
         )
 
@@ -213,9 +192,10 @@ class Tuner:
         return measure_passes(self._load(role, properties).runner, self._tokens[role])
 
     def _load(self, role: Role, properties: Properties) -> LoadedModel:
-        config = self._config(role, properties)
-        source = open_source(self._paths[role])
-        return load_model(source, config, vocab_size=source.vocab_size)
+        with self._budget.load():
+            config = self._config(role, properties)
+            source = open_source(self._paths[role])
+            return load_model(source, config, vocab_size=source.vocab_size)
 
     def _config(self, role: Role, properties: Properties) -> RuntimeConfig:
         """Trials of a main model run passes in the form that later runs will have."""
@@ -272,22 +252,6 @@ class Tuner:
             for round_ in Engine(main, draft).run(self._sequence(prompt, main, drafter)):
                 acceptance.learn(round_.stats)
         return acceptance.rate(MODEL, None)
-
-
-def break_even(curve: CostCurve, num_cached: int) -> float | None:
-    """From which acceptance on speculation pays: the least share of draft tokens, of all lengths.
-
-    None where it never does.
-    """
-    shares = (percent / 100 for percent in range(101))
-    return next((share for share in shares if _best_length(curve, share, num_cached)), None)
-
-
-def _best_length(curve: CostCurve, acceptance: float, num_cached: int = 0) -> int:
-    """How far the planner would draft for a sequence that is alone."""
-    bid, load = Bid(MODEL, None, acceptance), Load(num_cached=num_cached)
-    [plan] = Planner(FixedCurve(curve)).plan([bid], load)
-    return plan.length
 
 
 def offered(device: str) -> dict[str, tuple[str, ...]]:

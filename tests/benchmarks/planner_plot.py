@@ -14,7 +14,7 @@ CURVE = CostCurve(
     PassCurve(
         {16: {1: 5.9, 2: 6.9, 3: 7.5, 4: 7.1, 6: 9.8, 8: 11.2, 12: 13.0, 16: 13.9}}, change=5.0
     ),
-    PassCurve({16: {1: 0.8, 2: 0.95}}, change=1.1, start=0.4),
+    PassCurve({16: {1: 0.8, 2: 0.95}}, change=1.1),
 )
 """The embedded pair, milliseconds, two cores of an AMD EPYC with AVX2."""
 
@@ -24,9 +24,9 @@ ACCEPTANCE = {0.5: GREY, 0.7: BLUE, 0.9: ORANGE}
 def speed(acceptance: float, length: int) -> float:
     """Tokens per second to expect of a draft length."""
     alive = acceptance**length
-    start, step, again = CURVE.drafting(16)
+    step, again = CURVE.drafting(16)
     tokens = list(accumulate(acceptance**n for n in range(length + 1)))[-1]
-    drafting = start + length * step + alive * again if length else 0.0
+    drafting = length * step + alive * again if length else 0.0
     return 1000.0 * tokens / (CURVE.main.at(length + 1, 16) + drafting)
 
 

@@ -33,7 +33,7 @@ from tests.benchmarks.tables import across, table
 
 LARGE = CostCurve(
     PassCurve({16: {1: 59.0, 2: 79.0, 3: 92.0, 4: 120.0, 6: 167.0, 8: 200.0, 16: 325.0}}, 8.0),
-    PassCurve({16: {1: 0.8, 2: 1.0}}, 0.5, 0.3),
+    PassCurve({16: {1: 0.8, 2: 1.0}}, 0.5),
 )
 """Milliseconds of a main model of 1 B parameters with the embedded draft, two cores with AVX2."""
 
@@ -42,11 +42,18 @@ AUTO = "auto"
 
 
 def replay_all(
-    outputs: list[Row], drafter: str, length: str, curve: CostCurve, noise: float, round_: int
+    outputs: list[Row],
+    drafter: str,
+    length: str,
+    curve: CostCurve,
+    noise: float,
+    round_: int,
+    is_fresh: bool = False,
 ) -> list[Row]:
     """All outputs in one process: the planner and some drafters learn from one to the next.
 
     In the first round they come as they were recorded, later in an order that follows its number.
+    is_fresh: the planner knows nothing of those before.
     """
     generator, common, earlier = Random(round_), Common(), EarlierOutputs()
     planner = Planner(LiveCurve(curve) if noise else FixedCurve(curve))
@@ -54,6 +61,8 @@ def replay_all(
     found: list[Row] = [{}] * len(outputs)
     for place, number in enumerate(order):
         row = outputs[number]
+        if is_fresh:
+            common, planner = Common(), Planner(LiveCurve(curve) if noise else FixedCurve(curve))
         text = output_of(row, DRAFTERS[drafter](row, earlier))
         policy = (
             AdaptiveLength(text.drafter.sources, common)
@@ -111,6 +120,7 @@ def curve_named(name: str) -> CostCurve:
 @click.option("--curve", default="nominal", show_default=True, help="Or 1b, or a file.")
 @click.option("--noise", default=0.0, help="Relative deviation of each pass.")
 @click.option("--rounds", default=1, show_default=True, help="Each in another order.")
+@click.option("--fresh", is_flag=True, help="The planner begins anew with each output.")
 @measures
 def replay(
     outputs: Path,
@@ -119,6 +129,7 @@ def replay(
     curve: str,
     noise: float,
     rounds: int,
+    fresh: bool,
 ) -> Measurements:
     """Replay drafters on OUTPUTS, recorded ones, without a clock."""
     costs = curve_named(curve)
@@ -127,7 +138,7 @@ def replay(
         own = [row for row in rows if drafter != "model" or row.get("drafts")]
         for length in lengths:
             for round_ in range(rounds):
-                run = cache(partial(replay_all, own, drafter, length, costs, noise, round_))
+                run = cache(partial(replay_all, own, drafter, length, costs, noise, round_, fresh))
                 for place, row in enumerate(own):
                     key = {"task": row["task"], "number": row["number"], "drafter": drafter}
                     key |= {"length": length, "round": round_}

@@ -233,7 +233,7 @@ def _costs(
 
 
 def _pass_curve(passes: Passes) -> PassCurve:
-    return PassCurve(passes.ticks, passes.change, passes.start, passes.per_sequence)
+    return PassCurve(passes.ticks, passes.change, passes.per_sequence)
 
 
 def _pool(pool: BlockPool) -> Pool:

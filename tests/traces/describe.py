@@ -38,13 +38,12 @@ class Model:
 class Passes:
     """What passes of one model are said to cost: by cached tokens, then by tokens in the pass.
 
-    change, start, per_sequence: what a pass of another size than the last one costs more, the
-    first one after another model's, and each sequence beyond the first.
+    change, per_sequence: what a pass of another size than the last one costs more, and each
+    sequence beyond the first.
     """
 
     ticks: Mapping[int, Mapping[int, float]]
     change: float = 0.0
-    start: float = 0.0
     per_sequence: float = 0.0
 
 

@@ -65,15 +65,11 @@ class LiveCurve:
             return
         seconds: dict[int, float] = defaultdict(float)
         expected: dict[int, float] = defaultdict(float)
-        start = draft.start
         for done in drafts:
             if done.num_tokens in draft.static or done.num_tokens == done.num_sequences:
                 size = nearest_size(done.num_tokens)
                 seconds[size] += done.seconds
-                expected[size] += start + draft.at(
-                    done.num_tokens, done.num_cached, done.num_sequences
-                )
-            start = 0.0
+                expected[size] += draft.at(done.num_tokens, done.num_cached, done.num_sequences)
         for size in seconds:
             self._compare(("draft", size, row), seconds[size] / expected[size])
 

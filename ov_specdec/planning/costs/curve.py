@@ -47,8 +47,7 @@ class PassCurve:
     """Passes of one model.
 
     seconds: by cached tokens, then by tokens in the pass. change: seconds that a pass takes longer
-    if it has another size than the one before, because OpenVINO prepares for the new shapes. start:
-    the same of the first pass after those of another model, which has taken the caches.
+    if it has another size than the one before, because OpenVINO prepares for the new shapes.
     per_sequence: seconds that each sequence beyond the first adds to a pass over as many tokens.
     saved: seconds that a pass takes less in a static shape, whatever its size: what OpenVINO asks
     and prepares of a dynamic one. static: sizes that there are static shapes of at present; they
@@ -57,7 +56,6 @@ class PassCurve:
 
     seconds: Mapping[int, Mapping[int, float]]
     change: float = 0.0
-    start: float = 0.0
     per_sequence: float = 0.0
     saved: float = 0.0
     static: frozenset[int] = frozenset()
@@ -166,7 +164,6 @@ class PassCurve:
         return PassCurve(
             rows,
             other.change or self.change,
-            other.start or self.start,
             other.per_sequence or self.per_sequence,
             other.saved or self.saved,
             other.static,
@@ -199,16 +196,16 @@ class CostCurve:
         passes = replace(passes, static=sizes, saved=saved)
         return replace(self, main=passes) if role == "main" else replace(self, draft=passes)
 
-    def drafting(self, num_cached: int) -> tuple[float, float, float]:
-        """Seconds of drafting: once a round, per draft token, and after a fully accepted draft.
+    def drafting(self, num_cached: int) -> tuple[float, float]:
+        """Seconds of drafting: per draft token, and once after a fully accepted draft.
 
         The first pass then feeds two tokens, the last draft token and the main model's own.
         """
         if self.draft is None:
-            return 0.0, 0.0, 0.0
+            return 0.0, 0.0
         step, pair = self.draft.at(1, num_cached), self.draft.at(2, num_cached)
         changes = len({1, 2} - self.draft.static) * self.draft.change
-        return self.draft.start, step, pair - step + changes
+        return step, pair - step + changes
 
 
 def nearest_size(num_tokens: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from ov_specdec.files import read_kept, replacing
 from ov_specdec.planning.costs.curve import CostCurve, PassCurve
 
-VERSION = 4
+VERSION = 5
 
 
 def read_curve(path: Path | None) -> CostCurve | None:
@@ -55,7 +55,6 @@ def _as_dict(curve: PassCurve) -> dict[str, Any]:
     return {
         "seconds": rows,
         "change": curve.change,
-        "start": curve.start,
         "per_sequence": curve.per_sequence,
         "saved": curve.saved,
     }
@@ -67,7 +66,7 @@ def _pass_curve(content: Any) -> PassCurve:
         int(cached): {int(size): float(value) for size, value in row.items()}
         for cached, row in content["seconds"].items()
     }
-    extras = [float(content[name]) for name in ("change", "start", "per_sequence", "saved")]
+    extras = [float(content[name]) for name in ("change", "per_sequence", "saved")]
     values = [value for row in seconds.values() for value in row.values()]
     if (
         not all(seconds.values())
@@ -77,5 +76,5 @@ def _pass_curve(content: Any) -> PassCurve:
         raise ValueError("rows without times")
     if not all(0.0 < value < math.inf for value in values):
         raise ValueError("times that are none")
-    change, start, per_sequence, saved = extras
-    return PassCurve(seconds, change, start, per_sequence, saved)
+    change, per_sequence, saved = extras
+    return PassCurve(seconds, change, per_sequence, saved)

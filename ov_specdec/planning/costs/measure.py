@@ -69,7 +69,6 @@ class PassTimes:
         self._tokens = text(0, 1)
         # By cached tokens and size: the first of some passes, and the last.
         self._times: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(dict)
-        self._starts: list[float] = []
         self._spreads: list[float] = []
 
     def has_room(self, num_cached: int) -> bool:
@@ -99,10 +98,6 @@ class PassTimes:
         except CacheFullError:
             return
         self._times[row].setdefault(size, []).append((first, last))
-
-    def start(self, row: int) -> None:  # noqa: ARG002
-        """Time a pass over one token that follows passes of another model."""
-        self._starts.append(self._pass(1))
 
     def spread(self, row: int) -> None:  # noqa: ARG002
         """Time a pass over one token of each of several sequences."""
@@ -147,8 +142,7 @@ class PassTimes:
             for row, sizes in self._times.items()
         }
         change = max(median(changes), 0.0) if changes else 0.0
-        start = min(self._starts) - rows[ROWS[0]][1] if self._starts else 0.0
-        curve = PassCurve(rows, change, max(start, 0.0), saved=self._saved, static=static)
+        curve = PassCurve(rows, change, saved=self._saved, static=static)
         if not self._spreads:
             return curve
         more = min(self._spreads) - curve.at(SEQUENCES, ROWS[0])
@@ -266,7 +260,6 @@ def _turns(
     for sweep in range(sweeps):
         for draft in drafts:
             if sweep > 0:
-                yield sweep, draft.start
                 yield sweep, draft.spread
             for size in DRAFT_SIZES:
                 yield sweep, partial(draft.time, size)

@@ -67,8 +67,8 @@ class Machine:
         """Seconds of drafting. is_complete: all of the last draft was accepted."""
         if not drafted.takes_passes or not drafted.num_drafted:
             return 0.0
-        start, step, again = self.curve.drafting(cached)
-        return start + drafted.num_drafted * step + is_complete * again
+        step, again = self.curve.drafting(cached)
+        return drafted.num_drafted * step + is_complete * again
 
     def passing(self, size: int, last_size: int, cached: int) -> float:
         """Seconds of a pass of the main model, after one of another size or of the same."""

@@ -1,0 +1,98 @@
+"""What `generate` and `compare` say of a generation: a line of figures, warnings, and the rest."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ov_specdec.chunks import GenerationResult
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.planning.speedup import estimate_speedup
+from ov_specdec.stats import GenerationStats
+
+MAX_SHOWN = 8
+"""Changes of the draft length that are shown."""
+
+CUTS = {
+    "max_model_len": ("cut by context: ", "the model's context is full: give a shorter prompt"),
+    "kv_cache_size": ("cut by memory: ", "the KV cache is full: raise --kv-cache-size"),
+}
+"""What ended an output before it was as long as was asked for: on the line, and what to do."""
+
+LOSES = "would lose: here a draft token costs more than it brings"
+TOO_SHORT = "the output is too short"
+LENGTH_0 = "the draft length is 0"
+
+REASONS = {
+    "loses": LOSES,
+    "unmatched": "nothing in the text repeats",
+    "failed": "the draft model gave NaN",
+    "full": "no room for draft tokens",
+}
+"""Why a round drafted nothing, by its reason in the statistics."""
+
+
+def why_plain(stats: GenerationStats) -> str:
+    """Why nothing was drafted: the most frequent reason; empty where something was."""
+    if stats.drafted:
+        return ""
+    reasons = Counter(REASONS.get(done.reason, LENGTH_0) for done in stats.rounds[1:])
+    return reasons.most_common(1)[0][0] if reasons else TOO_SHORT
+
+
+def figures(result: GenerationResult, models: SpeculativePipeline) -> str:
+    """The four figures that tell how fast it was, in at most 100 characters."""
+    stats = result.stats
+    cut, _ = (
+        CUTS.get(stats.length_limit, ("", "")) if result.finish_reason == "length" else ("", "")
+    )
+    parts = [f"{stats.tokens_per_second:.0f} tokens/s"]
+    if models.drafter != "none":
+        if (speedup := estimate_speedup(stats, models.costs)) is not None:
+            parts.append(f"about {speedup:.1f} times plain")
+        if stats.drafted:
+            parts.append(f"{stats.acceptance_rate:.0%} of drafts accepted")
+    parts.append(f"{stats.tokens_per_main_pass:.1f} tokens per pass")
+    if models.drafter != "none" and not stats.drafted:
+        parts = [parts[0], f"not speculated: {why_plain(stats)}"]
+    return cut + ", ".join(parts)
+
+
+def warnings_of(result: GenerationResult) -> Iterator[str]:
+    """What a user should know of this output, one line each."""
+    stats = result.stats
+    if result.finish_reason == "length" and stats.length_limit in CUTS:
+        yield f"warning: cut after {stats.generated_tokens} tokens: {CUTS[stats.length_limit][1]}"
+    if stats.draft_failures:
+        yield "warning: the draft model gave NaN, and was left out: try --precision exact"
+
+
+def details(result: GenerationResult, models: SpeculativePipeline) -> Iterator[str]:
+    """All else that the statistics tell, a line each."""
+    stats = result.stats
+    yield (
+        f"prompt         {stats.prompt_tokens} tokens, {stats.cached_tokens} of them from the KV "
+        f"cache; first token after {stats.time_to_first_token:.2f} s"
+    )
+    yield f"output         {stats.generated_tokens} tokens in {stats.seconds:.2f} s"
+    yield (
+        f"draft tokens   {stats.accepted} of {stats.drafted} accepted; "
+        f"at most {describe_lengths(stats)} in a pass"
+    )
+    yield (
+        f"time           drafting {stats.draft_seconds:.2f} s, verifying "
+        f"{stats.verify_seconds:.2f} s, rollback {stats.rollback_seconds:.2f} s"
+    )
+    yield f"invariant      {stats.batch_invariant}"
+    held = ", one sequence at a time" if stats.max_sequences == 1 else ""
+    yield f"KV cache       {models.main.kv} ({models.main.reason}){held}"
+    yield f"loaded         in {models.load_seconds:.2f} s"
+    if models.profile is not None:
+        yield f"profile        {models.profile}"
+
+
+def describe_lengths(stats: GenerationStats) -> str:
+    """The draft lengths in the order in which they were chosen; of many, the last."""
+    runs = [run for run in stats.draft_lengths if run["reason"] not in ("prefill", "")]
+    lengths = [run["planned"] for run in runs]
+    changes = [n for i, n in enumerate(lengths) if i == 0 or n != lengths[i - 1]] or [0]
+    dots = ["..."] if len(changes) > MAX_SHOWN else []
+    return ", ".join([*dots, *map(str, changes[-MAX_SHOWN:])])
