@@ -316,11 +316,11 @@ def test_a_failed_pass_leaves_the_states_as_they_were(hybrid, monkeypatch):
         assert result.token_ids == output
 
 
-@pytest.mark.parametrize("family", ["granitemoehybrid", "lfm2"])
+@pytest.mark.parametrize("family", ["granitemoehybrid", "lfm2", "mamba", "zamba2"])
 def test_states_that_cannot_be_rolled_back_are_decoded_plainly(family, tmp_path, monkeypatch):
     monkeypatch.setattr("ov_specdec.engine.scheduler.PREFILL_CHUNK", 64)
     hybrid = open_hybrid(family, tmp_path / "pair")
-    kv = "auto" if family == "granitemoehybrid" else "stateful"
+    kv = "stateful" if family == "lfm2" else "auto"
     with load(hybrid, drafter="suffix", kv=kv) as pipeline:
         assert "cannot be rolled back: nothing is drafted" in pipeline.main.reason
         prompts = [prompt for prompt, _ in hybrid.expected]

@@ -330,12 +330,12 @@ def test_this_machine_has_a_cpu():
     assert "FP32" in cpu.capabilities
 
 
-def test_a_model_of_recurrent_layers_alone_is_named_as_such(tmp_path):
+def test_an_input_that_no_decoder_of_its_family_has_is_named(tmp_path):
     model = model_with_state("cache_params.past.ssm.0", [-1, 4, 4])
     place = ops.parameter([-1], np.int64, name="cache_position")
     place.output(0).tensor.set_names({"cache_position"})
     model.add_parameters([place])
     ov.save_model(model, tmp_path / "openvino_model.xml")
     folder = ModelFolder(tmp_path, 256, None, frozenset())
-    with pytest.raises(ModelError, match=r"input 'cache_position', as Mamba does: models of rec"):
+    with pytest.raises(ModelError, match=r"wants an input 'cache_position', which a text"):
         read_ir(folder)

@@ -30,9 +30,9 @@ def same_positions(model: ov.Model) -> None:
     model.validate_nodes_and_infer_types()
 
 
-def forget_states(model: ov.Model) -> None:
-    """Have convolutions begin anew with each pass, as a wrong export would."""
-    states = {v.info.variable_id for v in model.get_variables() if "conv" in v.info.variable_id}
+def forget_states(model: ov.Model, kind: str) -> None:
+    """Have layers of a kind begin anew with each pass, as a wrong export would."""
+    states = {v.info.variable_id for v in model.get_variables() if kind in v.info.variable_id}
     found = [node for node in model.get_ops() if node.get_type_name() == "ReadValue"]
     for node in found:
         if node.get_attributes()["variable_id"] in states:
@@ -130,12 +130,13 @@ def test_passes_of_hybrids_agree_and_leave_no_states(family, precision, monkeypa
             assert "nothing is drafted" in pipeline.main.reason
 
 
-def test_a_plain_model_that_forgets_its_states_is_refused(monkeypatch, tmp_path):
+@pytest.mark.parametrize("kind", ["conv", "ssm"])
+def test_a_plain_model_that_forgets_its_states_is_refused(kind, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def read_broken(folder):
         model = read_ir(folder)
-        forget_states(model)
+        forget_states(model, kind)
         return model
 
     for module in ("source", "compile", "pass_agreement"):

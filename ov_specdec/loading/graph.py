@@ -208,7 +208,7 @@ def select_rows(model: ov.Model, axis: int) -> bool:
     is changed in place. Returns False, and leaves it as it is, where its last layer is not a matrix
     product of the hidden state, so that all rows have to be computed.
     """
-    product = _last_product(model)
+    product = last_product(model)
     if product is None:
         return False
     rows = ops.parameter([-1], ov.Type.i64, name=LOGITS_INDICES)
@@ -273,7 +273,7 @@ def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
     return static
 
 
-def _last_product(model: ov.Model) -> ov.Node | None:
+def last_product(model: ov.Model) -> ov.Node | None:
     """The matrix product that the logits come from."""
     node = model.output("logits").get_node().input_value(0).get_node()
     while node.get_type_name() in PASSED:
