@@ -53,4 +53,5 @@ def distance(row: Logits, other: Logits) -> float:
 
 def _feed(runner: Runner, slot: Slot, end: int, num_rows: int) -> Logits:
     """Have a sequence hold the text up to a place; the last rows of logits."""
-    return runner.forward([Span(slot, text(slot.length, end), num_rows)])[0].copy()
+    span = Span(slot, text(slot.length, end), num_rows, num_standing=PREFIX)
+    return runner.forward([span])[0].copy()

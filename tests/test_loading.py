@@ -89,10 +89,14 @@ def test_a_machine_is_described_by_the_cores_that_may_be_used(monkeypatch):
     assert ", 3 cores, OpenVINO " in describe_machine("CPU")
 
 
-def test_a_state_without_a_token_axis_is_refused_by_name():
-    model = model_with_state("conv_states.3", [-1, 64, 4])
-    with pytest.raises(ModelError, match=r"state 'conv_states.3' .* cannot be trimmed"):
+def test_a_state_with_several_axes_that_tokens_could_have_is_refused_by_name():
+    model = model_with_state("key.3", [-1, -1, -1])
+    with pytest.raises(ModelError, match=r"state 'key.3' .* cannot be trimmed"):
         sequence_axes(model)
+
+
+def test_a_recurrent_state_has_no_token_axis():
+    assert sequence_axes(model_with_state("conv_states.3", [-1, 64, 4])) == {}
 
 
 def test_the_token_axis_of_a_kv_state_is_its_dynamic_one():

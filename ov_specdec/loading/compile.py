@@ -48,7 +48,7 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder import Encoder
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
-from ov_specdec.runner.plain import PlainModel
+from ov_specdec.runner.rewinding import RewindingModel
 from ov_specdec.runner.stateful import MAX_HIDDEN, StatefulModel
 
 AS_ASKED = "as asked for"
@@ -202,10 +202,7 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
         )
     axes: dict[str, int] = {}
     if backend == "stateful":
-        if state is None:
-            axes = sequence_axes(model)
-        else:
-            reason = f"{reason}; states such as '{state}' cannot be rolled back: nothing is drafted"
+        axes = sequence_axes(model)
         _refuse_static_shapes(config, reason)
         _require_readable_states(config, device)
     elif config.max_hidden_tokens is not None:
@@ -310,9 +307,15 @@ def _open(
         return _loaded(decoder, prepared)
     if prepared.kv == "paged":
         return _loaded(_open_paged(prepared, model, vocab_size), prepared)
-    if not prepared.axes:  # its states have no tokens
-        plain = PlainModel(model, max_length=max_length, vocab_size=vocab_size)
-        return _loaded(plain, prepared)
+    if recurrent_state(prepared.model) is not None:
+        rewinding = RewindingModel(
+            model,
+            prepared.axes,
+            max_length=max_length,
+            vocab_size=vocab_size,
+            max_hidden=prepared.max_hidden,
+        )
+        return _loaded(rewinding, prepared)
     stateful = StatefulModel(
         model,
         prepared.axes,
@@ -349,6 +352,12 @@ def _loaded(runner: Runner, prepared: _Prepared) -> LoadedModel:
     )
 
 
+def _require_fast(model: ov.Model) -> None:
+    """Raise `ModelError` for a paged model that is slower on CPU than as it was exported."""
+    if has_delta_rule(model):
+        raise ModelError("passes on a paged KV cache take longer: OpenVINO's gated delta rule")
+
+
 def _choose_backend(
     source: ModelSource, device: Device, kv: KvBackend, max_length: int | None
 ) -> tuple[Backend, str, ov.Model]:
@@ -364,6 +373,8 @@ def _choose_backend(
         require_whole(source, max_length or source.folder.context_length)
         to_paged(source.model)
         require_windows(source.model, num_windowed)
+        if kv == "auto" and device.is_cpu:
+            _require_fast(source.model)
     except ModelError as error:
         if kv == "paged":
             raise

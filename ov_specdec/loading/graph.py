@@ -72,8 +72,9 @@ def sequence_axes(model: ov.Model, prefix: str = "") -> dict[str, int]:
 
     prefix: states whose names begin otherwise are left out.
 
-    A KV state is dynamic in its batch axis (0) and in its token axis. Raises `ModelError`, naming
-    the state, for one that has no token axis: see `recurrent_state`.
+    Recurrent states, which have no axis of tokens, are left out: see `recurrent_state`. Raises
+    `ModelError`, naming the state, for one that has several axes besides the batch axis (0) that
+    could be it.
     """
     axes = {}
     for variable in model.get_variables():
@@ -81,13 +82,13 @@ def sequence_axes(model: ov.Model, prefix: str = "") -> dict[str, int]:
         if not name.startswith(prefix):
             continue
         dynamic = _dynamic_axes(shape)
-        if len(dynamic) != 1:
+        if len(dynamic) > 1:
             raise ModelError(
                 f"state '{name}' of shape {shape} has no single token axis, so it cannot be "
-                "trimmed: models with linear attention or convolutions need a paged KV cache, on "
-                "CPU, that OpenVINO can give them"
+                "trimmed: export the model again with ov-specdec export"
             )
-        axes[name] = dynamic[0]
+        if dynamic:
+            axes[name] = dynamic[0]
     return axes
 
 
