@@ -100,12 +100,28 @@ def test_accepted_draft_tokens_are_never_read_again(hybrid, mostly):
 def test_few_accepted_draft_tokens_are_read_again_on_a_stateful_cache(hybrid, mostly):
     prompt, output = hybrid.expected[-1]
     with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
-        result = pipeline.generate(prompt, num_assistant_tokens=4, cache_prompt=False, **GREEDY)
+        result = pipeline.generate(prompt, num_assistant_tokens=12, cache_prompt=False, **GREEDY)
     assert result.token_ids == output
     again = [r.pass_tokens - 1 - r.num_drafted for r in result.stats.rounds[1:]]
-    # Those that were left over from a round whose own were few enough, and what it added.
-    assert 0 < max(again) <= MOST_REPEATED + 1 + 4
+    # What was few enough before the last round, and what that has added.
+    assert 0 < max(again) <= MOST_REPEATED + 1 + 12
     assert len(result.stats.rounds) < 0.6 * NUM_TOKENS
+
+
+def test_a_draft_model_on_a_stateful_cache_reads_its_prompt_once(hybrid, monkeypatch):
+    prompt, output = hybrid.expected[2]
+    with load(hybrid, hybrid.draft, kv="stateful") as pipeline:
+        sizes, attention = [], pipeline.draft.runner._attention
+        forward = attention.forward
+
+        def counted(spans):
+            sizes.extend(len(span.tokens) for span in spans)
+            return forward(spans)
+
+        monkeypatch.setattr(attention, "forward", counted)
+        result = pipeline.generate(prompt, num_assistant_tokens=4, cache_prompt=False, **GREEDY)
+    assert result.token_ids == output
+    assert [size for size in sizes if size > 30] == [len(prompt) + 1]
 
 
 def test_a_turn_goes_on_from_what_the_last_one_has_left_on_a_stateful_cache(hybrid, mostly):
