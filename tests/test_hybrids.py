@@ -37,6 +37,12 @@ def load(hybrid, *args, kv="paged", **settings):
     return SpeculativePipeline(hybrid.main, *args, precision="exact", kv=kv, **settings)
 
 
+@pytest.fixture
+def copied(monkeypatch):
+    """States are copied, however large they are beside tiny weights."""
+    monkeypatch.setattr(compile_module, "MOST_COPIED", 1.0)
+
+
 class Mostly:
     """Drafts what transformers generates, with every third token wrong or so."""
 
@@ -66,7 +72,7 @@ def mostly(hybrid, monkeypatch):
 @pytest.mark.parametrize("kv", ["paged", "stateful"])
 @pytest.mark.parametrize("kind", ["suffix", "mostly", "model", "both"])
 def test_text_is_that_of_transformers_with_drafts_on_fresh_and_on_kept_caches(
-    hybrid, kind, kv, mostly
+    hybrid, kind, kv, mostly, copied
 ):
     draft = [hybrid.draft] if kind in ("model", "both") else []
     accepted = drafted = 0
@@ -97,7 +103,7 @@ def test_accepted_draft_tokens_are_never_read_again(hybrid, mostly):
     assert len(rounds) < 0.6 * NUM_TOKENS
 
 
-def test_few_accepted_draft_tokens_are_read_again_on_a_stateful_cache(hybrid, mostly):
+def test_few_accepted_draft_tokens_are_read_again_on_a_stateful_cache(hybrid, mostly, copied):
     prompt, output = hybrid.expected[-1]
     with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
         result = pipeline.generate(prompt, num_assistant_tokens=12, cache_prompt=False, **GREEDY)
@@ -108,7 +114,7 @@ def test_few_accepted_draft_tokens_are_read_again_on_a_stateful_cache(hybrid, mo
     assert len(result.stats.rounds) < 0.6 * NUM_TOKENS
 
 
-def test_a_draft_model_on_a_stateful_cache_reads_its_prompt_once(hybrid, monkeypatch):
+def test_a_draft_model_on_a_stateful_cache_reads_its_prompt_once(hybrid, monkeypatch, copied):
     prompt, output = hybrid.expected[2]
     with load(hybrid, hybrid.draft, kv="stateful") as pipeline:
         sizes, attention = [], pipeline.draft.runner._attention
@@ -124,7 +130,7 @@ def test_a_draft_model_on_a_stateful_cache_reads_its_prompt_once(hybrid, monkeyp
     assert [size for size in sizes if size > 30] == [len(prompt) + 1]
 
 
-def test_a_turn_goes_on_from_what_the_last_one_has_left_on_a_stateful_cache(hybrid, mostly):
+def test_a_turn_goes_on_from_what_the_last_one_has_left_on_a_stateful_cache(hybrid, mostly, copied):
     first, output = hybrid.expected[2]
     text = [*first, *output, 7]
     with load(hybrid, drafter="none") as fresh:
@@ -140,13 +146,24 @@ def test_a_turn_goes_on_from_what_the_last_one_has_left_on_a_stateful_cache(hybr
         assert (result.token_ids, result.stats.cached_tokens) == (expected, 0)
 
 
-def test_sequences_take_turns_on_a_stateful_cache(hybrid, mostly):
+def test_sequences_take_turns_on_a_stateful_cache(hybrid, mostly, copied):
     prompts, outputs = zip(*hybrid.expected, strict=True)
     with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
         results = pipeline.generate_batch(prompts, num_assistant_tokens=3, **GREEDY)
         assert [result.token_ids for result in results] == list(outputs)
         with pytest.raises(SessionError, match="not kept in files"):
             pipeline.save_cache("x.safetensors")
+
+
+def test_what_takes_long_to_copy_is_decoded_plainly(hybrid, mostly):
+    prompt, output = hybrid.expected[2]
+    with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
+        is_large = '"linear_attention"' in (hybrid.main / "config.json").read_text()
+        assert ("take long to copy: nothing is drafted" in pipeline.main.reason) is is_large
+        for length in (0, 4):
+            result = pipeline.generate(prompt, num_assistant_tokens=length, **GREEDY)
+            assert result.token_ids == output
+        assert (result.stats.drafted == 0) is is_large
 
 
 def test_what_openvino_pages_slowly_is_not_paged_unasked(hybrid):

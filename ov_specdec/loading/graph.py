@@ -1,5 +1,6 @@
 """What is read off a decoder's graph and changed in it: paging, rows of logits, LongRoPE."""
 
+import math
 from collections.abc import Iterator
 
 import openvino as ov
@@ -100,6 +101,14 @@ def recurrent_state(model: ov.Model) -> str | None:
     """
     states = [variable.info for variable in model.get_variables()]
     return next((str(s.variable_id) for s in states if not _dynamic_axes(s.data_shape)), None)
+
+
+def recurrent_bytes(model: ov.Model) -> int:
+    """Bytes of the recurrent states of one sequence, in f32."""
+    states = [variable.info.data_shape for variable in model.get_variables()]
+    fixed = [list(shape)[1:] for shape in states if not _dynamic_axes(shape)]
+    sizes: list[int] = [math.prod(axis.get_length() for axis in shape) for shape in fixed]
+    return 4 * sum(sizes)
 
 
 def _dynamic_axes(shape: ov.PartialShape) -> list[int]:

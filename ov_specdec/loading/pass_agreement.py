@@ -77,10 +77,10 @@ def _refusal(loaded: LoadedModel, reason: str) -> ModelError:
 def difference(loaded: LoadedModel) -> str:
     """What is wrong with the passes of a model; "" where they agree, or verify no draft tokens.
 
-    A `PlainModel` verifies none either, but has to give after a rollback what it gave before.
+    Those with recurrent states may verify none either, but have to go on from what they hold.
     """
     runner = loaded.runner
-    verifies = runner.max_draft_tokens != 0 or isinstance(runner, PlainModel)
+    verifies = runner.max_draft_tokens != 0 or isinstance(runner, PlainModel | RewindingModel)
     if (
         loaded.folder.is_encoder_decoder
         or not verifies

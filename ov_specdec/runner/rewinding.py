@@ -29,10 +29,11 @@ class RewindingModel:
     back, and the KV cache is rolled back to the same place, which is the sequence's new length: it
     is fed the accepted tokens once more, beside the next draft tokens. One sequence runs at a time.
     What one has left is found by those that begin with all of it, such as the next turn.
+    max_draft_tokens: 0 where copying takes longer than draft tokens save; see `Runner`.
     """
 
     max_sequences = 1
-    border = num_free = capacity = hidden_size = max_draft_tokens = None
+    border = num_free = capacity = hidden_size = None
     bytes_per_token = bytes_per_state = 0
     static_shapes: frozenset[int] = frozenset()
     is_invariant = is_proven = False
@@ -45,8 +46,10 @@ class RewindingModel:
         max_length: int,
         vocab_size: int,
         max_hidden: int,
+        max_draft_tokens: int | None,
     ) -> None:
         self.max_length = max_length
+        self.max_draft_tokens = max_draft_tokens
         self._vocab_size = vocab_size
         self._compiled = compiled
         self._axes = axes
