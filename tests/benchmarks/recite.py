@@ -146,7 +146,7 @@ def _embeddings(head: ov.Node) -> NDArray[np.float32]:
 @click.option("--tokenizer", metavar="DIR", required=True, help="Folder of the tokenizer.")
 @OUTPUT_OPTION
 def recite(kind: str, texts: Path, tokenizer: str, output: Path) -> None:
-    """Make a random model of KIND's size that recites TEXTS, recorded ones, to measure costs.
+    """Make a random model of KIND's size that recites TEXTS, to measure costs.
 
     TEXTS is what record-outputs wrote. The weights are int8.
     """
