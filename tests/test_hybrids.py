@@ -353,7 +353,7 @@ def test_prompts_are_scored(hybrid):
 
 
 def test_the_invariance_check_runs(hybrid):
-    with SpeculativePipeline(hybrid.main, drafter="suffix") as pipeline:
+    with SpeculativePipeline(hybrid.main, drafter="suffix", kv="paged") as pipeline:
         status = pipeline.check_batch_invariant()
         assert status.is_checked
         prompt = hybrid.expected[2][0]
