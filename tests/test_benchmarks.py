@@ -8,10 +8,14 @@ from dataclasses import replace
 from random import Random
 
 import click
+import openvino as ov
 import pytest
 
+from ov_specdec import SpeculativePipeline
 from ov_specdec.errors import OptionError
-from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.locate import IR_FILE, embedded_folder
+from ov_specdec.loading.source import read_ir
 from ov_specdec.planning.costs import FixedCurve
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.planning.planner import Planner
@@ -19,6 +23,7 @@ from tests.benchmarks import simulation
 from tests.benchmarks.__main__ import COMMANDS, benchmarks, main
 from tests.benchmarks.measuring import in_turns, measure_into
 from tests.benchmarks.options import Models, model_options, several
+from tests.benchmarks.recite import add_texts
 from tests.benchmarks.record import Record
 from tests.benchmarks.simulated.machine import Machine, rounds_of
 from tests.benchmarks.simulated.texts import MadeUp, machine_of, steady
@@ -36,6 +41,7 @@ from tests.benchmarks.tables import (
 )
 from tests.benchmarks.texts import Prompts
 from tests.command_line import run
+from tests.tiny_hybrid import open_hybrid
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -327,3 +333,18 @@ def test_a_record_without_rows_has_no_table(record):
     assert "| 1.250 @4 |" in show(record)
     record.rows.clear()
     assert show(record) == record.summary()
+
+
+def test_a_model_recites_recorded_texts(tmp_path):
+    folder = open_hybrid("qwen3_5_text", tmp_path / "pair").main
+    texts = [
+        {"prompt": [5, 6, 7, 8], "output": [9, 250, 11, 12, 13]},
+        {"prompt": [40, 41], "output": [42, 43, 9, 45, 46, 250]},  # 9 in the place of the other's 9
+    ]
+    model = read_ir(ModelFolder.read(folder))
+    add_texts(model, texts)
+    ov.save_model(model, tmp_path / "pair" / "draft" / IR_FILE, compress_to_fp16=False)
+    with SpeculativePipeline(tmp_path / "pair" / "draft", drafter="suffix") as pipeline:
+        for text, expected in zip(texts, ([9, 250, 11, 12, 13], [42, 43, 9, 250, 11]), strict=True):
+            result = pipeline.generate(text["prompt"], max_new_tokens=5, ignore_eos=True)
+            assert result.token_ids == expected

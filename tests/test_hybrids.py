@@ -20,6 +20,7 @@ from ov_specdec.loading.source import open_source
 from ov_specdec.planning.costs.measure import PassTimes
 from ov_specdec.planning.draft_length import ask
 from ov_specdec.runner.base import Span
+from ov_specdec.runner.rewinding import MOST_REPEATED
 from ov_specdec.sampling.verification import Draft
 from tests.tiny_hybrid import IR, NUM_TOKENS, PAGED, open_hybrid
 
@@ -32,8 +33,14 @@ def hybrid(request, tmp_path_factory):
     return open_hybrid(request.param, tmp_path_factory.mktemp(request.param) / "pair")
 
 
-def load(hybrid, *args, **settings):
-    return SpeculativePipeline(hybrid.main, *args, precision="exact", **settings)
+def load(hybrid, *args, kv="paged", **settings):
+    return SpeculativePipeline(hybrid.main, *args, precision="exact", kv=kv, **settings)
+
+
+@pytest.fixture
+def copied(monkeypatch):
+    """States are copied, however large they are beside tiny weights."""
+    monkeypatch.setattr(compile_module, "MOST_COPIED", 1.0)
 
 
 class Mostly:
@@ -62,12 +69,15 @@ def mostly(hybrid, monkeypatch):
     return DrafterKind("mostly", (Mostly,))
 
 
+@pytest.mark.parametrize("kv", ["paged", "stateful"])
 @pytest.mark.parametrize("kind", ["suffix", "mostly", "model", "both"])
-def test_text_is_that_of_transformers_with_drafts_on_fresh_and_on_kept_caches(hybrid, kind, mostly):
+def test_text_is_that_of_transformers_with_drafts_on_fresh_and_on_kept_caches(
+    hybrid, kind, kv, mostly, copied
+):
     draft = [hybrid.draft] if kind in ("model", "both") else []
     accepted = drafted = 0
-    with load(hybrid, *draft, drafter=mostly if kind == "mostly" else kind) as pipeline:
-        assert pipeline.main.kv == "paged"
+    with load(hybrid, *draft, kv=kv, drafter=mostly if kind == "mostly" else kind) as pipeline:
+        assert pipeline.main.kv == kv
         for keeps in (False, True, True):
             for prompt, output in hybrid.expected:
                 for length in (0, 1, 4, "auto"):
@@ -91,6 +101,77 @@ def test_accepted_draft_tokens_are_never_read_again(hybrid, mostly):
     assert sum(r.num_drafted > r.num_kept for r in rounds) > 5
     assert [r.pass_tokens for r in rounds[1:]] == [1 + r.num_drafted for r in rounds[1:]]
     assert len(rounds) < 0.6 * NUM_TOKENS
+
+
+def test_few_accepted_draft_tokens_are_read_again_on_a_stateful_cache(hybrid, mostly, copied):
+    prompt, output = hybrid.expected[-1]
+    with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
+        result = pipeline.generate(prompt, num_assistant_tokens=12, cache_prompt=False, **GREEDY)
+    assert result.token_ids == output
+    again = [r.pass_tokens - 1 - r.num_drafted for r in result.stats.rounds[1:]]
+    # What was few enough before the last round, and what that has added.
+    assert 0 < max(again) <= MOST_REPEATED + 1 + 12
+    assert len(result.stats.rounds) < 0.6 * NUM_TOKENS
+
+
+def test_a_draft_model_on_a_stateful_cache_reads_its_prompt_once(hybrid, monkeypatch, copied):
+    prompt, output = hybrid.expected[2]
+    with load(hybrid, hybrid.draft, kv="stateful") as pipeline:
+        sizes, attention = [], pipeline.draft.runner._attention
+        forward = attention.forward
+
+        def counted(spans):
+            sizes.extend(len(span.tokens) for span in spans)
+            return forward(spans)
+
+        monkeypatch.setattr(attention, "forward", counted)
+        result = pipeline.generate(prompt, num_assistant_tokens=4, cache_prompt=False, **GREEDY)
+    assert result.token_ids == output
+    assert [size for size in sizes if size > 30] == [len(prompt) + 1]
+
+
+def test_a_turn_goes_on_from_what_the_last_one_has_left_on_a_stateful_cache(hybrid, mostly, copied):
+    first, output = hybrid.expected[2]
+    text = [*first, *output, 7]
+    with load(hybrid, drafter="none") as fresh:
+        expected = fresh.generate(text, **GREEDY).token_ids
+    with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
+        for length, least in ((0, len(text) - 2), (4, len(first) + 1)):
+            pipeline.generate(first, num_assistant_tokens=length, **GREEDY)
+            result = pipeline.generate(text, num_assistant_tokens=0, **GREEDY)
+            assert result.token_ids == expected
+            assert least <= result.stats.cached_tokens <= len(text) - 2
+        pipeline.generate(first, num_assistant_tokens=0, **GREEDY)
+        result = pipeline.generate(text, cache_salt="other", num_assistant_tokens=0, **GREEDY)
+        assert (result.token_ids, result.stats.cached_tokens) == (expected, 0)
+
+
+def test_sequences_take_turns_on_a_stateful_cache(hybrid, mostly, copied):
+    prompts, outputs = zip(*hybrid.expected, strict=True)
+    with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
+        results = pipeline.generate_batch(prompts, num_assistant_tokens=3, **GREEDY)
+        assert [result.token_ids for result in results] == list(outputs)
+        with pytest.raises(SessionError, match="not kept in files"):
+            pipeline.save_cache("x.safetensors")
+
+
+def test_what_takes_long_to_copy_is_decoded_plainly(hybrid, mostly):
+    prompt, output = hybrid.expected[2]
+    with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
+        is_large = '"linear_attention"' in (hybrid.main / "config.json").read_text()
+        assert ("take long to copy: nothing is drafted" in pipeline.main.reason) is is_large
+        for length in (0, 4):
+            result = pipeline.generate(prompt, num_assistant_tokens=length, **GREEDY)
+            assert result.token_ids == output
+        assert (result.stats.drafted == 0) is is_large
+
+
+def test_what_openvino_pages_slowly_is_not_paged_unasked(hybrid):
+    with load(hybrid, drafter="suffix", kv="auto") as pipeline:
+        loaded = pipeline.main
+    is_slow = '"linear_attention"' in (hybrid.main / "config.json").read_text()
+    assert loaded.kv == ("stateful" if is_slow else "paged")
+    assert ("gated delta rule" in loaded.reason) is is_slow
 
 
 def test_sequences_share_passes(hybrid):
@@ -272,7 +353,7 @@ def test_prompts_are_scored(hybrid):
 
 
 def test_the_invariance_check_runs(hybrid):
-    with SpeculativePipeline(hybrid.main, drafter="suffix") as pipeline:
+    with SpeculativePipeline(hybrid.main, drafter="suffix", kv="paged") as pipeline:
         status = pipeline.check_batch_invariant()
         assert status.is_checked
         prompt = hybrid.expected[2][0]
@@ -316,13 +397,12 @@ def test_a_failed_pass_leaves_the_states_as_they_were(hybrid, monkeypatch):
         assert result.token_ids == output
 
 
-@pytest.mark.parametrize("family", ["granitemoehybrid", "lfm2"])
+@pytest.mark.parametrize("family", ["granitemoehybrid", "mamba", "zamba2"])
 def test_states_that_cannot_be_rolled_back_are_decoded_plainly(family, tmp_path, monkeypatch):
     monkeypatch.setattr("ov_specdec.engine.scheduler.PREFILL_CHUNK", 64)
     hybrid = open_hybrid(family, tmp_path / "pair")
-    kv = "auto" if family == "granitemoehybrid" else "stateful"
-    with load(hybrid, drafter="suffix", kv=kv) as pipeline:
-        assert "cannot be rolled back: nothing is drafted" in pipeline.main.reason
+    with load(hybrid, drafter="suffix", kv="auto") as pipeline:
+        assert "nothing is drafted" in pipeline.main.reason
         prompts = [prompt for prompt, _ in hybrid.expected]
         outputs = [output for _, output in hybrid.expected]
         for length in (0, 4, "auto"):

@@ -45,6 +45,7 @@ MAY_IMPORT_OPENVINO = (
     "runner/paged.py",
     "runner/plain.py",
     "runner/recurrent.py",
+    "runner/rewinding.py",
     "runner/state_batch.py",
     "runner/stateful.py",
     "loading/",

@@ -89,10 +89,14 @@ def test_a_machine_is_described_by_the_cores_that_may_be_used(monkeypatch):
     assert ", 3 cores, OpenVINO " in describe_machine("CPU")
 
 
-def test_a_state_without_a_token_axis_is_refused_by_name():
-    model = model_with_state("conv_states.3", [-1, 64, 4])
-    with pytest.raises(ModelError, match=r"state 'conv_states.3' .* cannot be trimmed"):
+def test_a_state_with_several_axes_that_tokens_could_have_is_refused_by_name():
+    model = model_with_state("key.3", [-1, -1, -1])
+    with pytest.raises(ModelError, match=r"state 'key.3' .* cannot be trimmed"):
         sequence_axes(model)
+
+
+def test_a_recurrent_state_has_no_token_axis():
+    assert sequence_axes(model_with_state("conv_states.3", [-1, 64, 4])) == {}
 
 
 def test_the_token_axis_of_a_kv_state_is_its_dynamic_one():
@@ -330,12 +334,12 @@ def test_this_machine_has_a_cpu():
     assert "FP32" in cpu.capabilities
 
 
-def test_a_model_of_recurrent_layers_alone_is_named_as_such(tmp_path):
+def test_an_input_that_no_decoder_of_its_family_has_is_named(tmp_path):
     model = model_with_state("cache_params.past.ssm.0", [-1, 4, 4])
     place = ops.parameter([-1], np.int64, name="cache_position")
     place.output(0).tensor.set_names({"cache_position"})
     model.add_parameters([place])
     ov.save_model(model, tmp_path / "openvino_model.xml")
     folder = ModelFolder(tmp_path, 256, None, frozenset())
-    with pytest.raises(ModelError, match=r"input 'cache_position', as Mamba does: models of rec"):
+    with pytest.raises(ModelError, match=r"wants an input 'cache_position', which a text"):
         read_ir(folder)

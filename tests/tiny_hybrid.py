@@ -29,7 +29,14 @@ KEPT = (
 
 FOLDER = Path(__file__).parent / "data" / "hybrid"
 
-VERSIONS = {"granitemoehybrid": "5.2", "lfm2": "5.2", "qwen3_5_text": "5.2", "qwen3_next": "4.57"}
+VERSIONS = {
+    "granitemoehybrid": "5.2",
+    "lfm2": "5.2",
+    "mamba": "5.3",
+    "qwen3_5_text": "5.2",
+    "qwen3_next": "4.57",
+    "zamba2": "4.57",
+}
 """Families, and the transformers that Optimum exports them with."""
 
 PAGED = ("lfm2", "qwen3_5_text", "qwen3_next")
@@ -82,6 +89,7 @@ SETTINGS = {
         "block_ff_dim": 48,
         "block_auto_adjust_ff_dim": False,
     },
+    "mamba": {**COMMON, "num_hidden_layers": 2, "state_size": 8},
     "qwen3_5_text": DELTA_NET,
     "qwen3_next": {
         **DELTA_NET,
@@ -89,6 +97,19 @@ SETTINGS = {
         "num_experts_per_tok": 1,
         "moe_intermediate_size": 16,
         "shared_expert_intermediate_size": 16,
+    },
+    "zamba2": {
+        **COMMON,
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 2,
+        "layers_block_type": ["mamba", "hybrid"],
+        "hybrid_layer_ids": [1],
+        "num_mem_blocks": 1,
+        "mamba_d_state": 8,
+        "n_mamba_heads": 4,
+        "mamba_headdim": 16,
+        "mamba_ngroups": 1,
+        "use_shared_mlp_adapter": False,
     },
 }
 
@@ -140,7 +161,9 @@ def save_checkpoint(family: str, folder: Path) -> None:
     model = AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for weight in model.parameters():
-            if weight.dim() > 1:
+            if weight.dim() > 1 and family in ("mamba", "zamba2"):
+                weight.normal_(0, 0.08)  # four times their own, states overflow
+            elif weight.dim() > 1:
                 weight.mul_(4.0)  # as initialized, every token repeats itself
     model.save_pretrained(folder)
     save_tokenizer(folder, vocab_size=VOCAB_SIZE)

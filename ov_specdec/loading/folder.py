@@ -40,7 +40,8 @@ class ModelFolder:
     LongRoPE takes its short factors, likewise. attention_cap: what attention scores are capped at.
     eos_token_ids: tokens that end a text. decoder_start_token_id: what the decoder of an
     encoder-decoder model begins with. forced_bos_token_id: what its output begins with. features:
-    how a speech model hears, by the names of `FEATURE_SETTINGS`; none for text.
+    how a speech model hears, by the names of `FEATURE_SETTINGS`; none for text. model_type: the
+    family, where it is named.
     """
 
     path: Path
@@ -53,6 +54,7 @@ class ModelFolder:
     decoder_start_token_id: int | None = None
     forced_bos_token_id: int | None = None
     features: Mapping[str, int] = field(default_factory=dict)
+    model_type: str = ""
 
     @property
     def ir(self) -> Path:
@@ -114,6 +116,7 @@ class ModelFolder:
             _border(path, config, context),
             _chunk(path, config, context),
             _attention_cap(path, config),
+            model_type=str(config.get("model_type", "")),
         )
         if not folder.is_encoder_decoder:
             return folder

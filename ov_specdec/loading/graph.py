@@ -1,5 +1,6 @@
 """What is read off a decoder's graph and changed in it: paging, rows of logits, LongRoPE."""
 
+import math
 from collections.abc import Iterator
 
 import openvino as ov
@@ -72,8 +73,9 @@ def sequence_axes(model: ov.Model, prefix: str = "") -> dict[str, int]:
 
     prefix: states whose names begin otherwise are left out.
 
-    A KV state is dynamic in its batch axis (0) and in its token axis. Raises `ModelError`, naming
-    the state, for one that has no token axis: see `recurrent_state`.
+    Recurrent states, which have no axis of tokens, are left out: see `recurrent_state`. Raises
+    `ModelError`, naming the state, for one that has several axes besides the batch axis (0) that
+    could be it.
     """
     axes = {}
     for variable in model.get_variables():
@@ -81,13 +83,13 @@ def sequence_axes(model: ov.Model, prefix: str = "") -> dict[str, int]:
         if not name.startswith(prefix):
             continue
         dynamic = _dynamic_axes(shape)
-        if len(dynamic) != 1:
+        if len(dynamic) > 1:
             raise ModelError(
                 f"state '{name}' of shape {shape} has no single token axis, so it cannot be "
-                "trimmed: models with linear attention or convolutions need a paged KV cache, on "
-                "CPU, that OpenVINO can give them"
+                "trimmed: export the model again with ov-specdec export"
             )
-        axes[name] = dynamic[0]
+        if dynamic:
+            axes[name] = dynamic[0]
     return axes
 
 
@@ -99,6 +101,14 @@ def recurrent_state(model: ov.Model) -> str | None:
     """
     states = [variable.info for variable in model.get_variables()]
     return next((str(s.variable_id) for s in states if not _dynamic_axes(s.data_shape)), None)
+
+
+def recurrent_bytes(model: ov.Model) -> int:
+    """Bytes of the recurrent states of one sequence, in f32."""
+    states = [variable.info.data_shape for variable in model.get_variables()]
+    fixed = [list(shape)[1:] for shape in states if not _dynamic_axes(shape)]
+    sizes: list[int] = [math.prod(axis.get_length() for axis in shape) for shape in fixed]
+    return 4 * sum(sizes)
 
 
 def _dynamic_axes(shape: ov.PartialShape) -> list[int]:
@@ -208,7 +218,7 @@ def select_rows(model: ov.Model, axis: int) -> bool:
     is changed in place. Returns False, and leaves it as it is, where its last layer is not a matrix
     product of the hidden state, so that all rows have to be computed.
     """
-    product = _last_product(model)
+    product = last_product(model)
     if product is None:
         return False
     rows = ops.parameter([-1], ov.Type.i64, name=LOGITS_INDICES)
@@ -273,7 +283,7 @@ def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
     return static
 
 
-def _last_product(model: ov.Model) -> ov.Node | None:
+def last_product(model: ov.Model) -> ov.Node | None:
     """The matrix product that the logits come from."""
     node = model.output("logits").get_node().input_value(0).get_node()
     while node.get_type_name() in PASSED:

@@ -18,8 +18,9 @@ from ov_specdec.pass_agreement import (
     largest_distance,
 )
 from ov_specdec.runner.plain import PlainModel
+from ov_specdec.runner.rewinding import RewindingModel
 
-VERSION = 1
+VERSION = 2
 
 
 def verifiable(loaded: Sequence[LoadedModel], models: Sequence[ToLoad]) -> list[LoadedModel]:
@@ -35,6 +36,9 @@ def verifiable(loaded: Sequence[LoadedModel], models: Sequence[ToLoad]) -> list[
 
 def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
     reason = difference(loaded)
+    if reason and isinstance(loaded.runner, RewindingModel):
+        loaded = _plain(loaded, loaded.runner)
+        reason = difference(loaded)
     if not reason:
         return loaded
     source, config, vocab_size = model
@@ -46,9 +50,18 @@ def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
         other = load_model(source, config, vocab_size=vocab_size)
     except DeviceError as error:
         raise ModelError(f"{source.folder.path}: {reason}; {error}") from error
-    if second := difference(other):
-        raise _refusal(other, f"{reason}; {second}")
-    return replace(other, reason=other.reason.replace(AS_ASKED, reason, 1))
+    other = replace(other, reason=other.reason.replace(AS_ASKED, reason, 1))
+    if not (second := difference(other)):
+        return other
+    if isinstance(other.runner, RewindingModel):
+        return _verifiable(other, (source, config, vocab_size))
+    raise _refusal(other, f"{reason}; {second}")
+
+
+def _plain(loaded: LoadedModel, runner: RewindingModel) -> LoadedModel:
+    """The same model without drafts."""
+    why = "several tokens do not go on from its recurrent states: nothing is drafted"
+    return replace(loaded, runner=runner.plain(), reason=f"{loaded.reason}; {why}")
 
 
 def _refusal(loaded: LoadedModel, reason: str) -> ModelError:
@@ -64,17 +77,18 @@ def _refusal(loaded: LoadedModel, reason: str) -> ModelError:
 def difference(loaded: LoadedModel) -> str:
     """What is wrong with the passes of a model; "" where they agree, or verify no draft tokens.
 
-    A `PlainModel` verifies none either, but has to give after a rollback what it gave before.
+    Those with recurrent states may verify none either, but have to go on from what they hold.
     """
     runner = loaded.runner
-    verifies = runner.max_draft_tokens != 0 or isinstance(runner, PlainModel)
+    verifies = runner.max_draft_tokens != 0 or isinstance(runner, PlainModel | RewindingModel)
     if (
         loaded.folder.is_encoder_decoder
         or not verifies
         or runner.max_length < 2 * PREFIX + NUM_TOKENS
     ):
         return ""
-    path = kept_file("costs", loaded.fingerprint(), ".passes.json")
+    kind = "plain" if isinstance(runner, PlainModel) else "passes"
+    path = kept_file("costs", loaded.fingerprint(), f".{kind}.json")
     found = read_kept(path, VERSION, lambda content: float(content["distance"]))
     if found is None:
         found = largest_distance(runner)

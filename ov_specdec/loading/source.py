@@ -8,6 +8,7 @@ import openvino as ov
 from ov_specdec.errors import ModelError, Option, TokenizerMismatchError, openvino_message
 from ov_specdec.loading.devices import openvino_core
 from ov_specdec.loading.folder import FEATURE_SETTINGS, ModelFolder
+from ov_specdec.loading.mamba import take_usual_inputs
 from ov_specdec.loading.positions import reconnect_positions, take_positions
 from ov_specdec.text.guard import Check, Difference, GuardReport, compare_tokenizers
 from ov_specdec.text.pairing import TokenizerPair
@@ -19,7 +20,6 @@ FEATURES_CHECK = "feature extractor"
 """The guard's check of how speech models hear."""
 
 KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
-COUNTS_RECURRENT = "cache_position"
 HIDDEN_STATES = "encoder_hidden_states"
 ENCODER_DECODER_INPUTS = {
     *("input_ids", "beam_idx", "cache_position"),
@@ -88,6 +88,7 @@ def open_source(path: Path, chat_template: str | Path | None = None) -> ModelSou
 def read_ir(folder: ModelFolder) -> ov.Model:
     """Read a decoder's IR. `ModelError` if it is no stateful decoder over token ids."""
     model = read_model(folder.ir)
+    take_usual_inputs(model, folder.model_type)
     inputs = {name for port in model.inputs for name in port.names}
     needed, known, task = {"input_ids"}, KNOWN_INPUTS, "text-generation-with-past"
     if folder.is_encoder_decoder:
@@ -97,11 +98,6 @@ def read_ir(folder: ModelFolder) -> ov.Model:
         raise ModelError(
             f"{folder.ir} is not a stateful decoder: export it with ov-specdec export, or with "
             f"optimum-cli export openvino --task {task}"
-        )
-    if COUNTS_RECURRENT in inputs - known:
-        raise ModelError(
-            f"{folder.ir} counts tokens by its input '{COUNTS_RECURRENT}', as Mamba does: models "
-            "of recurrent layers alone cannot forget rejected draft tokens, and are not supported"
         )
     if unknown := [port.any_name for port in model.inputs if not port.names & known]:
         raise ModelError(

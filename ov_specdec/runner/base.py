@@ -42,12 +42,15 @@ class Span(NamedTuple):
     """What a forward pass appends to one sequence. num_rows: logits wanted, of the last tokens.
 
     hidden_states: [len(tokens), hidden_size], which the pass fills; None where they are not wanted.
+    num_standing: tokens of the sequence, from the first, that will not be rolled back, as draft
+    tokens may be; None: all.
     """
 
     slot: Slot
     tokens: Sequence[int]
     num_rows: int
     hidden_states: HiddenStates | None = None
+    num_standing: int | None = None
 
 
 class ForwardOutput(NamedTuple):

@@ -229,7 +229,7 @@ class CachedSequence:
         """A span of these tokens, with a place for hidden states if somebody reads them."""
         size = self.runner.hidden_size if self.readers else None
         states = None if size is None else np.empty((len(tokens), size), np.float32)
-        return Span(self._slot, tokens, num_rows, states)
+        return Span(self._slot, tokens, num_rows, states, len(self._sequence))
 
     def _observe(self) -> None:
         """Have readers observe what was fed, but for draft tokens, which may not stand."""

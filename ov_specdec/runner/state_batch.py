@@ -158,8 +158,8 @@ class StateBatch:
             row.mask = (np.arange(num_entries) >= num_entries - row.length).astype(np.int64)
 
     def states(self) -> dict[str, Any]:
-        """The states of the request by name; what they hold is copied as it is read."""
-        return {state.name: state for state in self.request.query_state()}
+        """The states that have entries, by name; what they hold is copied as it is read."""
+        return {s.name: s for s in self.request.query_state() if s.name in self.axes}
 
     def read(self, row: Row) -> dict[str, NDArray[Any]]:
         """Copies of the states of one sequence, [1, ..., tokens, ...], what is hidden left out."""

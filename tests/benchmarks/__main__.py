@@ -15,6 +15,7 @@ COMMANDS = {
     "loop-overhead": "Measure the loop's time over that of its passes alone.",
     "peers": "Measure this project's ways to decode and other frameworks on the same models.",
     "planner-plot": "Draw docs/images/planner.png, what the planner weighs.",
+    "recite": "Make a random model of KIND's size that recites TEXTS, to measure costs.",
     "record-outputs": "Record outputs of plain decoding, and drafts of them, for `replay`.",
     "repairer": "Train a small T5 that repairs English, on PARAGRAPHS.",
     "replay": "Replay drafters on OUTPUTS, recorded ones, without a clock.",

@@ -8,11 +8,11 @@ from typing import Any
 
 from ov_specdec import SpeculativePipeline
 from tests.benchmarks.options import Models
-from tests.benchmarks.peers.frameworks.genai import with_draft
+from tests.benchmarks.peers.frameworks import genai
 from tests.benchmarks.record import Row
 from tests.benchmarks.texts import Prompts
 
-GENAI = "genai"
+GENAI, GENAI_LOOKUP = "genai", "genai-lookup"
 WARM_UP = 24
 """Tokens of a generation of each method before the first turn."""
 
@@ -51,9 +51,11 @@ class Runs:
         self._pipelines: dict[str, SpeculativePipeline] = {}
         self._peers: dict[Method, Any] = {}
         for method in methods:
-            if method.pipeline == GENAI:
+            if method.pipeline in (GENAI, GENAI_LOOKUP):
                 scratch = self._stack.enter_context(TemporaryDirectory())
-                self._peers[method] = with_draft(replace(models, scratch=scratch), method.length)
+                load = genai.prompt_lookup if method.pipeline == GENAI_LOOKUP else genai.with_draft
+                load = load if method.length else genai.plain
+                self._peers[method] = load(replace(models, scratch=scratch), method.length)
             elif method.pipeline not in self._pipelines:
                 pipeline = self._stack.enter_context(method.open(models, settings))
                 self._pipelines[method.pipeline] = pipeline

@@ -5,7 +5,8 @@
 
 A method is a drafter: `none`, `prompt-lookup`, `suffix`, `model`, `both`; `model:retokenize` with
 that pairing, `model@4` with a constant length, `model@0` plain decoding beside its models,
-`genai@4` openvino.genai with the draft model. What comes after `#` tells a method from itself.
+`genai@4` openvino.genai with the draft model, `genai-lookup@4` with prompt lookup, `genai` plain.
+What comes after `#` tells a method from itself.
 Each prompt is continued by all of them before the next one, beginning with another each time.
 
 Speeds are tokens per second after the first token; ratios are medians over turns, with bootstrap

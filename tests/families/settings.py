@@ -49,6 +49,18 @@ LFM2 = {
     "block_ff_dim": 48,
     "block_auto_adjust_ff_dim": False,
 }
+MLA = {
+    **MOE,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "n_shared_experts": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+}
 MAMBA = {**IDS, **TIED, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}
 LONGROPE = {
     "original_max_position_embeddings": WINDOW,
@@ -69,6 +81,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "codegen": {**GPT2, "rotary_dim": 8, "n_head": 4},
     "cohere": GQA,
     "cohere2": {**GQA, **ALTERNATING},
+    "dbrx": {
+        **IDS,
+        **TIED,
+        "d_model": 32,
+        "n_heads": 2,
+        "n_layers": 2,
+        "max_seq_len": CONTEXT,
+        "attn_config": {"kv_n_heads": 1, "clip_qkv": 8, "rope_theta": 10000.0},
+        "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 2, "moe_top_k": 1},
+    },
+    "deepseek_v2": MLA,
+    "deepseek_v3": MLA,
     "exaone4": {**GQA, **ALTERNATING},
     "falcon": {**MHA, "alibi": False},
     "falcon_mamba": MAMBA,
@@ -139,6 +163,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "qwen2": GQA,
     "qwen2_moe": MOE,
     "qwen3": GQA,
+    "qwen3_5_moe_text": DELTA_NET,
     "qwen3_5_text": DELTA_NET,
     "qwen3_moe": MOE,
     "qwen3_next": DELTA_NET,

@@ -13,7 +13,7 @@ from ov_specdec.errors import SpecdecError, openvino_message
 from ov_specdec.planning.draft_length import ask
 from ov_specdec.sampling.verification import Draft
 
-EXACT, WRONG = "exact", "WRONG"
+EXACT, PLAIN, WRONG = "exact", "exact, without drafts", "WRONG"
 LENGTH = 5
 """Draft tokens of a round."""
 
@@ -38,7 +38,7 @@ class Rehearsed:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one family. Of each KV cache: exact, WRONG, or why it is refused.
+    """Of one family. Of each KV cache: exact, with drafts or without, WRONG, or why it is refused.
 
     transformers: the version that Optimum exports it with. reason: why there is no export.
     """
@@ -77,8 +77,9 @@ def _compare(folder: Path, kv: str) -> str:
             ]
             together = pipeline.generate_batch(prompts, num_assistant_tokens=LENGTH, **options)
             found.append([result.token_ids for result in together])
+            right = PLAIN if pipeline.main.runner.max_draft_tokens == 0 else EXACT
     except SpecdecError as error:
         return f"refused: {error}".replace(f"{folder}/", "")
     except RuntimeError as error:  # OpenVINO's
         return f"{WRONG}: {openvino_message(error)}"
-    return EXACT if all(ids == list(outputs) for ids in found) else WRONG
+    return right if all(ids == list(outputs) for ids in found) else WRONG

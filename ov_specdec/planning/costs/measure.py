@@ -154,10 +154,11 @@ class PassTimes:
 
     def _pass(self, size: int) -> float:
         place = len(self._tokens) - 1
-        following = text(place + 1, place + size)
+        # All are draft tokens, so that a runner that goes back to copies has one of this place.
+        draft_tokens = [*self._tokens[place:], *text(place + 1, place + size)]
         start = perf_counter()
-        # One row for the last token and each draft token: these are fed, whatever is cached.
-        done = alone(self._cache.advance(self._tokens, following))
+        # A row for each: they are fed, whatever is cached.
+        done = alone(self._cache.advance(self._tokens[:place], draft_tokens, size))
         seconds = perf_counter() - start
         self._compare(place, done.logits, f"a pass over {size} tokens")
         return seconds

@@ -1,0 +1,196 @@
+"""Runner on recurrent states as exported: what a pass may have to forget is copied before it."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from ov_specdec.errors import SessionError
+from ov_specdec.logits import Logits
+from ov_specdec.runner.base import FOREIGN, Slot, Span, only_span
+from ov_specdec.runner.plain import UNKEPT, PlainModel
+from ov_specdec.runner.stateful import StatefulModel, StatefulSlot
+
+MOST_REPEATED = 8
+"""Tokens that are read again beside draft tokens, and not in a pass before. Of a Qwen3.5 of 0.8 B a
+token more takes 3 of 50 ms on CPU: half of eight cost as much as such a pass in every fourth round.
+"""
+
+
+class RewindingModel:
+    """A stateful model with recurrent layers, whose passes go on from its states.
+
+    Implements `Runner`.
+
+    Recurrent states are copied before a pass that has draft tokens. After a rejection they are put
+    back, and the KV cache is rolled back to the same place, which is the sequence's new length: it
+    is fed the accepted tokens once more, beside the next draft tokens. One sequence runs at a time.
+    What one has left is found by those that begin with all of it, such as the next turn.
+    max_draft_tokens: 0 where copying takes longer than draft tokens save; see `Runner`.
+    """
+
+    max_sequences = 1
+    border = num_free = capacity = hidden_size = None
+    bytes_per_token = bytes_per_state = 0
+    static_shapes: frozenset[int] = frozenset()
+    is_invariant = is_proven = False
+
+    def __init__(
+        self,
+        compiled: ov.CompiledModel,
+        axes: dict[str, int],
+        *,
+        max_length: int,
+        vocab_size: int,
+        max_hidden: int,
+        max_draft_tokens: int | None,
+    ) -> None:
+        self.max_length = max_length
+        self.max_draft_tokens = max_draft_tokens
+        self._vocab_size = vocab_size
+        self._compiled = compiled
+        self._axes = axes
+        self._attention = StatefulModel(
+            compiled,
+            axes,
+            max_length=max_length,
+            vocab_size=vocab_size,
+            max_hidden=max_hidden,
+            shares_states=False,
+        )
+        self._left: tuple[Hashable, list[int]] = (None, [])
+
+    def plain(self) -> PlainModel:
+        """The same model, for those that begin anew with any pass over several tokens."""
+        return PlainModel(self._compiled, max_length=self.max_length, vocab_size=self._vocab_size)
+
+    def limit(self, num_tokens: int, num_states: int = 0) -> None:
+        """Do nothing: the device manages the memory."""
+
+    def open(self, namespace: Hashable = None) -> "RewindingSlot":
+        """A new sequence."""
+        return RewindingSlot(self, self._attention.open(namespace))
+
+    def forward(self, spans: Sequence[Span]) -> list[Logits]:
+        """Append tokens to one sequence; logits [num_rows, vocab], a view.
+
+        The next pass overwrites it. After an error the sequence is empty.
+        """
+        span = only_span(spans)
+        own, tokens = self._own(span.slot), span.tokens
+        self._left = (None, [])
+        try:
+            if span.num_standing is not None:
+                tokens = tokens[self._prepare(own, span, span.num_standing) :]
+            return self._attention.forward([Span(own.attention, tokens, span.num_rows)])
+        except BaseException:
+            self._empty(own)
+            raise
+
+    def _prepare(self, own: "RewindingSlot", span: Span, num_standing: int) -> int:
+        """Have a copy that a rollback of this span goes back to; how many tokens were read for it.
+
+        The last token that stands is not among them: a row of it is wanted with the draft tokens.
+        """
+        total, num_lacking = own.length + len(span.tokens), num_standing - own.length
+        if total <= num_standing or num_lacking < 0:
+            return 0  # no draft tokens, or some before: there is a copy
+        first = min(num_lacking - 1, len(span.tokens) - span.num_rows)
+        if first <= (MOST_REPEATED if own.length else 0):
+            first = 0
+        if first:
+            self._attention.forward([Span(own.attention, span.tokens[:first], 1)])
+        self._keep(own)
+        return first
+
+    def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
+        """Go on from what the last sequence has left, if these tokens begin with all of it."""
+        own = self._own(slot)
+        self._empty(own)
+        namespace, left = self._left
+        if own.attention.namespace != namespace or list(tokens[: len(left)]) != left or not left:
+            return 0
+        self._left = (None, [])
+        return self._attention.match_prefix(own.attention, left)
+
+    def rollback(self, slot: Slot, length: int) -> None:
+        """Go back to the last copy that has no more tokens, else to the beginning."""
+        own = self._own(slot)
+        if length == own.length:
+            return
+        if own.copied is None or not 0 < own.copied <= length:
+            self._empty(own)
+            return
+        for state in self._states(own):
+            state.state = ov.Tensor(own.states[state.name], shared_memory=True)
+        self._attention.rollback(own.attention, own.copied)
+
+    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
+        """Do nothing: others go on from whole sequences that have ended."""
+
+    def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
+        """Hold nothing; what is left of these tokens is found until the next pass."""
+        own = self._own(slot)
+        if tokens:
+            self.rollback(own, len(tokens))
+        if tokens and own.length:
+            left = list(tokens[: own.length])
+            self._left = (own.attention.namespace, left)
+            self._attention.free(own.attention, left)
+        self._empty(own)
+
+    def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:  # noqa: ARG002
+        """Raises `SessionError`."""
+        raise SessionError(UNKEPT)
+
+    def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:  # noqa: ARG002
+        """Raises `SessionError`."""
+        raise SessionError(UNKEPT)
+
+    def _own(self, slot: Slot) -> "RewindingSlot":
+        """The sequence; `SessionError` for one of another model."""
+        if not isinstance(slot, RewindingSlot) or slot.model is not self:
+            raise SessionError(FOREIGN)
+        return slot
+
+    def _keep(self, own: "RewindingSlot") -> None:
+        """Copy the recurrent states of a sequence, unless that is where it has gone back to."""
+        if own.length in (0, own.copied):
+            return
+        own.copied = None
+        for state in self._states(own):
+            data = state.state.data
+            kept = own.states.setdefault(state.name, np.empty_like(data))
+            np.copyto(kept, data)
+        own.copied = own.length
+
+    def _states(self, own: "RewindingSlot") -> list[Any]:
+        """The recurrent states of a sequence that has tokens."""
+        request = own.attention.held.batch.request
+        return [state for state in request.query_state() if state.name not in self._axes]
+
+    def _empty(self, own: "RewindingSlot") -> None:
+        self._attention.free(own.attention)
+        own.copied = None
+
+
+@dataclass(eq=False)
+class RewindingSlot:
+    """A sequence of a `RewindingModel`.
+
+    attention: the rest of it, which holds the tokens. copied: its length when its recurrent states
+    were copied; None: never. states: the copies, by the names of the states.
+    """
+
+    model: RewindingModel
+    attention: StatefulSlot
+    copied: int | None = None
+    states: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        """Number of its tokens in the cache."""
+        return self.attention.length
