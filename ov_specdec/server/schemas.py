@@ -65,7 +65,7 @@ class BatchInvariant(BaseModel):
 
 
 class Model(BaseModel):
-    """A model that is served. chat_template: whether it takes messages."""
+    """A model that is served. chat_template: whether it takes messages; the last three: `About`."""
 
     id: str
     object: Literal["model"]
@@ -74,6 +74,9 @@ class Model(BaseModel):
     max_model_len: int
     chat_template: bool
     batch_invariant: BatchInvariant
+    takes: Literal["messages", "text", "audio"]
+    writes_code: bool
+    description: str
 
 
 class Models(BaseModel):
