@@ -40,7 +40,10 @@ async function find_model() {
   $("model").textContent = document.title = model.id;
   $("about").textContent = model.description;
   $("key-form").hidden = true;
-  $("form").hidden = $("legend").hidden = model.takes === "audio";
+  if (model.takes === "audio") {
+    $("form").hidden = $("legend").hidden = true;
+    return;
+  }
   $("text-label").textContent = model.takes === "messages" ? "Message" : "Text to continue";
   const kind = model.takes === "messages" ? "chat" : "completion";
   document.body.classList.add(kind, ...(model.writes_code ? ["code"] : []));
