@@ -11,7 +11,7 @@ import pytest
 
 from ov_specdec.demo.sweep import NUM_STEPS
 from ov_specdec.errors import OptionError
-from tests.browser import CONTRAST, WATCH_CONTRAST, chromium, demo_process
+from tests.browser import CONTRAST, WATCH_CONTRAST, chromium, demo_process, expect
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +67,6 @@ def visit(browser, address, *, theme="light", **settings):
         page.goto(f"{address}?__theme={theme}")
         page.locator("#run").wait_for()
         yield page
-
-
-def expect(locator):
-    from playwright.sync_api import expect as sync_expect
-
-    sync_expect.set_options(timeout=60_000)
-    return sync_expect(locator)
 
 
 def expect_done(page):

@@ -8,7 +8,7 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.server.run import open_engine
-from tests.browser import CONTRAST, chromium
+from tests.browser import CONTRAST, chromium, expect
 from tests.server import has_client_left, paused, serving, wait_until
 
 
@@ -60,13 +60,6 @@ def code_server(browser):
     """The embedded pair, which anybody may use."""
     with SpeculativePipeline(num_threads=1) as pipeline, serving(pipeline) as running:
         yield running
-
-
-def expect(locator):
-    from playwright.sync_api import expect as sync_expect
-
-    sync_expect.set_options(timeout=30_000)
-    return sync_expect(locator)
 
 
 def use_key(page, key="a-key"):

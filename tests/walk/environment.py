@@ -34,7 +34,6 @@ class Environment:
                 # What pip has downloaded before is as good.
                 "PIP_CACHE_DIR": kept.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip")),
                 "PIP_QUIET": "1",
-                "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             },
         }
 

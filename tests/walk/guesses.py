@@ -37,31 +37,29 @@ HINTS = {
     "generate(TEXT, temprature=0.5)": "temperature",
     "SpeculativePipeline('gpt2')": "owner/model",
 }
-"""Is refused, with a hint that names this."""
+"""Is refused, with a hint that names this, and no list of all options."""
 
 
-def answer(guess, names):
-    """What comes of it, as text; of an error, its message."""
+def problem_of(guess, names):
+    """What is wrong with the answer; empty where it is right."""
+    hint = HINTS.get(guess)
     try:
-        return str(eval(guess, names))  # noqa: S307
+        eval(guess, names)  # noqa: S307
     except SpecdecError as error:
-        return f"refused: {error}"
+        is_hint = hint is not None and hint in str(error) and "there are: " not in str(error)
+        return "" if is_hint else f"{hint or 'an answer'} is not in: {error}"
     except Exception as error:  # what a user is not to meet
         return f"{type(error).__name__}: {error}"
+    return "" if hint is None else "it is accepted"
 
 
 def main():
     with SpeculativePipeline() as pipeline:
         ids = list(pipeline.tokenizer.encode(TEXT))
         names = {**globals(), "pipeline": pipeline, "generate": pipeline.generate, "ids": ids}
-        answers = {guess: answer(guess, names) for guess in (*WORKS, *HINTS)}
-        shown = answer("generate(TEXT, max_new_tokens=64)", names)
-    problems = {"print(result)": f"{len(shown)} characters" if len(shown) > 400 else ""}
-    for guess, found in answers.items():
-        hint = HINTS.get(guess)
-        is_error = found.startswith("refused: ") or "Error: " in found[:40]
-        right = not is_error if hint is None else found.startswith("refused: ") and hint in found
-        problems[guess] = "" if right else f"{hint or 'an answer'} is not in: {found[:300]}"
+        problems = {guess: problem_of(guess, names) for guess in (*WORKS, *HINTS)}
+        shown = len(str(pipeline.generate(TEXT, max_new_tokens=64)))
+    problems["print(result)"] = f"{shown} characters" if shown > 400 else ""
     for row in problems.items():
         sys.stdout.write(json.dumps(row) + "\n")
 

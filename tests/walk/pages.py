@@ -5,16 +5,9 @@ from contextlib import closing
 from functools import partial
 from itertools import product
 
-from tests.browser import chromium
+from tests.browser import chromium, expect
 
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
-
-
-def expect(locator):
-    from playwright.sync_api import expect as sync_expect
-
-    sync_expect.set_options(timeout=60_000)
-    return sync_expect(locator)
 
 
 def look_at_server(page):
