@@ -144,6 +144,15 @@ def test_enter_twice_sends_once(page):
     assert page.evaluate("messages.length") == 2
 
 
+def test_nothing_but_its_own_files_may_run_there(server):
+    for path in ("/", "/?response=x", "/page.js", "/page.css"):
+        got, head = server.http.get(path), server.http.head(path)
+        assert got.status_code == head.status_code == 200
+        policy = got.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+    assert server.http.get("/?response=x").text.startswith("<!doctype html>")
+
+
 def test_origins_differ_in_lines_too(page):
     use_key(page)
     borders = page.locator("#legend span").evaluate_all(

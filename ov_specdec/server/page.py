@@ -1,9 +1,11 @@
 """The page to try the model on: three files, which fetch nothing from elsewhere."""
 
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import Response
+from starlette.routing import Route
 
 FILES = {
     "/": ("index.html", "text/html"),
@@ -25,10 +27,12 @@ def add_page(app: FastAPI) -> None:
     """Answer the paths of the page."""
     folder = files("ov_specdec.server").joinpath("static")
     for path, (name, media_type) in FILES.items():
-        response = Response(folder.joinpath(name).read_bytes(), 200, HEADERS, media_type)
-        app.add_api_route(
-            path,
-            lambda response=response: response,
-            methods=["GET", "HEAD"],
-            include_in_schema=False,
-        )
+        content = folder.joinpath(name).read_bytes()
+        app.router.routes.append(Route(path, _answer_with(content, media_type)))
+
+
+def _answer_with(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:  # noqa: ARG001
+        return Response(content, 200, HEADERS, media_type)
+
+    return answer
