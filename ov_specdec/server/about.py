@@ -35,6 +35,8 @@ def about_text(pipeline: SpeculativePipeline) -> About:
     main, has_messages = pipeline.main, pipeline.tokenizer.chat_template is not None
     is_embedded = main.folder.path == embedded_folder("main")
     task = "It answers messages" if has_messages else "It continues texts"
+    if main.folder.is_encoder_decoder:
+        task = "It makes texts of texts, such as summaries or translations"
     if is_embedded:
         task = "A small model that comes with ov-specdec and continues Python code"
     return About(
