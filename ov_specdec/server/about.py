@@ -33,7 +33,7 @@ class About:
 def about_text(pipeline: SpeculativePipeline) -> About:
     """What the model of a pipeline is."""
     main, has_messages = pipeline.main, pipeline.tokenizer.chat_template is not None
-    is_embedded = main.folder.path == embedded_folder("main")
+    is_embedded = _is_embedded(main, "main")
     task = "It answers messages" if has_messages else "It continues texts"
     if main.folder.is_encoder_decoder:
         task = "It makes texts of texts, such as summaries or translations"
@@ -54,10 +54,13 @@ def about_speech(pipeline: SpeechPipeline) -> About:
 
 def _describe(task: str, main: LoadedModel, drafter: str, draft: LoadedModel | None) -> str:
     drafts = DRAFTS.get(drafter, f"draft tokens from the drafter {drafter}")
-    if draft is not None:
-        is_embedded = draft.folder.path == embedded_folder("draft")
-        drafts += "a smaller model" if is_embedded else draft.folder.path.name
+    if draft is not None and drafter in DRAFTS:
+        drafts += "a smaller model" if _is_embedded(draft, "draft") else draft.folder.path.name
     return (
         f"{task}. It runs on {main.config.device} in {main.config.precision} precision, with "
         f"{drafts}. A prompt and its answer may have {main.runner.max_length:,} tokens together."
     )
+
+
+def _is_embedded(model: LoadedModel, role: str) -> bool:
+    return model.folder.path.resolve() == embedded_folder(role).resolve()
