@@ -1,4 +1,4 @@
-"""The demo as a process of its own, and a headless Chromium that opens it."""
+"""The demo as a process, a headless Chromium that opens it, and what is seen there."""
 
 import shutil
 import socket
@@ -85,3 +85,11 @@ def chromium():
         browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
         yield browser
         browser.close()
+
+
+def expect(locator):
+    """Playwright's assertions on an element, which wait for a busy machine too."""
+    from playwright.sync_api import expect as sync_expect
+
+    sync_expect.set_options(timeout=60_000)
+    return sync_expect(locator)

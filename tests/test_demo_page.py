@@ -11,7 +11,7 @@ import pytest
 
 from ov_specdec.demo.sweep import NUM_STEPS
 from ov_specdec.errors import OptionError
-from tests.browser import CONTRAST, WATCH_CONTRAST, chromium, demo_process
+from tests.browser import CONTRAST, WATCH_CONTRAST, chromium, demo_process, expect
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def finished(browser, address):
     with visit(browser, address) as page:
         choose(page, "Draft length", "4")  # "auto" may find that it does not pay
         page.locator("#run").click()
-        expect(page.locator("#verdict strong")).to_be_visible()
+        expect_done(page)
         yield page
 
 
@@ -69,20 +69,25 @@ def visit(browser, address, *, theme="light", **settings):
         yield page
 
 
-def expect(locator):
-    from playwright.sync_api import expect as sync_expect
+def expect_done(page):
+    expect(page.locator("#run-status")).to_have_text("Done.")
+    expect(page.locator("#verdict strong")).to_be_visible()
 
-    sync_expect.set_options(timeout=60_000)
-    return sync_expect(locator)
+
+def open_settings(page):
+    if not page.get_by_label("Draft length").is_visible():
+        page.get_by_role("button", name="Settings").click()
 
 
 def ask_for(page, num_tokens):
+    open_settings(page)
     field = page.get_by_label("number input for Max new tokens")
     field.fill(str(num_tokens))
     field.press("Tab")
 
 
 def choose(page, label, option):
+    open_settings(page)
     page.get_by_label(label).click()
     page.get_by_role("option", name=option, exact=True).click()
 
@@ -90,15 +95,17 @@ def choose(page, label, option):
 def start_long_run(page):
     ask_for(page, 512)
     page.locator("#run").click()
-    expect(page.locator("#plain .text")).to_have_text(re.compile(r"\S{5}"))
+    expect(page.locator(f"#plain {RUNNING} .text")).to_have_text(re.compile(r"\S{5}"))
 
 
-STOP_AT_FIRST_WORD = """() => new MutationObserver((_, observer) => {
-    if (/\\S{5}/.test(document.querySelector("#plain .text")?.innerText ?? "")) {
+RUNNING = "[data-outcome=running]"
+
+STOP_AT_FIRST_WORD = f"""() => new MutationObserver((_, observer) => {{
+    if (/\\S{{5}}/.test(document.querySelector("#plain {RUNNING} .text")?.innerText ?? "")) {{
         observer.disconnect()
         document.querySelector("#stop").click()
-    }
-}).observe(document.body, {childList: true, characterData: true, subtree: true})"""
+    }}
+}}).observe(document.body, {{childList: true, characterData: true, subtree: true}})"""
 """Clicks in the page itself: on a busy machine a run may end before a test comes to it."""
 
 
@@ -140,8 +147,20 @@ def test_a_run_fills_both_panes_and_gives_a_ratio(finished):
     expect(details).to_contain_text(re.compile(r"Draft length: 4.*Profile: none"))
 
 
-def test_models_are_loaded_before_visitors_come(open_page):
-    expect(open_page().locator("#details")).to_contain_text("KV cache: main")
+def test_an_example_has_run_before_visitors_come(open_page):
+    page = open_page()
+    expect(page.locator("#run-status")).to_have_text("This example was run at the start.")
+    expect(page.locator("#details")).to_contain_text("KV cache: main")
+    assert page.get_by_label("Prompt", exact=True).input_value() == "class Stack:"
+    assert page.locator("#speculative .text").inner_text().strip().startswith("def __init__")
+    expect(page.locator(".vega-embed")).to_have_count(2)
+
+
+def test_on_a_phone_the_result_is_seen_without_a_scroll(open_page):
+    page = open_page(viewport={"width": 390, "height": 844})
+    assert not page.get_by_label("Draft length").is_visible()
+    for name in ("#run", "#verdict strong", "#plain .figures"):
+        assert top_and_bottom(page.locator(name))[1] <= 844, name
 
 
 def test_nothing_is_fetched_from_elsewhere(finished):
@@ -153,7 +172,7 @@ def test_a_short_text_begins_at_the_top(open_page):
     page = open_page()
     ask_for(page, 16)
     page.locator("#run").click()
-    expect(page.locator("#verdict strong")).to_be_visible()
+    expect_done(page)
     for pane in ("plain", "speculative"):
         top, bottom = top_and_bottom(page.locator(f"#{pane} .text"))
         first, _ = top_and_bottom(page.locator(f"#{pane} .text span").first)
@@ -262,7 +281,7 @@ def test_visitors_wait_for_one_another_and_stop_only_themselves(open_page):
     expect(status).to_contain_text("Waiting")
     first.locator("#stop-sweep").click()
     expect(first.locator("#sweep-status")).to_have_text("Stopped.")
-    expect(second.locator("#verdict strong")).to_be_visible()
+    expect_done(second)
     assert second.locator("#plain .pane").get_attribute("data-outcome") == "length"
 
 
@@ -273,22 +292,23 @@ def test_who_leaves_lets_the_next_one_run(open_page):
     start_long_run(first)
     first.close()
     second.locator("#run").click()
-    expect(second.locator("#verdict strong")).to_be_visible()
+    expect_done(second)
 
 
 def test_a_second_turn_stands_below_the_first_and_clear_empties_both(open_chat):
     page = open_chat()
     ask_for(page, 16)
+    assert [message for message, _ in said(page, "speculative")] == ["Why is the sky blue?"]
     page.get_by_label("System message").fill("Be brief.")
     say(page, "What is it?")
-    expect(page.locator("#verdict strong")).to_be_visible()
+    expect_done(page)
     first = said(page, "plain")
     assert [message for message, _ in first] == ["What is it?"]
     assert page.get_by_label("Message", exact=True).input_value() == ""
     page.get_by_label("Message", exact=True).fill("And now?")
     page.locator("#run").click()
     expect(page.locator("#speculative .message")).to_have_count(2)
-    expect(page.locator("#verdict strong")).to_be_visible()
+    expect_done(page)
     both = said(page, "plain")
     assert both == said(page, "speculative")
     assert both[:1] == first
@@ -301,7 +321,7 @@ def test_a_second_turn_stands_below_the_first_and_clear_empties_both(open_chat):
     assert said(page, "speculative") == []
     assert page.locator("#verdict strong").count() == 0
     say(page, "What is it?")
-    expect(page.locator("#verdict strong")).to_be_visible()
+    expect_done(page)
     assert said(page, "plain") == first
 
 
@@ -311,7 +331,7 @@ def test_visitors_have_conversations_of_their_own(open_chat):
     for page, message in ((first, "one"), (second, "two")):
         ask_for(page, 4)
         say(page, message)
-        expect(page.locator("#verdict strong")).to_be_visible()
+        expect_done(page)
         assert [message for message, _ in said(page, "plain")] == [message]
 
 
@@ -321,7 +341,7 @@ def test_a_conversation_that_is_too_long_says_so_and_goes_on_when_cleared(open_c
     ask_for(page, 4)
     message = "area " * 120
     say(page, message)
-    expect(page.locator("#verdict strong")).to_be_visible()
+    expect_done(page)
     say(page, message)
     expect(page.locator("#run-status [role=alert]")).to_contain_text("shorten the prompt")
     expect(page.get_by_label("Message", exact=True)).to_have_value(message)
@@ -329,7 +349,7 @@ def test_a_conversation_that_is_too_long_says_so_and_goes_on_when_cleared(open_c
     page.locator("#clear").click()
     expect(page.locator("#plain .message")).to_have_count(0)
     page.locator("#run").click()
-    expect(page.locator("#verdict strong")).to_be_visible()
+    expect_done(page)
 
 
 @pytest.mark.deep
@@ -337,7 +357,7 @@ def test_clear_ends_a_turn_that_waits_for_another_visitor(open_chat):
     first, second = open_chat(), open_chat()
     ask_for(first, 4)
     say(first, "one")
-    expect(first.locator("#verdict strong")).to_be_visible()
+    expect_done(first)
     message = second.get_by_label("Message", exact=True)
     message.fill("two")  # before the sweep, which takes tiny models a few seconds
     start_sweep(first)
@@ -376,7 +396,7 @@ def test_another_drafter_can_be_chosen(open_page):
     expect(details).to_contain_text(", draft ")
     choose(page, "Drafter", "prompt lookup")
     page.locator("#run").click()
-    expect(page.locator("#verdict strong")).to_be_visible()
+    expect_done(page)
     expect(details).to_contain_text("KV cache: main")
     expect(details).not_to_contain_text(", draft ")
 
@@ -387,7 +407,7 @@ def test_no_conversation_overflows(open_chat, width):
     page = open_chat(viewport={"width": width, "height": 900})
     ask_for(page, 32)
     say(page, "x" * 150)
-    expect(page.locator("#verdict strong")).to_be_visible()
+    expect_done(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     pane, message = page.locator("#plain").bounding_box(), page.locator("#plain .message")
     box = message.bounding_box()
@@ -404,7 +424,7 @@ def test_nothing_overflows(open_page, width):
     page.get_by_label("Prompt", exact=True).fill("x" * 600)
     ask_for(page, 32)
     page.locator("#run").click()
-    expect(page.locator("#verdict strong")).to_be_visible()
+    expect_done(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     plain, speculative = (
         page.locator(f"#{pane}").bounding_box() for pane in ("plain", "speculative")

@@ -1,13 +1,14 @@
 """The server's own page, in a real browser."""
 
 import re
-from contextlib import closing
+from contextlib import closing, contextmanager
 from urllib.parse import urlsplit
 
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from tests.browser import CONTRAST, chromium
+from ov_specdec.server.run import open_engine
+from tests.browser import CONTRAST, chromium, expect
 from tests.server import has_client_left, paused, serving, wait_until
 
 
@@ -35,29 +36,42 @@ def server(browser, pipeline):
         yield running
 
 
-@pytest.fixture
-def page(browser, server):
-    with closing(browser.new_context()) as context:
+@contextmanager
+def visit(browser, url, **settings):
+    with closing(browser.new_context(**settings)) as context:
         opened = context.new_page()
         opened.hosts, opened.complaints = set(), []
         opened.on("request", lambda request: opened.hosts.add(urlsplit(request.url).hostname))
         opened.on("pageerror", lambda error: opened.complaints.append(str(error)))
-        opened.goto(server.url)
+        opened.goto(url)
         yield opened
         assert opened.complaints == []
         assert opened.hosts == {"127.0.0.1"}
 
 
-def expect(locator):
-    from playwright.sync_api import expect as sync_expect
+@pytest.fixture
+def page(browser, server):
+    with visit(browser, server.url) as opened:
+        yield opened
 
-    sync_expect.set_options(timeout=30_000)
-    return sync_expect(locator)
+
+@pytest.fixture(scope="module")
+def code_server(browser):
+    """The embedded pair, which anybody may use."""
+    with SpeculativePipeline(num_threads=1) as pipeline, serving(pipeline) as running:
+        yield running
+
+
+def use_key(page, key="a-key"):
+    page.get_by_label("API key").fill(key)
+    page.get_by_label("API key").press("Enter")
 
 
 def send(page, text, tokens=60):
-    page.get_by_label("API key").fill("a-key")
-    page.get_by_label("Most tokens").fill(str(tokens))
+    if page.get_by_label("API key").is_visible():
+        use_key(page)
+        expect(page.locator("#send")).to_be_enabled()
+    page.get_by_label("Max new tokens").fill(str(tokens))
     page.locator("#text").fill(text)
     page.locator("#text").press("Enter")
 
@@ -83,10 +97,10 @@ def test_a_second_turn_goes_on_from_the_first(page):
 
 
 def test_a_wrong_key_is_told(page):
-    page.get_by_label("API key").fill("wrong")
-    page.locator("#text").fill("x")
-    page.locator("#send").click()
-    expect(page.locator(".error")).to_contain_text("no valid API key")
+    expect(page.locator("#about")).to_have_text("This server asks for an API key.")
+    use_key(page, "wrong")
+    expect(page.locator("#about")).to_contain_text("o valid API key")
+    expect(page.locator("#send")).to_be_disabled()
 
 
 def test_stop_ends_the_answer_at_the_server_too(page, server, pipeline, monkeypatch, caplog):
@@ -111,24 +125,84 @@ def test_stop_ends_the_answer_at_the_server_too(page, server, pipeline, monkeypa
 def test_a_message_without_an_answer_goes_back_into_the_box(page):
     send(page, "first", tokens=5)
     expect(page.locator("#send")).to_be_enabled()
-    send(page, "second", tokens=0)
-    expect(page.locator(".error")).to_contain_text("max_tokens=0")
-    expect(page.locator("#text")).to_have_value("second")
+    too_long = "area " * 300
+    send(page, too_long)
+    expect(page.locator(".error")).to_contain_text("shorten the prompt")
+    expect(page.locator("#text")).to_have_value(too_long)
     expect(page.locator(".user")).to_have_count(1)
     assert page.evaluate("messages.map(m => m.role)") == ["user", "assistant"]
 
 
 def test_enter_twice_sends_once(page):
-    page.get_by_label("API key").fill("a-key")
-    page.get_by_label("Most tokens").fill("5")
+    use_key(page)
+    page.get_by_label("Max new tokens").fill("5")
+    expect(page.locator("#send")).to_be_enabled()
     page.locator("#text").fill("once")
-    # Both come while the model is looked for, whose name needs the key.
     page.evaluate("$('form').requestSubmit(); $('form').requestSubmit()")
     expect(page.locator("#status")).to_have_text(re.compile(r"tokens in"))
     expect(page.locator(".user")).to_have_count(1)
     assert page.evaluate("messages.length") == 2
 
 
-def test_all_text_can_be_read(page):
-    for selector in ("h1", ".legend .draft", ".legend .correction", ".legend .bonus", "label"):
-        assert page.locator(selector).first.evaluate(CONTRAST) >= 4.5
+def test_nothing_but_its_own_files_may_run_there(server):
+    for path in ("/", "/?response=x", "/page.js", "/page.css"):
+        got, head = server.http.get(path), server.http.head(path)
+        assert got.status_code == head.status_code == 200
+        policy = got.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+    assert server.http.get("/?response=x").text.startswith("<!doctype html>")
+
+
+def test_origins_differ_in_lines_too(page):
+    use_key(page)
+    borders = page.locator("#legend span").evaluate_all(
+        "marks => marks.map(mark => getComputedStyle(mark).borderBottomStyle)"
+    )
+    assert borders == ["solid", "dashed", "dotted"]
+
+
+def test_an_example_is_continued_at_a_click_in_code_s_font(browser, code_server):
+    with visit(browser, code_server.url) as page:
+        page.get_by_role("button", name="class Stack:").click()
+        expect(page.locator("#status")).to_have_text(re.compile(r"128 tokens in"))
+        assert page.locator(".turn").inner_text().startswith("class Stack:\n    def __init__")
+        fonts = "element => getComputedStyle(element).fontFamily"
+        assert page.locator(".assistant").evaluate(fonts).endswith("monospace")
+        assert page.locator("h1").all_inner_texts() == ["org/tiny"]
+        for words in ("Python code", "on CPU in default precision", "from a smaller model"):
+            expect(page.locator("#about")).to_contain_text(words)
+
+
+def test_it_waits_for_models_that_are_loading(browser, pipeline):
+    with serving() as running, visit(browser, running.url) as page:
+        expect(page.locator("#about")).to_contain_text("being loaded")
+        running.service.take(open_engine(pipeline, running.service.settings))
+        expect(page.locator("#about")).to_contain_text("It answers messages")
+        expect(page.locator("#send")).to_be_enabled()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_all_text_can_be_read(browser, code_server, scheme, width):
+    size = {"width": width, "height": 800}
+    with visit(browser, code_server.url, color_scheme=scheme, viewport=size) as page:
+        page.get_by_role("button", name="class Stack:").click()
+        expect(page.locator("#status")).to_have_text(re.compile(r"tokens in"))
+        expect(page.locator("#send")).to_be_enabled()
+        for selector in ("h1", "#about", "#legend", "#legend span", ".user", ".assistant span"):
+            for element in page.locator(selector).all():
+                assert element.evaluate(CONTRAST) >= 4.5, selector
+        for selector in ("#status", "label", "#send", ".example"):
+            assert page.locator(selector).last.evaluate(CONTRAST) >= 4.5, selector
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_all_can_be_done_by_keyboard(browser, code_server):
+    with visit(browser, code_server.url) as page:
+        page.locator("#text").fill("x")
+        reached = set()
+        page.locator("#text").focus()
+        for _ in range(10):
+            reached.add(page.evaluate("document.activeElement.id || document.activeElement.title"))
+            page.keyboard.press("Tab")
+        assert reached >= {"text", "temperature", "max-tokens", "send", "Send this example"}

@@ -6,9 +6,9 @@ from ov_specdec.demo.queue import DONE, STOPPED
 from ov_specdec.demo.speech import SpeechForm, SpeechService
 from ov_specdec.errors import OptionError
 from ov_specdec.speech_pipeline import SpeechPipeline
-from tests.browser import chromium, demo_process
+from tests.browser import chromium, demo_process, expect
 from tests.recordings import write_recording
-from tests.test_demo_page import expect, visit
+from tests.test_demo_page import visit
 from tests.tiny_whisper import RATE, recording
 
 

@@ -62,7 +62,9 @@ def demo(host: str, port: int | None, share: bool, device: str, **options: Any) 
     else:
         names = [device, *(found.name for found in list_devices() if found.name != device)]
         text = DemoService(_load(device, **options))
-        _show(make_page(text, names), text, host, port, share)
+        with console.status("Running an example"):
+            page = make_page(text, names)
+        _show(page, text, host, port, share)
 
 
 def _load(

@@ -16,6 +16,7 @@ from ov_specdec.cluster.prefixes import hash_prefixes
 from ov_specdec.cluster.work import ModelInfo, Work
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.options import GenerationOptions
+from ov_specdec.server.about import About
 from ov_specdec.server.engine import Turn
 from ov_specdec.server.salts import join_salt
 from ov_specdec.server.stream import Stream
@@ -53,6 +54,11 @@ class RemoteEngine:
     def batch_invariant(self) -> BatchInvariance:
         """What a replica has seen; all are on machines of one kind."""
         return self._info.batch_invariant
+
+    @property
+    def about(self) -> About:
+        """What is said of the model."""
+        return self._info.about
 
     @asynccontextmanager
     async def running(

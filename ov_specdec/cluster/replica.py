@@ -49,7 +49,7 @@ class Replica:
     async def describe(self) -> ModelInfo:
         """What the ingress needs to know."""
         engine = self._engine
-        return ModelInfo(engine.tokenizer, engine.max_length, engine.batch_invariant)
+        return ModelInfo(engine.tokenizer, engine.max_length, engine.batch_invariant, engine.about)
 
     async def collect_metrics(self) -> list[Metric]:
         """What it has counted."""

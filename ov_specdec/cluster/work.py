@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ov_specdec.openai import Ask
+from ov_specdec.server.about import About
 from ov_specdec.stats import BatchInvariance
 from ov_specdec.text.tokenizer import Tokenizer
 
@@ -23,3 +24,4 @@ class ModelInfo:
     tokenizer: Tokenizer
     max_length: int
     batch_invariant: BatchInvariance
+    about: About

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ov_specdec.demo.conversation import Conversation, Turn
 from ov_specdec.demo.parts import (
     AT_ONCE,
     COLORS,
+    EXAMPLE,
     NARROW,
     READY,
     Values,
@@ -29,15 +31,14 @@ from ov_specdec.planning.draft_length import MOST
 
 TITLE = "Speculative decoding on OpenVINO"
 INTRODUCTION = f"""# {TITLE}
-A small draft model proposes tokens, and the main model verifies them in one pass. The text is the
-main model's own either way; only the speed differs. The panes run **one after the other**, so that
-neither takes the other's cores."""
+A small draft model proposes tokens, and the main model verifies them in one pass: the same text,
+only faster."""
 SWEEP = """Plain and speculative decoding in turns at each temperature, with {} and the
 other settings above. The flatter the distribution, the less often the draft guesses right."""
 EXAMPLES = (
+    "class Stack:",
     "def quicksort(xs):\n",
     'def fibonacci(n):\n    """',
-    "class Stack:\n    def __init__(self):\n",
     "import argparse\n\n\ndef main():\n",
 )
 
@@ -52,6 +53,9 @@ MESSAGES = (
     "Say that again in fewer words.",
 )
 
+EXAMPLE_TOKENS = 64
+"""Of the answer that is there at first: nobody can open the page before it is."""
+
 STYLE = Path(__file__).with_name("style.css")
 # No fonts from elsewhere: the page works offline.
 SANS, MONO = ("system-ui", "sans-serif"), ("ui-monospace", "Menlo", "Consolas", "monospace")
@@ -63,7 +67,7 @@ def make_page(service: DemoService, devices: Sequence[str]) -> gr.Blocks:
     It keeps a conversation where the model that is loaded has a chat template.
     """
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
-        gr.Markdown(INTRODUCTION)
+        gr.Markdown(INTRODUCTION, elem_id="introduction")
         if service.models.has_chat_template:
             _conversation(service, devices)
         else:
@@ -90,10 +94,9 @@ def stop_serving(page: gr.Blocks) -> None:
 
 def _prompt(service: DemoService, devices: Sequence[str]) -> None:
     """A prompt, and what continues it."""
-    with gr.Row():
-        with gr.Column(scale=3):
-            prompt = gr.Textbox(EXAMPLES[0], label="Prompt", lines=5, max_lines=12)
-            gr.Examples([[text] for text in EXAMPLES], prompt, label="Examples")
+    prompt = gr.Textbox(EXAMPLES[0], label="Prompt", lines=3, max_lines=12, elem_id="prompt")
+    gr.Examples([[text] for text in EXAMPLES], prompt, label="Examples", elem_id="examples")
+    with gr.Accordion("Settings", open=False):
         form = [prompt, *_settings(devices)]
     with gr.Tab("Side by side"):
         _side_by_side(service, form)
@@ -105,13 +108,10 @@ def _prompt(service: DemoService, devices: Sequence[str]) -> None:
 def _conversation(service: DemoService, devices: Sequence[str]) -> None:
     """A conversation of the visitor's own, and what answers it."""
     conversation = gr.State(Conversation())
-    with gr.Row():
-        with gr.Column(scale=3):
-            system = gr.Textbox(
-                label="System message", placeholder="optional", lines=5, max_lines=12
-            )
-            gr.Markdown(HISTORY)
+    with gr.Accordion("Settings", open=False):
+        system = gr.Textbox("", label="System message", placeholder="none", lines=2, max_lines=12)
         form = [conversation, *_settings(devices), system]
+        gr.Markdown(HISTORY)
     with gr.Tab("Side by side"):
         _turns_side_by_side(service, form)
     with gr.Tab("Speed against temperature"):
@@ -121,34 +121,34 @@ def _conversation(service: DemoService, devices: Sequence[str]) -> None:
 
 def _settings(devices: Sequence[str]) -> list[gr.components.Component]:
     """The controls of `Form` from the second on, in its order."""
-    with gr.Column(scale=4):
-        with gr.Row():
-            names = {
-                "draft model": "model",
-                "suffix matches": "suffix",
-                "both": "both",
-                "prompt lookup": "prompt-lookup",
-            }
-            drafter = gr.Dropdown(list(names.items()), value="model", label="Drafter")
-            lengths = ["auto", *range(1, MOST + 1)]
-            length = gr.Dropdown(lengths, value="auto", label="Draft length")
-            tokens = gr.Slider(1, 512, 128, step=1, label="Max new tokens")
-        with gr.Row():
-            temperature = gr.Slider(0, 2, 0, step=0.1, label="Temperature", info="0: greedy")
-            top_p = gr.Slider(0, 1, 1, step=0.05, label="top_p", info="1: all tokens")
-            top_k = gr.Slider(0, 200, 0, step=1, label="top_k", info="0: all tokens")
-        with gr.Row():
-            seed = gr.Textbox(label="Seed", placeholder="none", max_lines=1)
-            device = gr.Dropdown(devices, value=devices[0], label="Main model on")
-            draft_device = gr.Dropdown(devices, value=devices[0], label="Draft model on")
+    with gr.Row():
+        names = {
+            "draft model": "model",
+            "suffix matches": "suffix",
+            "both": "both",
+            "prompt lookup": "prompt-lookup",
+        }
+        drafter = gr.Dropdown(list(names.items()), value="model", label="Drafter")
+        lengths = ["auto", *range(1, MOST + 1)]
+        length = gr.Dropdown(lengths, value="auto", label="Draft length")
+        tokens = gr.Slider(1, 512, 128, step=1, label="Max new tokens")
+    with gr.Row():
+        temperature = gr.Slider(0, 2, 0, step=0.1, label="Temperature", info="0: greedy")
+        top_p = gr.Slider(0, 1, 1, step=0.05, label="top_p", info="1: all tokens")
+        top_k = gr.Slider(0, 200, 0, step=1, label="top_k", info="0: all tokens")
+    with gr.Row():
+        seed = gr.Textbox("", label="Seed", placeholder="none", max_lines=1)
+        device = gr.Dropdown(devices, value=devices[0], label="Main model on")
+        draft_device = gr.Dropdown(devices, value=devices[0], label="Draft model on")
     return [tokens, drafter, length, temperature, top_p, top_k, seed, device, draft_device]
 
 
 def _side_by_side(service: DemoService, form: list[gr.components.Component]) -> None:
     """The two panes, with what belongs to them."""
-    (run, stop), status = buttons({"run": "Run", "stop": "Stop"})
+    (run, stop), status = buttons({"run": "Run", "stop": "Stop"}, EXAMPLE)
     empty = Comparison(models=service.models.description)
-    outputs = [status, *results(contents(empty, *view.panes(empty)))]
+    first = service.example(Form(*(field.value for field in form)))
+    outputs = [status, *results(contents(first, *view.panes(first)))]
 
     def show(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
         states = service.compare(visitor_of(request), _filled(form, values))
@@ -160,15 +160,22 @@ def _side_by_side(service: DemoService, form: list[gr.components.Component]) -> 
 
 def _turns_side_by_side(service: DemoService, form: list[gr.components.Component]) -> None:
     """As `_side_by_side`, with a box for the next message and all turns in the panes."""
-    conversation, *_ = form
+    conversation, *others = form
     message = gr.Textbox(label="Message", placeholder=KEYS, lines=1, max_lines=8, autofocus=True)
-    gr.Examples([[text] for text in MESSAGES], message, label="Examples")
-    (run, stop, clear), status = buttons({"run": "Send", "stop": "Stop", "clear": "Clear"})
+    gr.Examples([[text] for text in MESSAGES], message, label="Examples", elem_id="examples")
+    labels = {"run": "Send", "stop": "Stop", "clear": "Clear"}
+    (run, stop, clear), status = buttons(labels, EXAMPLE)
     empty = Comparison(models=service.models.description)
-    outputs = [status, *results(contents(empty, *view.turn_panes([])))]
 
     def of(turns: Sequence[Turn]) -> tuple[Any, ...]:
         return contents(turns[-1].comparison if turns else empty, *view.turn_panes(turns))
+
+    # Shown only: a visitor's own conversation begins with his first message.
+    shown = Conversation()
+    first = shown.ask(MESSAGES[0])
+    form_of_first = Form(shown, *(field.value for field in others))
+    first.comparison = service.example(replace(form_of_first, max_new_tokens=EXAMPLE_TOKENS))
+    outputs = [status, *results(of(shown.turns))]
 
     def send(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
         held: Conversation = values[conversation]

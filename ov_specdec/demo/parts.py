@@ -12,6 +12,7 @@ from ov_specdec.errors import SpecdecError
 from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
 
 READY = "Ready."
+EXAMPLE = "This example was run at the start."
 
 COLORS = {
     "draft token": {"accepted": BLUE, "rejected": ORANGE},
@@ -69,7 +70,7 @@ def contents(comparison: Comparison, plain: str, speculative: str) -> tuple[Any,
 
 def results(shown: tuple[Any, ...]) -> list[gr.components.Component]:
     """Verdict, panes, details and charts. shown: what they show at first."""
-    verdict, plain, speculative, details, rounds, *_ = shown
+    verdict, plain, speculative, details, rounds, by_round, by_part = shown
     made = [_html(verdict, "verdict")]
     with gr.Row():
         # Columns of this width stand one below the other in a narrow window.
@@ -78,17 +79,21 @@ def results(shown: tuple[Any, ...]) -> list[gr.components.Component]:
                 made.append(_html(pane, name))
     _html(view.legend(), "legend")
     made.append(_html(details, "details"))
-    by_round = gr.Checkbox(label="Round by round, with rejected draft tokens struck through")
+    shows = gr.Checkbox(label="Round by round, with rejected draft tokens struck through")
     made.append(_html(rounds, "rounds", visible=False))
-    by_round.change(lambda on: gr.update(visible=on), by_round, made[-1], **AT_ONCE)
+    shows.change(lambda on: gr.update(visible=on), shows, made[-1], **AT_ONCE)
     with gr.Row():
-        draft_tokens = _bars("round", "draft tokens", "draft token", "Draft tokens per round")
-        times = _bars("method", "seconds", "part", "Where the time goes")
-    return [*made, draft_tokens, times]
+        title = "Draft tokens per round"
+        made.append(_bars(by_round, "round", "draft tokens", "draft token", title))
+        made.append(_bars(by_part, "method", "seconds", "part", "Where the time goes"))
+    return made
 
 
-def buttons(labels: Mapping[str, str]) -> tuple[list[gr.Button], gr.HTML]:
-    """Buttons, the main one first, and a line of status. labels: by the name of the element."""
+def buttons(labels: Mapping[str, str], ready: str = READY) -> tuple[list[gr.Button], gr.HTML]:
+    """Buttons, the main one first, and a line of status. labels: by the name of the element.
+
+    ready: what the line says at first.
+    """
     main, *_ = labels
     with gr.Row(equal_height=True):
         made = [
@@ -102,7 +107,7 @@ def buttons(labels: Mapping[str, str]) -> tuple[list[gr.Button], gr.HTML]:
             for name, label in labels.items()
         ]
         with gr.Column(scale=6, min_width=260):
-            status = _html(view.status(READY), f"{main}-status")
+            status = _html(view.status(ready), f"{main}-status")
     return made, status
 
 
@@ -145,8 +150,9 @@ def _html(content: str, name: str, **arguments: Any) -> gr.HTML:
     return gr.HTML(content, elem_id=name, elem_classes="specdec", **arguments)
 
 
-def _bars(x: str, y: str, color: str, title: str) -> gr.BarPlot:
+def _bars(value: Any, x: str, y: str, color: str, title: str) -> gr.BarPlot:
     return gr.BarPlot(
+        value,
         x=x,
         y=y,
         color=color,

@@ -86,6 +86,11 @@ class DemoService:
         """States of a comparison, not more often than can be seen."""
         return self._in_turn(visitor, form, Comparison(models=self.models.description), _compare)
 
+    def example(self, form: Form) -> Comparison:
+        """What visitors see before they have run anything: a run as any other."""
+        *_, (comparison, _) = self.compare("example", form)
+        return comparison
+
     def sweep(self, visitor: str, form: Form) -> States[list[Point]]:
         """Points of the sweep as they come."""
         return self._in_turn(visitor, form, [], _sweep)

@@ -30,7 +30,7 @@ for each window of up to 30 seconds."""
 def make_speech_page(service: SpeechService) -> gr.Blocks:
     """The page of a speech model."""
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
-        gr.Markdown(INTRODUCTION)
+        gr.Markdown(INTRODUCTION, elem_id="introduction")
         with gr.Row():
             # As a file, which `read_audio` decodes: gradio itself needs ffmpeg for most forms.
             audio = gr.Audio(

@@ -73,7 +73,7 @@ def verdict(comparison: Comparison) -> str:
         return ""
     return (
         f'<div class="verdict"><strong>{ratio:.2f}\N{MULTIPLICATION SIGN}</strong>'
-        "<span>the speed of plain decoding (tokens per second, prompt included). "
+        "<span>the speed of plain decoding, which ran before it. "
         f'<em class="note">{escape(comparison.note)}</em></span></div>'
     )
 
@@ -82,7 +82,8 @@ def details(comparison: Comparison) -> str:
     """Draft lengths, once they are known, and what there is to know of the models."""
     lengths = ", ".join(map(str, comparison.speculative.draft_lengths))
     drafts = f"Draft length: {lengths}. " if lengths else ""
-    return f'<p class="quiet">{drafts}{escape(comparison.models)}</p>'
+    speeds = "Speeds count the prompt too. "
+    return f'<p class="quiet">{speeds}{drafts}{escape(comparison.models)}</p>'
 
 
 def status(text: str) -> str:

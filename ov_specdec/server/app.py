@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
-from importlib.resources import files
 from typing import Any, BinaryIO, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
 from ov_specdec.openai import ApiError, Ask, ChatBody, CompletionBody, ResponsesBody, read_ask
@@ -25,6 +24,7 @@ from ov_specdec.server.access import Access, Record, digest_of, error_response
 from ov_specdec.server.audio_reply import AudioReply
 from ov_specdec.server.bodies import read_form, read_json
 from ov_specdec.server.document import OPERATIONS, complete, errors
+from ov_specdec.server.page import add_page
 from ov_specdec.server.reply import Reply
 from ov_specdec.server.service import Service
 
@@ -52,6 +52,7 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     _add_tokens(app, service, rules.unknown)
     _add_state(app, service)
     complete(app)
+    add_page(app)
     if settings.allowed_hosts:  # else a page of a name that leads here could call it
         hosts = list(settings.allowed_hosts)
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
@@ -183,11 +184,6 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """Metrics for Prometheus."""
         exported = await service.export_metrics()
         return PlainTextResponse(exported, media_type="text/plain; version=0.0.4")
-
-    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
-    def page() -> str:
-        """A page to try the model on."""
-        return files("ov_specdec.server").joinpath("page.html").read_text(encoding="utf-8")
 
 
 def _post(app: FastAPI, path: str) -> Callable[[Handler], Handler]:

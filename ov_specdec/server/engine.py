@@ -13,6 +13,7 @@ from ov_specdec.generation import Generation
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.server.about import About, about_text
 from ov_specdec.server.metrics import Metrics, Timer
 from ov_specdec.server.salts import join_salt
 from ov_specdec.server.settings import Settings
@@ -46,6 +47,11 @@ class Engine(Protocol):
     @property
     def batch_invariant(self) -> BatchInvariance:
         """Whether the main model's logits are bitwise the same in any pass."""
+        ...
+
+    @property
+    def about(self) -> About:
+        """What is said of the model."""
         ...
 
     def running(
@@ -104,6 +110,11 @@ class LocalEngine:
     def batch_invariant(self) -> BatchInvariance:
         """See `Engine`."""
         return self.pipeline.batch_invariant
+
+    @property
+    def about(self) -> About:
+        """See `Engine`."""
+        return about_text(self.pipeline)
 
     @asynccontextmanager
     async def running(

@@ -268,7 +268,7 @@ class BatchInvariant(Part):
 
 
 class Model(Part):
-    """A model that is served. chat_template: whether it takes messages."""
+    """A model that is served. chat_template: whether it takes messages; the last three: `About`."""
 
     id: str
     object: Literal["model"]
@@ -277,6 +277,9 @@ class Model(Part):
     max_model_len: int
     chat_template: bool
     batch_invariant: BatchInvariant
+    takes: Literal["messages", "text", "audio"]
+    writes_code: bool
+    description: str
 
 
 class Models(Part):

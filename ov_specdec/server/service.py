@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from time import monotonic, time
 from typing import Any
 
@@ -176,17 +176,19 @@ class Service:
     def describe_model(self, name: str) -> dict[str, Any]:
         """The model by one of its names, in OpenAI's shape.
 
-        chat_template: whether it takes messages.
+        chat_template: whether it takes messages. Beside these, the fields of `About`.
         """
         speech = self._speech
+        about = (speech or self.engine).about
         return {
             "id": name,
             "object": "model",
             "created": self.started,
             "owned_by": "ov-specdec",
             "max_model_len": (speech or self.engine).max_length,
-            "chat_template": not speech and self.engine.tokenizer.chat_template is not None,
+            "chat_template": about.takes == "messages",
             "batch_invariant": (NOT_INVARIANT if speech else self.engine.batch_invariant).as_dict(),
+            **asdict(about),
         }
 
     def stop(self) -> None:

@@ -11,6 +11,7 @@ from prometheus_client import Metric
 
 from ov_specdec.engine import Cancelled
 from ov_specdec.openai.audio import AudioAsk
+from ov_specdec.server.about import About, about_speech
 from ov_specdec.server.engine import stalled
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.salts import join_salt
@@ -70,6 +71,11 @@ class Transcriptions:
     def max_length(self) -> int:
         """Tokens of prompt and output of one window."""
         return self.pipeline.main.runner.max_length
+
+    @property
+    def about(self) -> About:
+        """What is said of the model."""
+        return about_speech(self.pipeline)
 
     @contextmanager
     def running(self, job: Job) -> Iterator[None]:

@@ -1,0 +1,66 @@
+"""What clients and the page are told of the model that is served, in words."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ov_specdec.loading.compile import LoadedModel
+from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.speech_pipeline import SpeechPipeline
+
+DRAFTS = {
+    "model": "draft tokens from ",
+    "both": "draft tokens from matches in the text, or from ",
+    "suffix": "draft tokens from matches in the text and in earlier ones",
+    "prompt-lookup": "draft tokens from matches in the text",
+    "none": "no draft tokens",
+}
+"""What each drafter gives; where it ends with "from", the draft model follows."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What a model is. takes: what requests send to it. writes_code: whether it was made for that.
+
+    description: its task, device, precision and drafter, and how long texts may be.
+    """
+
+    takes: Literal["messages", "text", "audio"]
+    writes_code: bool
+    description: str
+
+
+def about_text(pipeline: SpeculativePipeline) -> About:
+    """What the model of a pipeline is."""
+    main, has_messages = pipeline.main, pipeline.tokenizer.chat_template is not None
+    is_embedded = _is_embedded(main, "main")
+    task = "It answers messages" if has_messages else "It continues texts"
+    if main.folder.is_encoder_decoder:
+        task = "It makes texts of texts, such as summaries or translations"
+    if is_embedded:
+        task = "A small model that comes with ov-specdec and continues Python code"
+    return About(
+        "messages" if has_messages else "text",
+        is_embedded or "code" in main.folder.path.name.lower(),
+        _describe(task, main, pipeline.drafter, pipeline.draft),
+    )
+
+
+def about_speech(pipeline: SpeechPipeline) -> About:
+    """What the speech model of a pipeline is."""
+    task = "It writes down recordings, sent to /v1/audio/transcriptions"
+    return About("audio", False, _describe(task, pipeline.main, pipeline.drafter, pipeline.draft))
+
+
+def _describe(task: str, main: LoadedModel, drafter: str, draft: LoadedModel | None) -> str:
+    drafts = DRAFTS.get(drafter, f"draft tokens from the drafter {drafter}")
+    if draft is not None and drafter in DRAFTS:
+        drafts += "a smaller model" if _is_embedded(draft, "draft") else draft.folder.path.name
+    return (
+        f"{task}. It runs on {main.config.device} in {main.config.precision} precision, with "
+        f"{drafts}. A prompt and its answer may have {main.runner.max_length:,} tokens together."
+    )
+
+
+def _is_embedded(model: LoadedModel, role: str) -> bool:
+    return model.folder.path.resolve() == embedded_folder(role).resolve()

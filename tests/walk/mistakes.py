@@ -1,0 +1,36 @@
+"""Twenty mistakes on the command line, and what the message is to name."""
+
+MISTAKES = {
+    "ov-specdec genrate x": ("'genrate'", "generate"),
+    "ov-specdec generate x --max-tokens 5": ("--max-tokens", "--max-new-tokens"),
+    "ov-specdec generate x --main /no/where": ("'/no/where' does not exist",),
+    "ov-specdec generate x --main gpt2": ("'gpt2'", "owner/model"),
+    "ov-specdec generate x --draft /no/draft": ("'/no/draft' does not exist",),
+    "ov-specdec generate x --drafter lookup": ("'lookup'", "prompt-lookup", "suffix"),
+    "ov-specdec generate x --temperature -1": ("--temperature -1", "from 0"),
+    "ov-specdec generate x --top-p 2": ("--top-p 2", "to 1"),
+    "ov-specdec generate x --device TPU": ("'TPU'", "CPU"),
+    "ov-specdec generate ''": ("prompt is empty",),
+    "ov-specdec generate --prompt-file /no/file": ("--prompt-file", "/no/file"),
+    "ov-specdec generate x --kv-cache-size 0.000000001": ("--kv-cache-size",),
+    "ov-specdec generate x --cache-dir /proc/no": ("--cache-dir", "/proc/no"),
+    "ov-specdec generate x --profile /no/profile": ("/no/profile", "ov-specdec tune"),
+    "ov-specdec chat": ("chat template", "ov-specdec generate"),
+    "ov-specdec check models/main /no/draft": ("'/no/draft' does not exist",),
+    "ov-specdec batch /no/requests.jsonl --output out.jsonl": ("/no/requests.jsonl",),
+    "ov-specdec transcribe /no/talk.wav --main models/main": ("/no/talk.wav",),
+    "ov-specdec serve --port 99999": ("--port 99999", "65535"),
+    "ov-specdec export": ("--main",),
+}
+
+
+def make(mistake, environment):
+    """Make a mistake; returns what is wrong with the answer."""
+    done = environment.run(mistake)
+    message = done.stderr.strip()
+    problems = [f"it does not name {words}" for words in MISTAKES[mistake] if words not in message]
+    if done.returncode == 0 or done.stdout:
+        problems.append(f"exit {done.returncode}, with {len(done.stdout)} characters of output")
+    if "Traceback" in message or len(message.splitlines()) > 6:
+        problems.append("it is too long to be read")
+    return f"{', '.join(problems)}: {message[-200:]}" if problems else ""
