@@ -312,7 +312,7 @@ def test_it_runs_without_matplotlib(tiny_pair, tmp_path, monkeypatch):
     done = bench(tiny_pair, tmp_path, "--methods", "constant-4")
     assert done.returncode == 0, done.stderr
     assert list(table_of(done.stdout)) == [("plain", 1), ("constant-4", 1)]
-    assert "no plot without matplotlib: pip install 'ov-specdec[bench]'" in done.stderr
+    assert "no plot without matplotlib: in a checkout: pip install '.[bench]'" in done.stderr
     assert {file.name for file in tmp_path.iterdir()} == {"b.json", "prompts.txt"}
 
 

@@ -30,7 +30,7 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.drafters.factory import WITH_DRAFT
-from ov_specdec.errors import Option, OptionError, SpecdecError
+from ov_specdec.errors import Option, OptionError, SpecdecError, install
 from ov_specdec.files import replacing
 
 METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
@@ -191,7 +191,7 @@ def _plot(file: Path, rows: Sequence[Row]) -> str:
     try:
         plot_ratios(file, rows)
     except ImportError:
-        return "; no plot without matplotlib: pip install 'ov-specdec[bench]'"
+        return f"; no plot without matplotlib: {install('bench')}"
     return f" and {file}"
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from ov_specdec.errors import ExportError, OptionError, TransformersVersionError
+from ov_specdec.errors import ExportError, OptionError, TransformersVersionError, install
 from ov_specdec.loading.attention import lost_cap
 from ov_specdec.loading.export_environment import Progress, find_python
 from ov_specdec.loading.folder import ModelFolder
@@ -281,7 +281,7 @@ def _read_config(name: str, place: Path) -> dict[str, Any]:
 def check_optimum() -> None:
     """Raise `ExportError` if Optimum is not installed."""
     if importlib.util.find_spec("optimum") is None or not importlib.util.find_spec("optimum.intel"):
-        raise ExportError("Optimum Intel is not installed: pip install 'ov-specdec[export]'")
+        raise ExportError(f"Optimum Intel is not installed: {install('export')}")
 
 
 def require_complete(folder: Path, remedy: str) -> None:

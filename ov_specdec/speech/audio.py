@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.checks import require_int
-from ov_specdec.errors import AudioError, OptionError, shorten
+from ov_specdec.errors import AudioError, OptionError, install, shorten
 
 Samples: TypeAlias = NDArray[np.float32]
 """Mono samples from -1 to 1, [samples]."""
@@ -199,9 +199,7 @@ def _library(name: str) -> ModuleType:
     try:
         return import_module(name)
     except (ImportError, OSError) as error:  # soundfile looks for a shared library
-        raise OptionError(
-            f"recordings need {name} ({error}): pip install 'ov-specdec[speech]'"
-        ) from error
+        raise OptionError(f"recordings need {name} ({error}): {install('speech')}") from error
 
 
 def _reason(error: Exception) -> str:
