@@ -261,7 +261,7 @@ class GenerationOptions:
             "logits [vocab] to a row of logits.",
             "They may not have the same pipeline generate. What they return may depend on these "
             "arguments alone; one that keeps state of one text has a method `follow`, which is "
-            "told of the tokens that stand, as they come.",
+            "told of the tokens that stand, as they come. transformers' own processors work too.",
             flag=None,
             field=None,
             speech=True,

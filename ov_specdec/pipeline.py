@@ -22,6 +22,7 @@ from ov_specdec.drafters.pairing import DraftModel, Pairing
 from ov_specdec.engine import Engine, EngineLoop
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CLOSED, DeviceError, Option, OptionError, SessionError
+from ov_specdec.foreign_options import drop_neutral
 from ov_specdec.generation import GenerationStream, Kept, TextGenerator
 from ov_specdec.kwargs import GenerationKwargs
 from ov_specdec.loading.compile import LoadedModel, load_models
@@ -29,6 +30,7 @@ from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.generation_config import (
     GenerationConfigUse,
     SamplingDefaults,
+    defaults_of,
     read_sampling_defaults,
 )
 from ov_specdec.loading.invariance import (
@@ -56,7 +58,7 @@ from ov_specdec.runner.store import draft_file, read_sequence, write_sequence
 from ov_specdec.stats import BatchInvariance, Stopwatch
 from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, UsedPairing
-from ov_specdec.text.prompt import Prompt
+from ov_specdec.text.prompt import Prompt, take_prompt
 
 if sys.version_info >= (3, 11):
     from typing import Unpack
@@ -221,22 +223,30 @@ class SpeculativePipeline:
         """The draft model, where the drafter has one."""
         return self._models[1] if len(self._models) > 1 else None
 
-    def generate(self, prompt: Prompt, **options: Unpack[GenerationKwargs]) -> GenerationResult:
+    def generate(
+        self, prompt: Prompt | None = None, **options: Unpack[GenerationKwargs]
+    ) -> GenerationResult:
         """Generate to the end. Prompt and options: see `stream`."""
         with self.stream(prompt, **options) as chunks:
             return collect(chunks)
 
-    def stream(self, prompt: Prompt, **options: Unpack[GenerationKwargs]) -> GenerationStream:
+    def stream(
+        self, prompt: Prompt | None = None, **options: Unpack[GenerationKwargs]
+    ) -> GenerationStream:
         """Generate, and yield chunks as they come; the last one has the finish reason and stats.
 
         prompt: a text, token ids, or messages: [{"role": "user", "content": "Hello"}]. A text is
         the user's message where the model has a chat template. Among messages, this pipeline's own
-        answers are read with the ids that were generated. options: see `GenerationOptions`.
+        answers are read with the ids that were generated. What a tokenizer of transformers returns
+        is a prompt too, as one argument or as `**inputs`. options: see `GenerationOptions`; and a
+        `transformers.GenerationConfig` as `generation_config`.
 
         Prompt and options are checked at once; raises `OptionError`, and `ModelError` for a chat
         template that is broken. `cancel` and `close` of what is returned end the generation.
         """
-        return self._open_generator().stream(prompt, self.complete_options(**options))
+        generator = self._open_generator()
+        asked, given = take_prompt(prompt, options)
+        return generator.stream(asked, self.complete_options(**given))
 
     def generate_batch(
         self,
@@ -305,8 +315,18 @@ class SpeculativePipeline:
             return self._invariance.check(progress)
 
     def complete_options(self, **options: Unpack[GenerationKwargs]) -> GenerationOptions:
-        """All options of a generation that is given these: with the defaults for the others."""
-        return GenerationOptions.from_kwargs(self._defaults.complete(options))
+        """All options of a generation that is given these: with the defaults for the others.
+
+        generation_config: a `transformers.GenerationConfig`, in place of the pipeline's defaults.
+        Options of transformers that change nothing are dropped, see `FOREIGN`.
+        """
+        config = options.pop("generation_config", None)
+        given, defaults = drop_neutral(options), self._defaults
+        if config is not None:
+            begins = self._open_generator().text_to_text
+            start = begins.decoder_start_token_id if begins else None
+            defaults = defaults_of(config, given, start)
+        return GenerationOptions.from_kwargs(defaults.complete(given))
 
     def save_cache(self, path: str | Path) -> None:
         """Write what the KV caches have kept into files, for `load_cache` of a later process.
