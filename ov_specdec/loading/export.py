@@ -29,6 +29,7 @@ from ov_specdec.loading.locate import (
     ENCODER_FILE,
     IR_FILE,
     connection_errors,
+    decoder_file,
     is_hub_name,
 )
 from ov_specdec.loading.origin import require_origin, write_origin
@@ -188,11 +189,18 @@ def _note_lost_cap(folder: Path, name: str, on_note: Callable[[str], object]) ->
 def _check_source(name: str) -> None:
     source = Path(name)
     if source.is_dir():
+        if (source / decoder_file(source)).is_file():
+            raise ExportError(
+                f"'{name}' is already exported, for it holds {decoder_file(source)}: use it as it "
+                "is, or give the folder of its checkpoint"
+            )
         if not (source / "config.json").is_file():
             raise ExportError(f"'{name}' holds no config.json: give the folder of a checkpoint")
         _require_tokenizer(source, name)
     elif source.exists() or not is_hub_name(name):
-        raise ExportError(f"'{name}' is neither a folder nor a Hub name such as owner/model")
+        raise ExportError(
+            f"'{name}' is neither a folder here nor a Hub name, which is owner/model: check it"
+        )
 
 
 def _require_tokenizer(checkpoint: Path, name: str) -> None:
