@@ -159,8 +159,13 @@ def test_help_names_every_command_and_option_lists_every_option(chat):
     assert len(listed) == len(options())
 
 
-def test_exit_leaves(chat):
-    assert respond(chat, "/exit").leaves
+@pytest.mark.parametrize("line", ["/exit", "exit", "quit "])
+def test_what_leaves_other_programs_leaves_a_chat(chat, line):
+    assert respond(chat, line).leaves
+
+
+def test_a_message_may_begin_with_quit(chat):
+    assert not respond(chat, "quit smoking").leaves
 
 
 SET = {

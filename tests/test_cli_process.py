@@ -89,8 +89,7 @@ def test_an_interrupt_during_an_import_ends_in_one_line(module, tmp_path):
     )
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = run(COMMAND, "devices", env={**os.environ, "PYTHONPATH": path})
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch("error: interrupted: .*\n", done.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 def test_an_interrupt_that_comes_as_an_exception_ends_in_one_line():
@@ -101,8 +100,7 @@ def test_an_interrupt_that_comes_as_an_exception_ends_in_one_line():
         "ov_specdec.cli.main()"
     )
     done = python(code)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch("error: interrupted: .*\n", done.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 @POSIX
@@ -117,8 +115,8 @@ def test_an_interrupted_run_ends_in_one_line():
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert first
-    assert process.returncode == 2
-    assert re.fullmatch(r"error: interrupted after \d+ of 900 tokens: .*\n", errors)
+    assert process.returncode == 130
+    assert re.fullmatch(r"interrupted after \d+ tokens\n", errors)
 
 
 @POSIX

@@ -425,6 +425,7 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         ({"draft_properties": [1]}, OptionError, r"draft_properties=\[1\] must map"),
         ({"cache_dir": 3}, OptionError, "cache_dir=3 must be a folder"),
         ({"cache_dir": __file__}, OptionError, "cache_dir='.*' is a file: give a folder"),
+        ({"cache_dir": "/dev/null/x"}, OptionError, "cache_dir='/dev/null/x' cannot be made"),
         ({"device": "TPU"}, DeviceError, "device 'TPU' is not available: OpenVINO finds .*CPU"),
         ({"draft_device": "TPU"}, DeviceError, "'TPU'"),
         ({"properties": {"NO_SUCH": "1"}}, DeviceError, "NO_SUCH=1 .*Unsupported property"),

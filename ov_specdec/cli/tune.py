@@ -281,7 +281,7 @@ def _gain_as_dict(gain: Gain) -> dict[str, Any]:
 
 def curve_table(curve: CostCurve) -> list[tuple[str, ...]]:
     """The cost curve of both models, a row for each number of cached tokens."""
-    header = ("model", "cached", *map(str, COST_SIZES), "change of size")
+    header = ("model", "cached", *map(str, COST_SIZES), "extra where the size changes")
     rows = [header, ("---",) * len(header)]
     for role, passes in (("main", curve.main), ("draft", curve.draft)):
         if passes is None:

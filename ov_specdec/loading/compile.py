@@ -51,6 +51,7 @@ from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.plain import PlainModel
 from ov_specdec.runner.stateful import MAX_HIDDEN, StatefulModel
 
+FREE_ROLLBACK = "drops rejected draft tokens at no cost"
 AS_ASKED = "as asked for"
 """The reason for a KV backend that somebody has chosen."""
 
@@ -372,4 +373,8 @@ def _choose_backend(
     if device.is_cpu:  # a GPU has no keys quantized by token, and its plugin fuses products itself
         center_keys(source.model)
         fuse_qkv(source.model)
-    return "paged", AS_ASKED if kv == "paged" else "rollback is free", source.model
+    return (
+        "paged",
+        AS_ASKED if kv == "paged" else FREE_ROLLBACK,
+        source.model,
+    )

@@ -192,6 +192,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
         exported = await service.export_metrics()
         return Response(exported, media_type="text/plain; version=0.0.4")
 
+    @app.head("/", include_in_schema=False)
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def page() -> str:
         """A page to try the model on."""
