@@ -40,7 +40,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from ov_specdec.batch import Batch
-    from ov_specdec.chunks import Chunk, GenerationResult, Origin
+    from ov_specdec.chunks import Chunk, GenerationResult
     from ov_specdec.errors import (
         AudioError,
         ContextLengthError,
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from ov_specdec.generation import GenerationStream
     from ov_specdec.kwargs import GenerationKwargs, TranscriptionKwargs
     from ov_specdec.options import GenerationOptions
+    from ov_specdec.origins import Origin
     from ov_specdec.pipeline import SpeculativePipeline
     from ov_specdec.speech.options import TranscriptionOptions
     from ov_specdec.speech.segments import (
@@ -86,10 +87,11 @@ else:
             *("OptionError", "SessionError", "SpecdecError", "TokenizerMismatchError"),
         ),
         "batch": ("Batch",),
-        "chunks": ("Chunk", "GenerationResult", "Origin"),
+        "chunks": ("Chunk", "GenerationResult"),
         "generation": ("GenerationStream",),
         "kwargs": ("GenerationKwargs", "TranscriptionKwargs"),
         "options": ("GenerationOptions",),
+        "origins": ("Origin",),
         "pipeline": ("SpeculativePipeline",),
         "speech.options": ("TranscriptionOptions",),
         "speech.segments": ("Segment", "SpeechStats", "TranscriptionChunk", "TranscriptionResult"),

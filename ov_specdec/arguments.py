@@ -16,6 +16,7 @@ from ov_specdec.drafters.factory import DrafterKind, DrafterName, kind_of
 from ov_specdec.drafters.pairing import Pairing
 from ov_specdec.engine import Limits
 from ov_specdec.errors import Option, OptionError
+from ov_specdec.files import expand_home
 from ov_specdec.loading.devices import find_device, openvino_core, require_paged
 from ov_specdec.loading.locate import check_place
 from ov_specdec.loading.runtime_config import RuntimeConfig
@@ -30,6 +31,7 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
     configs: the main model's first. Raises `DeviceError` and `OptionError`.
     """
     main = configs[0]
+    _make_cache_dir(main.cache_dir)
     encoders = [replace(c, device=c.encoder_device, kv="auto") for c in configs if c.encoder_device]
     devices = []
     for config in (*configs, *encoders):
@@ -50,6 +52,19 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
             Option("num_threads", main.num_threads),
             f" has no effect on {device.name}: leave it out, or run a model on CPU",
         )
+
+
+def _make_cache_dir(cache_dir: str | Path | None) -> None:
+    """Have the folder for compiled models; OpenVINO would fail later, and name properties."""
+    if cache_dir is None:
+        return
+    try:
+        expand_home(cache_dir).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(
+            Option("cache_dir", str(cache_dir)),
+            f" cannot be made ({error.strerror}): give another folder",
+        ) from error
 
 
 def may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> bool:

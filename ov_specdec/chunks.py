@@ -1,20 +1,23 @@
 """Rounds of tokens as chunks of text: `Chunk`, `Output` and `GenerationResult`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from html import escape
 
 from ov_specdec.engine import Round
 from ov_specdec.engine import Sequence as EngineSequence
 from ov_specdec.errors import OptionError, shorten
 from ov_specdec.logprobs import TokenLogprobs
-from ov_specdec.stats import FinishReason, GenerationStats
+from ov_specdec.origins import Origin, as_html, legend
+from ov_specdec.stats import FinishReason, GenerationStats, LengthLimit
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
-Origin = Literal["draft", "correction", "bonus", "plain"]
-"""Where tokens come from: accepted draft tokens; the main model's own token in place of a rejected
-draft token; its own after all draft tokens were accepted; its own in a round without draft
-tokens."""
+FINISH_MESSAGES: Mapping[FinishReason, str] = {"stop": "end of text", "cancelled": "cancelled"}
+LENGTH_MESSAGES: Mapping[LengthLimit, str] = {
+    "max_new_tokens": "max_new_tokens is reached",
+    "max_model_len": "cut short: prompt and output fill the context, max_model_len",
+    "kv_cache_size": "cut short: prompt and output fill the KV caches, kv_cache_size",
+}
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,8 @@ class Chunk:
     logprobs: of each token, where an option asks for them. prompt_logprobs: of each token of the
     prompt, on the first chunk. num_prompt_tokens: of the whole prompt, on every chunk.
     finish_reason and stats: set on the last chunk only; "stop" is an end-of-sequence token or a
-    stop string, "length" the budget, "cancelled" a stream that was cancelled.
+    stop string, "cancelled" a stream that was cancelled, "length" the budget, or the end of the
+    model's context or of the KV cache: `stats.length_limit` says which.
     """
 
     text: str
@@ -50,6 +54,7 @@ class GenerationResult:
     """A finished generation. `text` and `token_ids` hold the output without the prompt.
 
     logprobs, prompt_logprobs: of each token of output and prompt, where options ask for them.
+    chunks: the output by where its tokens come from; a notebook shows it so.
     """
 
     text: str
@@ -58,12 +63,30 @@ class GenerationResult:
     stats: GenerationStats
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
+    chunks: Sequence[Chunk] = ()
+
+    @property
+    def finish_message(self) -> str:
+        """What ended the output, in words."""
+        if self.finish_reason == "length":
+            return LENGTH_MESSAGES[self.stats.length_limit]
+        return FINISH_MESSAGES[self.finish_reason]
 
     def __repr__(self) -> str:
         return (
             f"GenerationResult(text={shorten(self.text)},\n"
-            f"    {len(self.token_ids)} token_ids, finish_reason={self.finish_reason!r},\n"
+            f"    {len(self.token_ids)} token_ids, finish_reason={self.finish_reason!r} "
+            f"({self.finish_message}),\n"
             f"    stats={self.stats!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        """As IPython shows it: the text, marked by where its tokens come from."""
+        pieces = [(chunk.origin, chunk.text) for chunk in self.chunks]
+        figures = escape(f"{self.stats!r}; {self.finish_message}")
+        return (
+            f'<pre style="white-space: pre-wrap">{as_html(pieces)}</pre>'
+            f"<small>{figures}<br>{legend(origin for origin, _ in pieces)}</small>"
         )
 
 
@@ -135,7 +158,9 @@ def collect(chunks: Iterable[Chunk]) -> GenerationResult:
     texts, token_ids = [], []
     logprobs: list[TokenLogprobs] = []
     prompt_logprobs: list[TokenLogprobs] = []
+    seen = []
     for chunk in chunks:
+        seen.append(chunk)
         texts.append(chunk.text)
         token_ids += chunk.token_ids
         logprobs += chunk.logprobs
@@ -148,5 +173,6 @@ def collect(chunks: Iterable[Chunk]) -> GenerationResult:
                 chunk.stats,
                 logprobs,
                 prompt_logprobs,
+                seen,
             )
     raise OptionError("the stream ended before its last chunk: read it from the beginning")

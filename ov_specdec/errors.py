@@ -124,6 +124,11 @@ CLOSED = "this pipeline is closed: make a new one"
 """What a `SessionError` says of a pipeline that was closed."""
 
 
+def install(extra: str) -> str:
+    """How what an extra of this package brings is installed, as every message says it."""
+    return f"in a checkout: pip install '.[{extra}]'"
+
+
 def openvino_message(error: RuntimeError) -> str:
     """The line of an OpenVINO exception that says what is wrong; the rest is source locations."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

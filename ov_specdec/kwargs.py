@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 
 
 class GenerationKwargs(TypedDict, total=False):
-    """Those of `GenerationOptions`."""
+    """Those of `GenerationOptions`, and what transformers' `generate` takes besides."""
 
     max_new_tokens: int | None
     min_new_tokens: int
@@ -55,6 +55,9 @@ class GenerationKwargs(TypedDict, total=False):
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]]
     add_generation_prompt: bool | None
     continue_final_message: bool
+    generation_config: Any
+    input_ids: Any
+    attention_mask: Any
 
 
 class SpeechKwargs(TypedDict, total=False):

@@ -58,7 +58,7 @@ class GenerationOptions:
     max_new_tokens: Annotated[
         int | None,
         About(
-            "Most tokens to generate.",
+            "Generate at most so many tokens.",
             "Fewer where the model's context ends, which alone ends it at None.",
             low=1,
             unit="tokens",
@@ -261,7 +261,7 @@ class GenerationOptions:
             "logits [vocab] to a row of logits.",
             "They may not have the same pipeline generate. What they return may depend on these "
             "arguments alone; one that keeps state of one text has a method `follow`, which is "
-            "told of the tokens that stand, as they come.",
+            "told of the tokens that stand, as they come. transformers' own processors work too.",
             flag=None,
             field=None,
             speech=True,
@@ -314,7 +314,7 @@ class GenerationOptions:
     prompt_lookup_num_tokens: Annotated[
         int | None,
         About(
-            "Most draft tokens per match of prompt-lookup.",
+            "At most so many draft tokens for a match of prompt-lookup.",
             low=1,
             unit="tokens",
             speech=True,

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,15 +19,16 @@ from ov_specdec.chunks import GenerationResult, collect
 from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
 from ov_specdec.drafters.pairing import DraftModel, Pairing
 from ov_specdec.engine import Engine, EngineLoop
-from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CLOSED, DeviceError, Option, OptionError, SessionError
-from ov_specdec.generation import GenerationStream, Kept, TextGenerator
+from ov_specdec.foreign_options import drop_neutral
+from ov_specdec.generation import GenerationStream, TextGenerator
 from ov_specdec.kwargs import GenerationKwargs
 from ov_specdec.loading.compile import LoadedModel, load_models
 from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.generation_config import (
     GenerationConfigUse,
     SamplingDefaults,
+    defaults_of,
     read_sampling_defaults,
 )
 from ov_specdec.loading.invariance import (
@@ -39,24 +39,20 @@ from ov_specdec.loading.invariance import (
     open_invariance,
 )
 from ov_specdec.loading.kept_costs import kept_costs
-from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.memory_limit import limit_memory
 from ov_specdec.loading.pass_agreement import verifiable
-from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
-from ov_specdec.loading.source import ModelSource, open_source
 from ov_specdec.loading.static_shapes import StaticShapes as WantedShapes
 from ov_specdec.loading.static_shapes import check_sizes
 from ov_specdec.options import GenerationOptions
-from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress, Role
+from ov_specdec.pipeline_models import make_static_shapes, open_sources, take_profile
+from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress
 from ov_specdec.planning.schedule import LearnedStats
-from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.runner.paged import PagedModel
-from ov_specdec.runner.store import draft_file, read_sequence, write_sequence
+from ov_specdec.saved_cache import load_caches, save_caches
 from ov_specdec.stats import BatchInvariance, Stopwatch
 from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, UsedPairing
-from ov_specdec.text.prompt import Prompt
+from ov_specdec.text.prompt import Prompt, take_prompt
 
 if sys.version_info >= (3, 11):
     from typing import Unpack
@@ -155,7 +151,7 @@ class SpeculativePipeline:
         check_devices(configs if kind.has_draft_model else configs[:1])
         tunes = may_tune(profile, *configs)
 
-        sources = _open_sources(main, draft, kind, chat_template)
+        sources = open_sources(main, draft, kind, chat_template)
         paired: Pairing | None = None
         self.guard_report: GuardReport | None = None
         self.profile: Path | None = None
@@ -164,7 +160,7 @@ class SpeculativePipeline:
             self.guard_report, paired = pair_models(sources, pairing)
             self.pairing = paired.name if paired else None
             if tunes:
-                self.profile, configs = _tuned(profile, sources, configs)
+                self.profile, configs = take_profile(profile, sources, configs)
 
         vocab_size, begins = sources[0].vocab_size, sources[0].text_to_text()
         self._defaults = SamplingDefaults()
@@ -190,7 +186,7 @@ class SpeculativePipeline:
         compare = self._invariance.compare
         self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds, compare)
         draft_runner = self.draft.runner if self.draft else None
-        shapes = _static_shapes(self._models, self._costs, kind)
+        shapes = make_static_shapes(self._models, self._costs, kind)
         engine = Engine(self.main.runner, draft_runner, limits, self._costs, shapes)
         self._generator: TextGenerator | None = TextGenerator(
             self.main.runner,
@@ -212,9 +208,7 @@ class SpeculativePipeline:
     @property
     def main(self) -> LoadedModel:
         """The main model. Raises `SessionError` once the pipeline is closed."""
-        if not self._models:
-            raise SessionError(CLOSED)
-        return self._models[0]
+        return self._open_models()[0]
 
     @property
     def draft(self) -> LoadedModel | None:
@@ -231,22 +225,30 @@ class SpeculativePipeline:
             raise SessionError(CLOSED)
         return self._costs.curve
 
-    def generate(self, prompt: Prompt, **options: Unpack[GenerationKwargs]) -> GenerationResult:
+    def generate(
+        self, prompt: Prompt | None = None, **options: Unpack[GenerationKwargs]
+    ) -> GenerationResult:
         """Generate to the end. Prompt and options: see `stream`."""
         with self.stream(prompt, **options) as chunks:
             return collect(chunks)
 
-    def stream(self, prompt: Prompt, **options: Unpack[GenerationKwargs]) -> GenerationStream:
+    def stream(
+        self, prompt: Prompt | None = None, **options: Unpack[GenerationKwargs]
+    ) -> GenerationStream:
         """Generate, and yield chunks as they come; the last one has the finish reason and stats.
 
         prompt: a text, token ids, or messages: [{"role": "user", "content": "Hello"}]. A text is
         the user's message where the model has a chat template. Among messages, this pipeline's own
-        answers are read with the ids that were generated. options: see `GenerationOptions`.
+        answers are read with the ids that were generated. What a tokenizer of transformers returns
+        is a prompt too, as one argument or as `**inputs`. options: see `GenerationOptions`; and a
+        `transformers.GenerationConfig` as `generation_config`.
 
         Prompt and options are checked at once; raises `OptionError`, and `ModelError` for a chat
         template that is broken. `cancel` and `close` of what is returned end the generation.
         """
-        return self._open_generator().stream(prompt, self.complete_options(**options))
+        generator = self._open_generator()
+        asked, given = take_prompt(prompt, options)
+        return generator.stream(asked, self.complete_options(**given))
 
     def generate_batch(
         self,
@@ -315,8 +317,18 @@ class SpeculativePipeline:
             return self._invariance.check(progress)
 
     def complete_options(self, **options: Unpack[GenerationKwargs]) -> GenerationOptions:
-        """All options of a generation that is given these: with the defaults for the others."""
-        return GenerationOptions.from_kwargs(self._defaults.complete(options))
+        """All options of a generation that is given these: with the defaults for the others.
+
+        generation_config: a `transformers.GenerationConfig`, in place of the pipeline's defaults.
+        Options of transformers that change nothing are dropped, see `FOREIGN`.
+        """
+        config = options.pop("generation_config", None)
+        given, defaults = drop_neutral(options), self._defaults
+        if config is not None:
+            begins = self._open_generator().text_to_text
+            start = begins.decoder_start_token_id if begins else None
+            defaults = defaults_of(config, given, start)
+        return GenerationOptions.from_kwargs(defaults.complete(given))
 
     def save_cache(self, path: str | Path) -> None:
         """Write what the KV caches have kept into files, for `load_cache` of a later process.
@@ -329,19 +341,7 @@ class SpeculativePipeline:
         """
         generator = self._open_generator()
         with generator.loop.alone():
-            kept = generator.last_kept
-            texts = [kept.tokens]
-            if generator.drafters.draft is not None:
-                texts.append(generator.drafters.draft.ids(kept.tokens))
-            files = list(zip(self._cache_files(path), texts, strict=True))
-            for (model, file), tokens in reversed(files):  # the main model's says that all is there
-                cache = CachedSequence(model.runner, kept.cache_salt)
-                try:
-                    if held := tokens[: model.runner.max_length]:
-                        alone(cache.advance(held))
-                    write_sequence(file, cache, model.fingerprint(), kept.cache_salt)
-                finally:
-                    cache.free()
+            save_caches(self._open_models(), generator, path)
 
     def load_cache(self, path: str | Path, *, cache_salt: str | None = None) -> None:
         """Have the KV caches hold what `save_cache` has written.
@@ -357,28 +357,7 @@ class SpeculativePipeline:
             require_text("cache_salt", cache_salt)
         generator = self._open_generator()
         with generator.loop.alone():
-            for model, file in self._cache_files(path):
-                if model is not self.main and not file.exists():
-                    continue
-                cache = CachedSequence(model.runner, cache_salt)
-                read_sequence(file, cache, model.fingerprint(), cache_salt)
-                if model is self.main:
-                    generator.last_kept = Kept(cache.tokens, cache_salt)
-                cache.free()
-
-    def _cache_files(self, path: str | Path) -> list[tuple[LoadedModel, Path]]:
-        """The models and their files, the main model's first."""
-        models = self._models  # another thread may close the pipeline meanwhile
-        if not models:
-            raise SessionError(CLOSED)
-        if not isinstance(path, str | Path):
-            raise OptionError(Option("path", path), " must be a file")
-        if models[0].folder.is_encoder_decoder:
-            raise OptionError(
-                f"nothing of {models[0].folder.path}, an encoder-decoder model, is kept in a file: "
-                "its prompts are read by the encoder, not into the KV cache"
-            )
-        return list(zip(models, (Path(path), draft_file(Path(path))), strict=False))
+            load_caches(self._open_models(), generator, path, cache_salt)
 
     def close(self) -> None:
         """Free the models. Generations that are running end within one pass."""
@@ -390,6 +369,11 @@ class SpeculativePipeline:
         self._generator = self._costs = None
         self._models = []
 
+    def _open_models(self) -> list[LoadedModel]:
+        if not self._models:  # another thread may close the pipeline at any time
+            raise SessionError(CLOSED)
+        return self._models
+
     def _open_generator(self) -> TextGenerator:
         if self._generator is None:
             raise SessionError(CLOSED)
@@ -400,63 +384,3 @@ class SpeculativePipeline:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _open_sources(
-    main: str | Path | None,
-    draft: str | Path | None,
-    drafter: DrafterKind,
-    chat_template: str | Path | None,
-) -> list[ModelSource]:
-    """The main model, and the draft model where the drafter has one, as read from their folders."""
-    chosen = {"main": (main, chat_template)}
-    if drafter.has_draft_model:
-        chosen["draft"] = (draft, None)
-    return [
-        open_source(embedded_folder(role) if name is None else locate(name), template)
-        for role, (name, template) in chosen.items()
-    ]
-
-
-def _tuned(
-    profile: str | Path, sources: Sequence[ModelSource], configs: list[RuntimeConfig]
-) -> tuple[Path | None, list[RuntimeConfig]]:
-    """The file of the pair's profile, None where there is none, and the configurations by it."""
-    main, draft = configs
-    folders = [source.folder for source in sources]
-    found = find_profile(profile, folders[0], folders[1], main.device, main.kv)
-    if found is None:
-        return None, configs
-    path, tuned = found
-    return path, [
-        replace(main, properties=tuned.main_properties),
-        replace(draft, properties=tuned.draft_properties),
-    ]
-
-
-USUAL_STEPS: Mapping[Role, Mapping[int, float]] = {
-    "main": {2: 3.0, 8: 3.0},
-    "draft": {1: 4.0, 2: 1.0},
-}
-"""Tokens of passes that are expected of a process which has not decoded yet."""
-
-
-def _static_shapes(
-    models: Sequence[LoadedModel], costs: KeptCosts, drafter: DrafterKind
-) -> dict[Role, StaticShapes]:
-    """The static shapes of those models that may have some; a draft's come soonest."""
-    roles: tuple[Role, Role] = "main", "draft"
-    main = models[0].runner
-    return {
-        role: StaticShapes(
-            role,
-            model.runner,
-            model.compiler,
-            costs,
-            usual={1: 1.0} if drafter.name == "none" else USUAL_STEPS[role],
-            wanted=None if isinstance(sizes := model.config.static_shapes, str) else tuple(sizes),
-            can_swap=lambda: main.is_proven,
-        )
-        for role, model in reversed(list(zip(roles, models, strict=False)))
-        if model.compiler is not None and isinstance(model.runner, PagedModel)
-    }

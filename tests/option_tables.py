@@ -84,6 +84,11 @@ def _bounds(each: Described) -> str:
 
 NAMED = ("language", "task", "return_timestamps", "initial_prompt")
 
+GENERATION = "Those of `GenerationOptions`, and what transformers' `generate` takes besides."
+OF_TRANSFORMERS = "".join(
+    f"    {name}: Any\n" for name in ("generation_config", "input_ids", "attention_mask")
+)
+
 KWARGS_BEGINNING = '''\
 """The options as keyword arguments, so that editors and type checkers know them.
 
@@ -101,7 +106,7 @@ def kwargs(options: type = GenerationOptions) -> str:
     speech = [each for each in described if each.about.speech]
     parts = [
         KWARGS_BEGINNING,
-        _typed_dict("GenerationKwargs", "Those of `GenerationOptions`.", described),
+        _typed_dict("GenerationKwargs", GENERATION, described) + OF_TRANSFORMERS,
         _typed_dict("SpeechKwargs", "Those of them that mean something for speech too.", speech),
         _typed_dict(
             "TranscriptionKwargs",

@@ -60,7 +60,7 @@ def test_help_lists_the_commands():
 def test_an_unknown_command_is_one_line_and_exit_code_two():
     done = run("nothing", main=main)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: No such command 'nothing'")
+    assert done.stderr.startswith("error: there is no command 'nothing'")
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -307,8 +307,8 @@ def test_an_interrupted_run_reports_what_it_measured(
         *("--methods", "plain", "--rounds", 3, "--output", tmp_path, *options),
         main=main,
     )
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == f"error: interrupted: 2 runs are written to {tmp_path}"
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1] == f"interrupted: 2 runs are written to {tmp_path}"
     assert "interrupted True" in done.stdout
     assert len(json.loads((tmp_path / f"{report}.json").read_text())["runs"]) == 2
 

@@ -159,8 +159,13 @@ def test_help_names_every_command_and_option_lists_every_option(chat):
     assert len(listed) == len(options())
 
 
-def test_exit_leaves(chat):
-    assert respond(chat, "/exit").leaves
+@pytest.mark.parametrize("line", ["/exit", "exit", "quit "])
+def test_what_leaves_other_programs_leaves_a_chat(chat, line):
+    assert respond(chat, line).leaves
+
+
+def test_a_message_may_begin_with_quit(chat):
+    assert not respond(chat, "quit smoking").leaves
 
 
 SET = {
@@ -272,8 +277,8 @@ def test_accepted_draft_tokens_have_a_colour_and_the_text_stays_as_it_is():
     assert coloured(no_color=True) == f"{own}d\te"
 
 
-def described(finish_reason, num_generated, num_drafted=0, **more):
-    stats = GenerationStats(20)
+def described(finish_reason, num_generated, num_drafted=0, limit="max_new_tokens", **more):
+    stats = GenerationStats(20, length_limit=limit)
     counts = num_drafted, num_drafted, num_generated
     round_ = RoundStats(*counts, 0, 0, 0, 0.5, pass_tokens=5, cached_tokens=15, **more)
     stats.rounds.append(round_)
@@ -283,9 +288,10 @@ def described(finish_reason, num_generated, num_drafted=0, **more):
 def test_the_statistics_say_what_ended_an_answer():
     assert described("stop", 8) == "8 tokens, 16.0 tokens/s | 15 of 20 prompt tokens reused"
     assert described("length", 8).endswith("| ended by --max-new-tokens 8")
-    assert described("length", 7).endswith(
-        "| the model's context is full: /undo or /clear makes room"
-    )
+    limits = ("max_model_len", "kv_cache_size")
+    context, cache = (described("length", 7, limit=limit) for limit in limits)
+    assert context.endswith("| the model's context is full: /undo or /clear makes room")
+    assert "| the KV cache is full: /undo or /clear makes room" in cache
     assert described("cancelled", 3).endswith("| cancelled")
     assert "| 100% of 4 draft tokens accepted |" in described("stop", 5, num_drafted=4)
     assert "| draft failures 1 |" in described("stop", 5, draft_failed=True)

@@ -288,7 +288,7 @@ def test_warnings_of_others_look_as_always(monkeypatch):
     monkeypatch.setattr("ov_specdec.cli.options.SpeculativePipeline", warn)
     with pytest.warns(RuntimeWarning, match="from elsewhere"):
         done = run("generate", "x")
-    assert re.fullmatch("error: interrupted: .*\n", done.stderr)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
 def test_an_interrupt_closes_the_stream(monkeypatch, pair):
@@ -306,8 +306,7 @@ def test_an_interrupt_closes_the_stream(monkeypatch, pair):
     monkeypatch.setattr("ov_specdec.generation.GenerationStream.__next__", interrupt)
     done = run("generate", "def area(", *pair)
     monkeypatch.undo()
-    assert done.returncode == 2
-    assert re.fullmatch("error: interrupted after 0 of 128 tokens: .*\n", done.stderr)
+    assert (done.returncode, done.stderr) == (130, "interrupted after 0 tokens\n")
     ((pipeline, stopped),) = streams
     assert list(stopped) == []
     assert len(pipeline.generate("x", max_new_tokens=1).token_ids) == 1

@@ -125,7 +125,8 @@ BAD_INPUT = {
     ),
     "unknown kv": (["generate", "x", "--kv", "ring"], "'ring' is not one of"),
     "unknown option": (["generate", "x", "--fast"], "No such option '--fast'"),
-    "unknown command": (["decode"], "No such command 'decode'"),
+    "unknown command": (["xyz"], "there is no command 'xyz': there are: generate, "),
+    "mistyped command": (["genrate"], "no command 'genrate': did you mean generate? (see ov-"),
     "no repeats": (["compare", "x", "--repeat", "0"], "--repeat 0 must be a whole number"),
     "no time": (["tune", "--seconds", "0"], "--seconds 0.0 must be a number above 0"),
     "nothing to check": (["check", "nowhere", "nowhere"], "'nowhere' is not a folder"),
@@ -143,6 +144,35 @@ def refused(done):
 def test_bad_input_is_one_line_and_exit_code_two(case, tmp_path):
     arguments, complaint = BAD_INPUT[case]
     assert complaint in refused(run(*arguments, cwd=tmp_path))
+
+
+WITH_MODELS = {
+    "generate": ("generate", "x", "--main"),
+    "chat": ("chat", "--main"),
+    "compare": ("compare", "x", "--main"),
+    "batch": ("batch", "requests", "--output", "results", "--main"),
+    "transcribe": ("transcribe", "requests", "--main"),
+    "demo": ("demo", "--main"),
+    "serve": ("serve", "--main"),
+    "tune": ("tune",),
+    "bench": ("bench", "--output", "b.json", "--main"),
+    "check": ("check",),
+}
+"""How each command is given a main model."""
+
+
+@pytest.mark.parametrize("draft", [False, True])
+@pytest.mark.parametrize("command", WITH_MODELS)
+def test_a_path_that_is_wrong_is_said_to_be_so_whatever_else_is_missing(command, draft, tmp_path):
+    (tmp_path / "requests").touch()
+    for given, complaint in (
+        ("/no/where", "'/no/where' does not exist: give the folder"),
+        ("gpt2", "'gpt2' is not a folder here: give the folder"),
+    ):
+        others = ("/no/draft",) if command in ("tune", "check") else ("--draft", "/no/draft")
+        done = run(*WITH_MODELS[command], given, *(others if draft else ()), cwd=tmp_path)
+        assert complaint in refused(done)
+        assert given != "gpt2" or "a name on the Hub, which is owner/model" in done.stderr
 
 
 def test_without_a_prompt_at_a_terminal_all_ways_are_named():
@@ -169,7 +199,7 @@ def no_loading(monkeypatch):
         raise AssertionError("loaded")
 
     monkeypatch.setattr("ov_specdec.pipeline.load_models", load)
-    monkeypatch.setattr("ov_specdec.pipeline.open_source", load)
+    monkeypatch.setattr("ov_specdec.pipeline_models.open_source", load)
 
 
 @pytest.mark.parametrize("command", ["generate", "compare"])

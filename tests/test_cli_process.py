@@ -17,6 +17,8 @@ from ov_specdec.cli.app import COMMANDS
 from ov_specdec.text.tokenizer import load_tokenizer
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "ov-specdec")
+LLAMA = "meta-llama/Llama-2-7b-chat-hf"
+TINY_LLAMA = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and devices as POSIX has them")
 
 WITHOUT_TORCH = """
@@ -87,8 +89,7 @@ def test_an_interrupt_during_an_import_ends_in_one_line(module, tmp_path):
     )
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = run(COMMAND, "devices", env={**os.environ, "PYTHONPATH": path})
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch("error: interrupted: .*\n", done.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 def test_an_interrupt_that_comes_as_an_exception_ends_in_one_line():
@@ -99,8 +100,7 @@ def test_an_interrupt_that_comes_as_an_exception_ends_in_one_line():
         "ov_specdec.cli.main()"
     )
     done = python(code)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch("error: interrupted: .*\n", done.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 @POSIX
@@ -115,8 +115,8 @@ def test_an_interrupted_run_ends_in_one_line():
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert first
-    assert process.returncode == 2
-    assert re.fullmatch(r"error: interrupted after \d+ of 900 tokens: .*\n", errors)
+    assert process.returncode == 130
+    assert re.fullmatch(r"interrupted after \d+ tokens\n", errors)
 
 
 @POSIX
@@ -162,6 +162,22 @@ def test_export_and_the_shell_script_are_one(tmp_path):
     environment = {**os.environ, "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
     done = run(script, "--main", "nowhere", "--output", tmp_path, env=environment)
     assert done.returncode == 2
-    assert (
-        done.stderr == "error: 'nowhere' is neither a folder nor a Hub name such as owner/model\n"
-    )
+    assert done.stderr.startswith("error: 'nowhere' is neither a folder here nor a Hub name")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "passed"),
+    [
+        ([], ["--main", LLAMA, "--draft", TINY_LLAMA]),
+        (["--sym"], ["--main", LLAMA, "--draft", TINY_LLAMA, "--sym"]),
+        (["--draft=own/x"], ["--draft=own/x"]),
+        (["--help"], ["--help"]),
+    ],
+)
+def test_the_shell_script_names_a_pair_where_none_is_named(tmp_path, arguments, passed):
+    command = tmp_path / "ov-specdec"
+    command.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    command.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = run(Path(__file__).parent.parent / "export.sh", *arguments, env=environment)
+    assert done.stdout.splitlines()[3:] == passed

@@ -577,7 +577,7 @@ def test_without_gradio_the_extra_is_named():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
-    assert "pip install 'ov-specdec[demo]'" in done.stderr
+    assert "in a checkout: pip install '.[demo]'" in done.stderr
 
 
 def test_charts_add_up(pipeline):

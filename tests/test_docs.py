@@ -65,3 +65,18 @@ def test_files_that_are_named_are_there(document):
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), target
+
+
+def test_nothing_is_said_to_be_installed_by_a_name_that_no_index_has():
+    said = re.compile(r"""pip install .*?ov-specdec\b""")
+    kinds = (".py", ".md", ".ipynb", ".sh", ".yml", ".yaml", ".html")
+    folders = [ROOT / name for name in ("ov_specdec", "docs", "notebooks", "models", "tests")]
+    files = [*ROOT.iterdir(), *(file for folder in folders for file in folder.rglob("*"))]
+    wrong = [
+        f"{file.relative_to(ROOT)}: {line.strip()[:80]}"
+        for file in files
+        if file.suffix in kinds and file != Path(__file__)
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if said.search(line.partition(" && ")[0])
+    ]
+    assert not wrong, "say it as ov_specdec.errors.install does"

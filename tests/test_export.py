@@ -310,8 +310,13 @@ def test_another_model_of_the_same_name_is_not_taken_for_it(tmp_path, fake_optim
     ],
 )
 def test_what_is_no_model_is_refused_at_once(tmp_path, name):
-    with pytest.raises(ExportError, match="neither a folder nor a Hub name"):
+    with pytest.raises(ExportError, match="neither a folder here nor a Hub name"):
         export_model(name, tmp_path, "fp16")
+
+
+def test_an_ir_is_said_to_be_exported_already(tiny_pair, tmp_path):
+    with pytest.raises(ExportError, match=r"is already exported.*openvino_model.xml: use it as it"):
+        export_model(str(tiny_pair[0]), tmp_path, "fp16")
 
 
 def test_a_folder_without_a_checkpoint_is_refused(tmp_path):
@@ -322,7 +327,7 @@ def test_a_folder_without_a_checkpoint_is_refused(tmp_path):
 
 def test_without_optimum_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(export_module.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ExportError, match=r"pip install 'ov-specdec\[export\]'"):
+    with pytest.raises(ExportError, match=r"in a checkout: pip install '\.\[export\]'"):
         export_model("owner/x", tmp_path, "fp16")
 
 

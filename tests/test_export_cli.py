@@ -11,6 +11,13 @@ from ov_specdec.errors import TransformersVersionError
 from ov_specdec.files import as_argument
 from ov_specdec.loading.export import Exported
 from tests.command_line import run
+from tests.tiny import SAMPLE, save_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    """Nobody asks the Hub for the tokenizer of owner/x."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
 @pytest.fixture
@@ -94,6 +101,46 @@ def test_two_whispers_are_tried_on_a_recording(monkeypatch, whisper, tmp_path):
     assert done.returncode == 0, done.stderr
     main, draft = map(as_argument, folders.values())
     assert f"try: ov-specdec transcribe FILE --main {main} --draft {draft}\n" in done.stdout
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    """Folders of tokenizers, as checkpoints have them, that are not the same."""
+    samples = {"main": SAMPLE, "draft": "something else entirely, with other merges"}
+    for name, sample in samples.items():
+        save_tokenizer(tmp_path / name, sample=sample)
+    return [tmp_path / name for name in samples]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--weight-format", "int8")])
+def test_without_names_nothing_is_asked_of_the_hub(exports, arguments):
+    done = run("export", *arguments)
+    assert (done.returncode, exports) == (2, [])
+    assert "--main NAME" in done.stderr
+
+
+def test_tokenizers_that_differ_are_found_before_the_first_export(exports, checkpoints):
+    main, draft = checkpoints
+    done = run("export", "--main", main, "--draft", draft)
+    assert (done.returncode, exports) == (2, [])
+    assert "have different tokenizers (" in done.stderr
+    remedy = "so nothing was exported: name a draft of the same family, or add --pairing auto\n"
+    assert remedy in done.stderr
+    assert run("export", "--main", main, "--draft", main).returncode == 0
+    done = run("export", "--main", main, "--draft", draft, "--pairing", "auto")
+    assert done.returncode == 0, done.stderr
+    assert len(exports) == 4
+
+
+def test_the_command_to_try_has_the_pairing_that_two_models_need(monkeypatch, tiny_pair, tmp_path):
+    other = shutil.copytree(tiny_pair[1], tmp_path / "other")
+    save_tokenizer(other, sample="something else entirely, with other merges")
+    folders = {"owner/x": Path(tiny_pair[0]), "owner/y": other}
+    monkeypatch.setattr(
+        command, "export_model", lambda name, *_, **__: Exported(folders[name], is_new=True)
+    )
+    done = run("export", "--main", "owner/x", "--draft", "owner/y", "--pairing", "retokenize")
+    assert done.stdout.endswith(f"--draft {other} --pairing retokenize\n")
 
 
 def test_int4_options_without_int4_are_refused_as_before(exports):

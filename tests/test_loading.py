@@ -112,7 +112,7 @@ def test_an_ir_without_states_is_refused(tmp_path):
 
 def test_auto_takes_the_paged_cache_where_it_can(tiny_pair):
     loaded = load_model(open_source(tiny_pair[0]), RuntimeConfig(), vocab_size=290)
-    assert (loaded.kv, loaded.reason) == ("paged", "drops rejected tokens for free")
+    assert (loaded.kv, loaded.reason) == ("paged", "drops rejected draft tokens at no cost")
 
 
 @pytest.fixture
@@ -309,7 +309,7 @@ def test_compiled_models_of_other_properties_lie_in_other_folders(tmp_path):
 def test_what_a_device_does_not_run_is_refused_before_models_are_read(
     with_gpus, monkeypatch, options, complaint
 ):
-    monkeypatch.setattr("ov_specdec.pipeline.open_source", None)
+    monkeypatch.setattr("ov_specdec.pipeline_models.open_source", None)
     with pytest.raises((OptionError, DeviceError), match=complaint):
         SpeculativePipeline(**{"device": "GPU", **options})
 

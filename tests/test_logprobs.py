@@ -1,6 +1,7 @@
 """Log-probabilities: of rows, of rounds, and of a prompt that is read in parts."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.processors import SuppressTokens
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
+from ov_specdec.text.tokenizer import load_tokenizer
 from tests.command_line import run
 from tests.fakes import ScriptedModel, mixing, wrong_at
 from tests.running import rounds as rounds_of
@@ -149,6 +151,11 @@ def test_the_command_line_shows_them_as_json(tiny_pair):
     shown = json.loads(done.stdout)
     assert [token["token_id"] for token in shown["logprobs"]] == shown["token_ids"]
     assert len(shown["logprobs"][0]["top"]) == 2
+    tokenizer = load_tokenizer(Path(tiny_pair[0]))
+    for token in shown["logprobs"]:
+        for each in (token, *token["top"]):
+            own = tokenizer.piece(each["token_id"])
+            assert each["text"] == own.decode(errors="backslashreplace")
     assert len(shown["prompt_logprobs"]) == shown["prompt_tokens"]
     refused = run("generate", "area(", *models, "--logprobs", 2)
     assert refused.returncode == 2

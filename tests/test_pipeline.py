@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,9 @@ from ov_specdec import (
     SpeculativePipeline,
     TokenizerMismatchError,
 )
+from ov_specdec.chunks import Chunk, collect
+from ov_specdec.origins import MEANINGS
+from ov_specdec.stats import GenerationStats
 from tests.test_cli_input import change
 from tests.tiny import save_tokenizer
 
@@ -402,6 +406,11 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         ({"max_hidden_tokens": 4}, OptionError, "max_hidden_tokens=4 has no effect on"),
         ({"max_batch_size": 0}, OptionError, "max_batch_size=0"),
         ({"kv_cache_size": -1}, OptionError, "kv_cache_size=-1"),
+        (
+            {"kv_cache_size": 1e-9},
+            OptionError,
+            r"kv_cache_size=1e-09 has no room for 32 tokens: .* take .* GB",
+        ),
         ({"max_model_len": 1}, OptionError, "max_model_len=1"),
         ({"kv_cache_size": 1, "kv": "stateful"}, OptionError, "kv_cache_size=1 has no effect"),
         ({"max_prefill_tokens_per_step": 0}, OptionError, "max_prefill_tokens_per_step=0"),
@@ -416,6 +425,7 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         ({"draft_properties": [1]}, OptionError, r"draft_properties=\[1\] must map"),
         ({"cache_dir": 3}, OptionError, "cache_dir=3 must be a folder"),
         ({"cache_dir": __file__}, OptionError, "cache_dir='.*' is a file: give a folder"),
+        ({"cache_dir": "/dev/null/x"}, OptionError, "cache_dir='/dev/null/x' cannot be made"),
         ({"device": "TPU"}, DeviceError, "device 'TPU' is not available: OpenVINO finds .*CPU"),
         ({"draft_device": "TPU"}, DeviceError, "'TPU'"),
         ({"properties": {"NO_SUCH": "1"}}, DeviceError, "NO_SUCH=1 .*Unsupported property"),
@@ -501,5 +511,23 @@ def test_a_result_is_shown_in_three_lines(tiny_pair):
     lines = repr(result).splitlines()
     assert len(lines) == 3
     assert max(map(len, lines)) < 120
-    assert lines[1] == "    20 token_ids, finish_reason='length',"
+    assert lines[1] == "    20 token_ids, finish_reason='length' (max_new_tokens is reached),"
     assert f"of {result.stats.drafted} draft tokens accepted" in lines[2]
+
+
+def test_a_notebook_shows_where_the_tokens_of_a_result_come_from():
+    stats = GenerationStats(3, length_limit="kv_cache_size")
+    chunks = [
+        Chunk("<b>", [1], "plain"),
+        Chunk("def", [2], "draft"),
+        Chunk(" a", [3], "draft"),
+        Chunk("&", [4], "correction", finish_reason="length", stats=stats),
+    ]
+    html = collect(chunks)._repr_html_()
+    text, small = re.findall(r"<(pre|small)(?: style.*?)?>(.*?)</\1>", html)
+    pieces = re.findall(r"<span[^>]*>(.*?)</span>|([^<]+)", text[1])
+    assert pieces == [("", "&lt;b&gt;"), ("def a", ""), ("&amp;", "")]
+    assert "cut short: prompt and output fill the KV caches, kv_cache_size" in small[1]
+    assert "in place of a rejected draft token" in small[1]
+    assert MEANINGS["bonus"] not in small[1]
+    assert " color:" not in html, "the text keeps the notebook's colour, light or dark"

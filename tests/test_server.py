@@ -14,6 +14,7 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, is_loopback
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.generation_config import SamplingDefaults
+from ov_specdec.openai import ApiError
 from ov_specdec.openai.tokens import DetokenizeBody
 from ov_specdec.server.app import make_app
 from ov_specdec.server.service import Service
@@ -67,6 +68,8 @@ def test_state_is_told(server):
     gauge = f'ov_specdec:batch_invariant{{model_name="{NAME}"}} {proven}'
     assert gauge in get("/metrics").text
     assert get("/").text.startswith("<!doctype html>")
+    head = server.http.head("/")
+    assert (head.status_code, head.text) == (200, "")
     assert get("/docs").status_code == get("/openapi.json").status_code == 200
 
 
@@ -384,6 +387,22 @@ def test_the_headers_of_openais_client_are_allowed(guarded):
         "access-control-request-headers": "authorization,content-type,x-stainless-lang",
     }
     assert guarded.http.options("/v1/completions", headers=headers).status_code == 200
+
+
+def test_polls_are_logged_for_debugging_only(server, caplog, monkeypatch):
+    caplog.set_level("INFO", "ov_specdec.server")
+    monkeypatch.setattr(server.service, "check_health", busy)
+    assert server.http.get("/health").status_code == 503
+    monkeypatch.undo()
+    assert server.http.get("/health").status_code == 200
+    assert server.http.get("/version").status_code == 200
+    wait_until(lambda: any(hasattr(record, "record") for record in caplog.records))
+    logged = [each.record.path for each in caplog.records if hasattr(each, "record")]
+    assert logged == ["/version"]
+
+
+async def busy():
+    raise ApiError(503, "the models are loading")
 
 
 def test_keys_are_never_logged(guarded, caplog):

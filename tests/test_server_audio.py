@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from threading import Event
 
 import httpx
-import openai
 import pytest
 
 from ov_specdec import AudioError, SpeculativePipeline

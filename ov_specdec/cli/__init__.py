@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """Run the command line; exit code 2 after an error, with one line on stderr."""
+    """Run the command line; one line on stderr and exit code 2 after an error, 130 after Ctrl-C."""
     try:
         # Imported here, so that Ctrl-C meanwhile ends in one line too.
         from ov_specdec.cli.interrupts import interrupts_end_the_process
@@ -12,6 +12,6 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
-        from ov_specdec.cli.messages import INTERRUPTED, fail
+        from ov_specdec.cli.messages import end_interrupted
 
-        fail(INTERRUPTED)
+        end_interrupted()

@@ -11,8 +11,9 @@ from typing import Any, TextIO
 import click
 
 import ov_specdec
+from ov_specdec.checks import suggest
 from ov_specdec.cli.interrupts import interrupts_end_the_process
-from ov_specdec.cli.messages import INTERRUPTED, USER_ERROR, fail, fail_to_write, say
+from ov_specdec.cli.messages import USER_ERROR, end_interrupted, fail, fail_to_write, say
 
 PACKAGE = Path(ov_specdec.__file__).parent
 
@@ -67,6 +68,16 @@ class LazyCommands(click.Group):
         command: click.Command = getattr(module, name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; a name that does not exist gets those most like it, or all."""
+        name = args[0]
+        if name not in self._lines and not name.startswith("-"):
+            hint = suggest(name, self._lines, f"there are: {', '.join(self._lines)}")
+            ctx.fail(f"there is no command '{name}': {hint}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands into the help."""
         with formatter.section("Commands"):
@@ -77,7 +88,7 @@ class LazyCommands(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            fail(INTERRUPTED)
+            end_interrupted()
 
 
 @click.group(
@@ -107,7 +118,7 @@ def run(commands: click.Group = app, name: str = "ov-specdec") -> None:
             hint = f" (see {context.command_path} --help)" if context else ""
             fail(f"{error.format_message()}{hint}")
         except click.Abort:
-            fail(INTERRUPTED)
+            end_interrupted()
         except OSError as error:
             fail_to_write(error)
         sys.exit(USER_ERROR)

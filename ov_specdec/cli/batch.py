@@ -1,5 +1,6 @@
 """`ov-specdec batch`: a file of requests, answered into a file of results."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import click
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 from ov_specdec.batch_file import Results, Serving, Tally, answer_lines, find_changed
-from ov_specdec.cli.messages import fail
+from ov_specdec.cli.messages import end_interrupted
 from ov_specdec.cli.options import (
     BATCH_OPTIONS,
     PIPELINE_OPTIONS,
@@ -24,6 +25,9 @@ from ov_specdec.cli.options import (
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.body import Rules, UnknownNames
+
+FAILED = 1
+"""Exit code where requests have failed."""
 
 DECISIVE = (
     *("main", "device", "precision", "properties", "kv"),
@@ -60,7 +64,8 @@ def batch(
 
     Each line is {"custom_id", "method": "POST", "url", "body"}, with /v1/completions or
     /v1/chat/completions as url. Results come in any order; custom_id says whose they are. A request
-    that fails has its error as its result. After an interruption, the same command goes on.
+    that fails has its error as its result, and the exit code is 1. After an interruption, the same
+    command goes on.
     """
     pipeline = pop_pipeline(options)
     num_lines = _count_lines(requests)
@@ -75,7 +80,9 @@ def batch(
             temperature = None if pipeline["generation_config"] == "model" else 1.0
             rules = Rules(temperature, UnknownNames(refuse=strict_fields))
             serving = Serving(models, name, pipeline["max_batch_size"], rules, settings)
-            _answer(requests, num_lines, results, serving)
+            tally = _answer(requests, num_lines, results, serving)
+    if tally.failed:
+        sys.exit(FAILED)
 
 
 def _check_changes(
@@ -95,16 +102,17 @@ def _check_changes(
         results.remove({custom_id for _, custom_id in changed})
 
 
-def _answer(requests: Path, num_lines: int, results: Results, serving: Serving) -> None:
+def _answer(requests: Path, num_lines: int, results: Results, serving: Serving) -> Tally:
     start, tally = perf_counter(), Tally()
     try:
         with _progress(num_lines) as step, requests.open("rb") as lines:
             answer_lines(lines, results, serving, tally, step)
     except KeyboardInterrupt:
-        fail(f"interrupted: {_describe(tally)}; run the command again to go on")
+        end_interrupted(f"interrupted: {_describe(tally)}")
     seconds = perf_counter() - start
     speed = f", {tally.tokens} tokens in {seconds:.1f} s ({tally.tokens / seconds:.1f} tokens/s)"
     click.echo(f"{_describe(tally)}{speed if tally.tokens else ''}", err=True)
+    return tally
 
 
 def _describe(tally: Tally) -> str:

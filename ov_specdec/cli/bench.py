@@ -20,7 +20,7 @@ from ov_specdec.bench.report import make_report, make_table
 from ov_specdec.bench.summary import Row, summarize
 from ov_specdec.bench.turns import Run, Schedule, Way, take_turns
 from ov_specdec.checks import require_int
-from ov_specdec.cli.messages import fail, say
+from ov_specdec.cli.messages import end_interrupted, fail, say
 from ov_specdec.cli.options import (
     MODEL_OPTIONS,
     RUNTIME_OPTIONS,
@@ -30,8 +30,9 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.drafters.factory import WITH_DRAFT
-from ov_specdec.errors import Option, OptionError, SpecdecError
+from ov_specdec.errors import Option, OptionError, SpecdecError, install
 from ov_specdec.files import replacing
+from ov_specdec.loading.locate import check_place
 
 METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
 QUICK = {"methods": "plain,adaptive,constant-4", "rounds": 1, "max_new_tokens": 32}
@@ -40,6 +41,7 @@ QUICK = {"methods": "plain,adaptive,constant-4", "rounds": 1, "max_new_tokens": 
 GENERATION = {"ignore_eos": True, "cache_prompt": False}
 """Options of all generations: of one length, and each reads all of its prompt."""
 
+CTRL_C = "Ctrl-C"
 PIPED_WIDTH = 160
 """Of the table where stdout is no terminal: enough for all of it."""
 
@@ -144,7 +146,10 @@ def bench(
     click.echo(f"medians (quartiles), {report['machine']}{partial}")
     say(f"written to {output}{_plot(output.with_suffix('.png'), rows)}")
     if ended_by is not None:
-        fail(f"ended by {ended_by}: what was measured until then is in {output}")
+        said = f"ended by {ended_by}: what was measured until then is in {output}"
+        if ended_by == CTRL_C:
+            end_interrupted(said)
+        fail(said)
 
 
 def _find_prompts(prompt_set: str | None, file: Path | None) -> tuple[str, ...]:
@@ -165,6 +170,7 @@ def _require_draft(methods: Sequence[Method], arguments: Mapping[str, Any]) -> N
     """Refuse a main model without a draft for methods that need one, in the words of `bench`."""
     names = [method.name for method in methods if method.drafter in WITH_DRAFT]
     if names and arguments["main"] is not None and arguments["draft"] is None:
+        check_place(arguments["main"])
         raise OptionError(
             "no draft model for ",
             Option("main", arguments["main"]),
@@ -182,7 +188,7 @@ def _measure(ways: Mapping[str, Way], schedule: Schedule) -> tuple[list[Run], st
     except (KeyboardInterrupt, SpecdecError) as error:
         if not runs:
             raise
-        return runs, str(error) or "Ctrl-C"
+        return runs, str(error) or CTRL_C
     return runs, None
 
 
@@ -191,7 +197,7 @@ def _plot(file: Path, rows: Sequence[Row]) -> str:
     try:
         plot_ratios(file, rows)
     except ImportError:
-        return "; no plot without matplotlib: pip install 'ov-specdec[bench]'"
+        return f"; no plot without matplotlib: {install('bench')}"
     return f" and {file}"
 
 

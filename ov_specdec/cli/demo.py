@@ -24,7 +24,7 @@ from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.demo.models import Choice, LoadedModels
 from ov_specdec.demo.service import DemoService
 from ov_specdec.demo.speech import SpeechService
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import OptionError, install
 from ov_specdec.loading.devices import list_devices
 from ov_specdec.text.pairing import PairingName
 
@@ -49,9 +49,7 @@ def demo(host: str, port: int | None, share: bool, device: str, **options: Any) 
         from ov_specdec.demo.page import make_page
         from ov_specdec.demo.speech_page import make_speech_page
     except ImportError as error:
-        raise OptionError(
-            f"the demo needs gradio ({error}): pip install 'ov-specdec[demo]'"
-        ) from error
+        raise OptionError(f"the demo needs gradio ({error}): {install('demo')}") from error
     options["properties"] = parse_properties(options["properties"]) or None
     options["static_shapes"] = parse_sizes(options["static_shapes"])
     options["batch_invariant"] = parse_invariance(options["batch_invariant"])

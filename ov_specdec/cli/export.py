@@ -8,23 +8,30 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from ov_specdec.cli.options import OUTPUT_OPTION
+from ov_specdec.arguments import pair_models
+from ov_specdec.cli.options import OUTPUT_OPTION, PAIRING_OPTION
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.errors import ExportError, OptionError, TransformersVersionError
+from ov_specdec.errors import (
+    ExportError,
+    Option,
+    OptionError,
+    TokenizerMismatchError,
+    TransformersVersionError,
+)
 from ov_specdec.files import as_argument
+from ov_specdec.loading.checkpoint_tokenizers import compare_checkpoints
 from ov_specdec.loading.export import WEIGHT_FORMATS, Exported, export_model
 from ov_specdec.loading.int4 import Int4Options
-from ov_specdec.loading.source import check_pair, open_source
+from ov_specdec.loading.source import open_source
+from ov_specdec.text.pairing import PairingName
 
-DEFAULT_MAIN = "meta-llama/Llama-2-7b-chat-hf"
-DEFAULT_DRAFT = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
 OWN_DRAFT_FORMATS = ("int8", "int4")
 
 
-@click.command()
+@click.command(no_args_is_help=True)
 @with_errors
-@click.option("--main", metavar="NAME", help=f"Main model: Hub name or folder. [{DEFAULT_MAIN}]")
-@click.option("--draft", metavar="NAME", help=f"Draft model: Hub name or folder. [{DEFAULT_DRAFT}]")
+@click.option("--main", metavar="NAME", help="Main model: Hub name or folder.")
+@click.option("--draft", metavar="NAME", help="Draft model: Hub name or folder.")
 @click.option(
     "--weight-format", type=click.Choice(WEIGHT_FORMATS), default="fp16", show_default=True
 )
@@ -46,6 +53,7 @@ OWN_DRAFT_FORMATS = ("int8", "int4")
     type=click.Choice(OWN_DRAFT_FORMATS),
     help="Export the main model once more with these weights, as a draft for itself.",
 )
+@PAIRING_OPTION
 @OUTPUT_OPTION
 @click.option(
     "--transformers",
@@ -64,25 +72,28 @@ def export(
     ratio: float | None,
     sym: bool,
     draft_from_main: str | None,
+    pairing: PairingName | None,
     output: Path,
     transformers: str | None,
     trust_remote_code: bool,
 ) -> None:
     """Export a main and a draft model; with only one of --main and --draft, just that one.
 
-    What has been exported before is skipped. A pair's tokenizers are compared at the end. Whether
-    a model pays as a draft for itself, `ov-specdec tune` says.
+    What has been exported before is skipped. A pair's tokenizers are compared first; with --pairing
+    they may differ. Whether a model pays as a draft for itself, `ov-specdec tune` says.
 
     Optimum exports some families with certain versions of transformers only. Where another one is
     wanted, this asks whether to make an environment for it, or says which --transformers to add.
     """
     int4 = Int4Options(group_size, ratio, sym)
     if main is None and draft is None and draft_from_main is None:
-        main, draft = DEFAULT_MAIN, DEFAULT_DRAFT
+        raise OptionError("no model is named: give --main NAME, --draft NAME, or both")
     chosen = [(main, weight_format), (draft, weight_format)]
     if draft_from_main is not None:
         _check_own_draft(main, draft, weight_format, draft_from_main)
         chosen[1] = main, draft_from_main
+    elif main is not None and draft is not None and pairing is None:
+        _require_same_tokenizers(main, draft, trust_remote_code)
     wants_int4 = any(format_ == "int4" for _, format_ in chosen)
     folders = []
     for name, format_ in chosen:
@@ -100,10 +111,22 @@ def export(
         folders.append(exported.folder)
     if len(folders) == len(chosen):
         sources = [open_source(folder) for folder in folders]
-        check_pair(*sources).require()
+        _, paired = pair_models(sources, pairing)
         command = "transcribe FILE" if sources[0].folder.features else "generate PROMPT"
         models = "--main {} --draft {}".format(*map(as_argument, folders))
-        click.echo(f"try: ov-specdec {command} {models}")
+        chosen_pairing = f" --pairing {paired.name}" if paired else ""
+        click.echo(f"try: ov-specdec {command} {models}{chosen_pairing}")
+
+
+def _require_same_tokenizers(main: str, draft: str, trust_remote_code: bool) -> None:
+    """Refuse, before the long work, a pair that could not be used without a pairing."""
+    with console.status("Comparing tokenizers"):
+        report = compare_checkpoints(main, draft, trust_remote_code=trust_remote_code)
+    if report is not None and not report.compatible:
+        raise TokenizerMismatchError(
+            f"{report.finding}, so nothing was exported: name a draft of the same family, or add ",
+            Option("pairing", "auto"),
+        )
 
 
 def _export(name: str, output: Path, weight_format: str, *args: Any, **options: Any) -> Exported:

@@ -7,13 +7,14 @@ import click
 
 from ov_specdec.chunks import Chunk, GenerationResult, collect
 from ov_specdec.cli.generation_options import LOGPROBS, options_of
-from ov_specdec.cli.messages import fail
+from ov_specdec.cli.messages import end_interrupted
 from ov_specdec.cli.options import make_pipeline, shared_options, with_options
 from ov_specdec.cli.summary import details, figures, warnings_of
 from ov_specdec.cli.terminal import print_json, with_errors
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.logprobs import TokenLogprobs, finite
 from ov_specdec.text.prompt import Prompt
+from ov_specdec.text.tokenizer import Tokenizer
 
 
 @click.command()
@@ -36,7 +37,8 @@ def generate(
             )
     models = make_pipeline(pipeline)
     if as_json:
-        print_json(as_dict(models.generate(prompt, **generation)))
+        result = models.generate(prompt, **generation)
+        print_json({**as_dict(result), **scores(result, models.tokenizer)})
         return
     chunks: list[Chunk] = []
     try:
@@ -47,11 +49,7 @@ def generate(
     except KeyboardInterrupt:
         click.echo()
         num_generated = sum(len(chunk.token_ids) for chunk in chunks)
-        fail(
-            f"interrupted after {num_generated} of "
-            f"{models.complete_options(**generation).max_new_tokens} tokens: a lower "
-            "--max-new-tokens ends sooner"
-        )
+        end_interrupted(f"interrupted after {num_generated} tokens")
     click.echo()
     result = collect(chunks)
     rest = details(result, models) if verbose else ()
@@ -60,12 +58,7 @@ def generate(
 
 
 def as_dict(result: GenerationResult) -> dict[str, Any]:
-    """A result for JSON."""
-    scored = {
-        name: [_describe(token) for token in tokens]
-        for name in ("logprobs", "prompt_logprobs")
-        if (tokens := getattr(result, name))
-    }
+    """A result for JSON, without log-probabilities."""
     return {
         "text": result.text,
         "token_ids": result.token_ids,
@@ -73,13 +66,30 @@ def as_dict(result: GenerationResult) -> dict[str, Any]:
         "cached_tokens": result.stats.cached_tokens,
         "generated_tokens": len(result.token_ids),
         "finish_reason": result.finish_reason,
-        **scored,
         "stats": result.stats.as_dict(),
     }
 
 
-def _describe(token: TokenLogprobs) -> dict[str, Any]:
-    """A token's log-probabilities for JSON, which has no infinity."""
-    top = [{"token_id": token_id, "logprob": finite(logprob)} for token_id, logprob in token.top]
-    own = None if token.logprob is None else finite(token.logprob)
-    return {"token_id": token.token_id, "logprob": own, "top": top}
+def scores(result: GenerationResult, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The log-probabilities of a result for JSON, where they were asked for."""
+    return {
+        name: [_describe(token, tokenizer) for token in tokens]
+        for name in ("logprobs", "prompt_logprobs")
+        if (tokens := getattr(result, name))
+    }
+
+
+def _describe(token: TokenLogprobs, tokenizer: Tokenizer) -> dict[str, Any]:
+    """A token's log-probabilities for JSON, with texts."""
+    top = [_scored(token_id, logprob, tokenizer) for token_id, logprob in token.top]
+    return {**_scored(token.token_id, token.logprob, tokenizer), "top": top}
+
+
+def _scored(token_id: int, logprob: float | None, tokenizer: Tokenizer) -> dict[str, Any]:
+    """A token, what it adds to a text, and its log-probability; JSON has no infinity."""
+    text = tokenizer.piece(token_id).decode(errors="backslashreplace")
+    return {
+        "token_id": token_id,
+        "text": text,
+        "logprob": None if logprob is None else finite(logprob),
+    }

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ov_specdec.cli.messages import INTERRUPTED, USER_ERROR
+from ov_specdec.cli.messages import INTERRUPTED
 
 
 @contextmanager
@@ -22,8 +22,8 @@ def interrupts_end_the_process() -> Iterator[None]:
 
     def end(*_: object) -> None:
         if os.getpid() == process:  # not in a child that a library has forked meanwhile
-            os.write(2, f"error: {INTERRUPTED}\n".encode())
-        os._exit(USER_ERROR)
+            os.write(2, b"interrupted\n")
+        os._exit(INTERRUPTED)
 
     signal.signal(signal.SIGINT, end)
     try:

@@ -9,7 +9,8 @@ from typing import NoReturn
 USER_ERROR = 2
 """Exit code after an error that the user can remedy."""
 
-INTERRUPTED = "interrupted: what was not finished is lost; run the command again"
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as of any process that SIGINT ends."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What the operating system answers where it cannot take more output."""
@@ -19,6 +20,12 @@ def fail(message: str) -> NoReturn:
     """Print an error in one line, and exit."""
     say(f"error: {message}")
     sys.exit(USER_ERROR)
+
+
+def end_interrupted(message: str = "interrupted") -> NoReturn:
+    """Say in one line that Ctrl-C has ended a run, and exit."""
+    say(message)
+    sys.exit(INTERRUPTED)
 
 
 def say(message: str) -> None:

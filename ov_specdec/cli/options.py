@@ -33,7 +33,11 @@ from ov_specdec.text.pairing import PairingName
 
 MODEL_OPTIONS = (
     click.option("--main", metavar="DIR", help="Main model: folder or Hub name. [embedded]"),
-    click.option("--draft", metavar="DIR", help="Draft model: folder or Hub name. [embedded]"),
+    click.option(
+        "--draft",
+        metavar="DIR",
+        help="Draft model, which proposes tokens: folder or Hub name. [embedded]",
+    ),
 )
 OUTPUT_OPTION = click.option(
     "--output",
@@ -119,7 +123,8 @@ RUNTIME_OPTIONS = (
         "--max-hidden-tokens",
         type=int,
         metavar="N",
-        help="Stale entries that a stateful KV cache hides before it is trimmed; 0: trim at once.",
+        help="With --kv stateful: rejected draft tokens that stay in the KV cache, hidden, until "
+        "there are more than N, when it is copied without them; 0: copy at every rejection. [128]",
     ),
     click.option(
         "--kv-cache-size",
@@ -161,8 +166,11 @@ LOADING_PIPELINE_OPTIONS = (
         type=click.Choice(get_args(DrafterName)),
         default="model",
         show_default=True,
-        help="Where draft tokens come from: a draft model; the longest match in the text, in "
-        "reference texts and earlier outputs (suffix); both; the latest match of three tokens.",
+        help="Where draft tokens come from. model: the draft model, --draft. suffix: what followed "
+        "the same words before, in the prompt, the output, --reference-texts or earlier outputs; "
+        "it needs no draft model. both: suffix, and the draft model where that promises more. "
+        "prompt-lookup: the simpler form of suffix that other programs have, to compare with. "
+        "none: plain decoding.",
     ),
     *RUNTIME_OPTIONS,
 )

@@ -26,7 +26,7 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.speech import is_speech, make_speech_pipeline, speech_arguments
 from ov_specdec.cli.terminal import with_errors
-from ov_specdec.errors import Option, OptionError
+from ov_specdec.errors import Option, OptionError, install
 from ov_specdec.speech.audio import require_libraries
 
 MAX_TEXT, MAX_RECORDING = 4.0, 25.0
@@ -268,7 +268,7 @@ def _serve_alone(
     except ImportError as error:
         raise OptionError(
             f"the server needs fastapi, uvicorn, prometheus-client and python-multipart ({error}): "
-            "pip install 'ov-specdec[serve]'"
+            + install("serve")
         ) from error
     set_up_log(log_level)
     bound = Binding(**{**binding, "host": bare_host(binding["host"])})
@@ -289,7 +289,7 @@ def _serve_replicas(
         from ov_specdec.cluster.run import serve_replicas
     except ImportError as error:
         raise OptionError(
-            f"several replicas need Ray Serve ({error}): pip install 'ov-specdec[cluster]'"
+            f"several replicas need Ray Serve ({error}): {install('cluster')}"
         ) from error
     scale = None
     if cluster.autoscale is not None:

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ov_specdec.cli.generation_options import option_of, options_of
-from ov_specdec.cli.messages import fail
+from ov_specdec.cli.messages import end_interrupted
 from ov_specdec.cli.options import (
     COMPILE_OPTIONS,
     DEVICE_OPTION,
@@ -37,7 +37,7 @@ TRANSCRIPTION_OPTIONS = (
         "--max-new-tokens",
         type=int,
         metavar="N",
-        help="Most tokens for a window. [as many as the model has room for]",
+        help="At most so many tokens for 30 seconds of sound. [as many as there is room for]",
     ),
     option_of("seed"),
     *options_of(by_group()["Speculation"]),
@@ -131,7 +131,7 @@ def _transcribe(
                 bar(chunk.end)
     except KeyboardInterrupt:
         done = chunks[-1].end if chunks else 0.0
-        fail(f"interrupted after {done:.0f} s of '{file}': what was not finished is lost")
+        end_interrupted(f"interrupted after {done:.0f} s of '{file}'")
     return collect(chunks)
 
 

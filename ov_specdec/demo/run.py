@@ -7,8 +7,9 @@ from itertools import groupby
 from time import perf_counter
 from typing import Literal
 
-from ov_specdec.chunks import Chunk, Origin
+from ov_specdec.chunks import Chunk
 from ov_specdec.generation import GenerationStream
+from ov_specdec.origins import Origin
 from ov_specdec.stats import FinishReason, GenerationStats
 
 Outcome = Literal["not started", "running"] | FinishReason

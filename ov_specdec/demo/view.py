@@ -8,17 +8,12 @@ from operator import attrgetter
 from ov_specdec.demo.comparison import Comparison
 from ov_specdec.demo.conversation import Turn
 from ov_specdec.demo.run import Piece, Run
+from ov_specdec.origins import MEANINGS
 
 PLAIN, SPECULATIVE = "Plain decoding", "Speculative decoding"
 NEW_LINE = "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"
 NOTHING = "\N{EN DASH}"
 
-MEANINGS = {
-    "draft": "drafted, and accepted",
-    "correction": "the main model's own, in place of a rejected draft token",
-    "bonus": "the main model's own, after all draft tokens were accepted",
-    "plain": "the main model's own, without draft tokens",
-}
 OUTCOMES = {
     "not started": "",
     "running": "running",

@@ -57,6 +57,7 @@ MOST_COPIED = 0.01
 354 M they are 0.0003, and take 0.6 ms of 23. Of a Qwen3.5 of 0.8 B they are 0.05, and take 15 ms of
 49: suffix drafts were at 0.83 to 1.21 of plain decoding."""
 
+FREE_ROLLBACK = "drops rejected draft tokens at no cost"
 AS_ASKED = "as asked for"
 """The reason for a KV backend that somebody has chosen."""
 
@@ -399,6 +400,6 @@ def _choose_backend(
         fuse_qkv(source.model)
     return (
         "paged",
-        AS_ASKED if kv == "paged" else "drops rejected tokens for free",
+        AS_ASKED if kv == "paged" else FREE_ROLLBACK,
         source.model,
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from ov_specdec.errors import ExportError, OptionError, TransformersVersionError
+from ov_specdec.errors import ExportError, OptionError, TransformersVersionError, install
 from ov_specdec.loading.attention import lost_cap
 from ov_specdec.loading.export_environment import Progress, find_python
 from ov_specdec.loading.folder import ModelFolder
@@ -29,6 +29,7 @@ from ov_specdec.loading.locate import (
     ENCODER_FILE,
     IR_FILE,
     connection_errors,
+    decoder_file,
     is_hub_name,
 )
 from ov_specdec.loading.origin import require_origin, write_origin
@@ -188,11 +189,18 @@ def _note_lost_cap(folder: Path, name: str, on_note: Callable[[str], object]) ->
 def _check_source(name: str) -> None:
     source = Path(name)
     if source.is_dir():
+        if (source / decoder_file(source)).is_file():
+            raise ExportError(
+                f"'{name}' is already exported, for it holds {decoder_file(source)}: use it as it "
+                "is, or give the folder of its checkpoint"
+            )
         if not (source / "config.json").is_file():
             raise ExportError(f"'{name}' holds no config.json: give the folder of a checkpoint")
         _require_tokenizer(source, name)
     elif source.exists() or not is_hub_name(name):
-        raise ExportError(f"'{name}' is neither a folder nor a Hub name such as owner/model")
+        raise ExportError(
+            f"'{name}' is neither a folder here nor a Hub name, which is owner/model: check it"
+        )
 
 
 def _require_tokenizer(checkpoint: Path, name: str) -> None:
@@ -281,7 +289,7 @@ def _read_config(name: str, place: Path) -> dict[str, Any]:
 def check_optimum() -> None:
     """Raise `ExportError` if Optimum is not installed."""
     if importlib.util.find_spec("optimum") is None or not importlib.util.find_spec("optimum.intel"):
-        raise ExportError("Optimum Intel is not installed: pip install 'ov-specdec[export]'")
+        raise ExportError(f"Optimum Intel is not installed: {install('export')}")
 
 
 def require_complete(folder: Path, remedy: str) -> None:

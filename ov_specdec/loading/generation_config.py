@@ -1,4 +1,4 @@
-"""How a model's authors would have its tokens drawn: what generation_config.json says."""
+"""Options from a `transformers.GenerationConfig`: the model's own file, or one that is given."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.files import read_json
+from ov_specdec.foreign_options import CHOOSING, drop_neutral
 from ov_specdec.options import SAMPLING_OPTIONS, GenerationOptions
 
 GenerationConfigUse = Literal["none", "model"]
@@ -22,34 +23,12 @@ TAKEN = (
 """What decides which tokens are chosen. What decides how many, such as max_new_tokens, is the
 caller's; the tokens that end a text are taken from the file in any case."""
 
-NEUTRAL = {
-    "begin_suppress_tokens": None,
-    "constraints": None,
-    "diversity_penalty": 0.0,
-    "dola_layers": None,
-    "encoder_repetition_penalty": 1.0,
-    "epsilon_cutoff": 0.0,
-    "eta_cutoff": 0.0,
-    "exponential_decay_length_penalty": None,
-    "force_words_ids": None,
-    "forced_eos_token_id": None,
-    "guidance_scale": 1.0,
-    "num_beams": 1,
-    "penalty_alpha": 0.0,
-    "sequence_bias": None,
-    "token_healing": False,
-    "top_h": None,
-    "watermarking_config": None,
-}
-"""What decides it in transformers too and has no counterpart here: the values that change nothing.
-"""
-
 
 @dataclass(frozen=True)
 class SamplingDefaults:
     """Options that hold where the caller of a generation gives none.
 
-    values: those of `TAKEN` that a file sets, with do_sample among them unless there is no file.
+    values: those that a `GenerationConfig` sets, with do_sample among them unless there is none.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -64,6 +43,8 @@ class SamplingDefaults:
         defaults = {k: v for k, v in self.values.items() if k not in set_by_caller}
         if "tgt_lang" in set_by_caller:
             defaults.pop("forced_bos_token_id", None)  # another language's
+        if given.get("ignore_eos"):
+            defaults.pop("eos_token_id", None)
         if "do_sample" in set_by_caller:
             draws = given["do_sample"]
         elif set_by_caller.intersection(SAMPLING_OPTIONS):
@@ -86,8 +67,8 @@ def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults
     if not path.is_file():
         return SamplingDefaults()
     content = {name: value for name, value in read_json(path).items() if value is not None}
-    for name, neutral in NEUTRAL.items():
-        if content.get(name, neutral) not in (neutral, [], {}):
+    for name, foreign in CHOOSING.items():
+        if not foreign.accepts(content.get(name)):
             raise _unusable(path, f"{name} is {content[name]!r}, which has no counterpart here")
     values = {name: content[name] for name in TAKEN if name in content}
     if values.get("temperature") == 0 and not values.get("do_sample"):
@@ -104,6 +85,39 @@ def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults
     if unknown := [token for token in named if token >= vocab_size]:
         raise _unusable(path, f"the model has no token id {unknown[0]}")
     return SamplingDefaults({"do_sample": False, **values})
+
+
+def defaults_of(
+    config: object, given: Mapping[str, Any], decoder_start_token_id: int | None
+) -> SamplingDefaults:
+    """The defaults that a `transformers.GenerationConfig`, or its content, stands for.
+
+    given: options beside it, which win. decoder_start_token_id: the model's own, which it may name.
+    All that it sets is taken. Raises `OptionError` for what would change the output and has no
+    counterpart here.
+    """
+    to_dict = getattr(config, "to_diff_dict", lambda: config)
+    content = to_dict()
+    if not isinstance(content, Mapping):
+        raise OptionError(
+            Option("generation_config", config),
+            " must be a transformers.GenerationConfig, or map its options to values",
+        )
+    values = {
+        name: value
+        for name, value in content.items()
+        if value is not None and not name.startswith("_") and name != "transformers_version"
+    }
+    for ours, counting_the_prompt in LENGTHS.items():
+        if given.get(ours) is not None or ours in values:
+            values.pop(counting_the_prompt, None)
+    if values.get("decoder_start_token_id") == decoder_start_token_id:
+        values.pop("decoder_start_token_id", None)
+    return SamplingDefaults({"do_sample": False, **drop_neutral(values)})
+
+
+LENGTHS = {"max_new_tokens": "max_length", "min_new_tokens": "min_length"}
+"""What transformers goes by where both are given."""
 
 
 def _unusable(path: Path, reason: str) -> ModelError:

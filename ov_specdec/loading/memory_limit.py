@@ -9,6 +9,9 @@ from ov_specdec.loading.devices import Device, find_device, openvino_core
 
 GB = 10**9
 
+LEAST_TOKENS = 32
+"""Tokens that KV caches have room for at least: a block on CPU. Less is a mistyped unit."""
+
 SHARE_OF_FREE = 0.5
 """Part of a device's free memory that is taken where nobody says how much."""
 
@@ -55,8 +58,20 @@ def limit_memory(
             memory = kv_cache_size * GB
             num_states = _states(num_states, memory, bytes_per_state)
             num_tokens = int((memory - num_states * bytes_per_state) / bytes_per_token)
+            if num_tokens < LEAST_TOKENS:
+                raise _too_small(kv_cache_size, needed, bytes_per_token)
         for model in own:
             model.runner.limit(num_tokens, num_states)
+
+
+def _too_small(kv_cache_size: float, num_tokens: int, bytes_per_token: float) -> OptionError:
+    """num_tokens: what all sequences need that may run at a time."""
+    per_thousand, all_ = (n * bytes_per_token / GB for n in (1000, num_tokens))
+    return OptionError(
+        Option("kv_cache_size", kv_cache_size),
+        f" has no room for {LEAST_TOKENS} tokens: give more (1,000 tokens of these models take "
+        f"{per_thousand:.2g} GB, all that may run at a time {all_:.2g}), or leave it out",
+    )
 
 
 def _states(wanted: int, memory: float, bytes_per_state: int) -> int:

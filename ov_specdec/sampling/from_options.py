@@ -27,6 +27,7 @@ from ov_specdec.sampling.processors import (
 )
 from ov_specdec.sampling.random_source import NumpyRandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler, SeededSampler
+from ov_specdec.sampling.torch_processor import TorchProcessor, is_of_transformers
 from ov_specdec.sampling.warpers import LogitsWarper
 
 
@@ -132,5 +133,8 @@ def make_processors(
         (forced is not None, ForcedBos(forced or 0)),
         (bool(suppressed), SuppressTokens(suppressed)),
     ]
-    own = (UserLogitsProcessor(function) for function in options.logits_processor)
+    own = (
+        UserLogitsProcessor(TorchProcessor(each) if is_of_transformers(each) else each)
+        for each in options.logits_processor
+    )
     return (*(processor for wanted, processor in chain if wanted), *own)

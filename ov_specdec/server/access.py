@@ -22,7 +22,7 @@ GUARDED = ("/v1/", "/tokenize", "/detokenize")
 """How the paths begin that need a key. The others tell nothing of what was asked or answered."""
 
 QUIET = ("/health", "/metrics")
-"""Paths that are asked for all the time: their lines are for debugging."""
+"""Paths that are asked for all the time, while models load too: their lines are for debugging."""
 
 MAX_USER = 128
 """Characters of a user's name in the log."""
@@ -121,8 +121,8 @@ class Access:
         finally:
             if record.status >= 400 and route.startswith(GUARDED):
                 self._on_failure(record)
-            quiet = route in QUIET and record.status < 400
-            log.log(logging.DEBUG if quiet else logging.INFO, "request", extra={"record": record})
+            level = logging.DEBUG if route in QUIET else logging.INFO
+            log.log(level, "request", extra={"record": record})
 
     def _check_key(self, scope: Scope, route: str, record: Record) -> None:
         if not self._digests or not route.startswith(GUARDED):

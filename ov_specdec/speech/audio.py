@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.checks import require_int
-from ov_specdec.errors import AudioError, OptionError, shorten
+from ov_specdec.errors import AudioError, OptionError, install, shorten
 
 Samples: TypeAlias = NDArray[np.float32]
 """Mono samples from -1 to 1, [samples]."""
@@ -241,7 +241,5 @@ def _library() -> ModuleType:
     try:
         import av
     except ImportError as error:
-        raise OptionError(
-            f"recordings need PyAV ({error}): pip install 'ov-specdec[speech]'"
-        ) from error
+        raise OptionError(f"recordings need PyAV ({error}): {install('speech')}") from error
     return av

@@ -99,14 +99,18 @@ class GuardReport:
             if count > MAX_EXAMPLES:
                 yield f"  ... and {count - MAX_EXAMPLES} more"
 
+    @property
+    def finding(self) -> str:
+        """That the two differ, with the first differences."""
+        failed = [check for check in self.checks if check.differences]
+        shown = "; ".join(str(check.differences[0]) for check in failed[:3])
+        return f"draft and main have different tokenizers ({shown})"
+
     def require(self) -> None:
         """Raise `TokenizerMismatchError`, showing the first differences, unless compatible."""
-        failed = [check for check in self.checks if check.differences]
-        if failed:
-            shown = "; ".join(str(check.differences[0]) for check in failed[:3])
+        if not self.compatible:
             raise TokenizerMismatchError(
-                f"draft and main have different tokenizers ({shown}): use a draft of the same "
-                "family, ",
+                f"{self.finding}: use a draft of the same family, ",
                 Option("pairing", "auto"),
                 ", or ",
                 Option("drafter", "prompt-lookup"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,29 @@ from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.messages import Message, check_messages
 from ov_specdec.text.tokenizer import Tokenizer
 
-Prompt = str | Sequence[int] | Sequence[Message]
+Prompt = str | Sequence[int] | Sequence[Message] | Mapping[str, Any]
+"""A text, token ids, messages, or what a tokenizer of transformers returns of a text: its
+`input_ids`, and an `attention_mask` that leaves none out."""
+
+ONE_BY_ONE = "generate takes one prompt, generate_batch a list of them"
+
+
+def take_prompt(prompt: Prompt | None, options: Mapping[str, Any]) -> tuple[Prompt, dict[str, Any]]:
+    """A prompt that may be given among the options, as transformers names it; the other options.
+
+    Raises `OptionError` where there is none, or more than one.
+    """
+    names = ("inputs", "input_ids")
+    prompts = {name: options[name] for name in names if options.get(name) is not None}
+    others = {name: value for name, value in options.items() if name not in names}
+    mask = others.pop("attention_mask", None)
+    if prompt is not None:
+        prompts["prompt"] = prompt
+    if len(prompts) != 1:
+        given = f"the prompt is given {len(prompts)} times" if prompts else "there is no prompt"
+        raise OptionError(f"{given}: give one, such as generate('Hello')")
+    asked = next(iter(prompts.values()))
+    return asked if mask is None else {"input_ids": asked, "attention_mask": mask}, others
 
 
 def encode_prompt(
@@ -28,6 +51,7 @@ def encode_prompt(
     cached. Raises `OptionError` for what is none of the three, and for options of a chat template
     that is not used.
     """
+    prompt = _as_one(prompt)
     if isinstance(prompt, Sequence) and len(prompt) == 0:
         return []
     messages = _as_messages(prompt, options, tokenizer)
@@ -84,9 +108,30 @@ def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenize
     return [*check_messages(prompt)]
 
 
+def _as_one(prompt: Any) -> Any:
+    """A prompt without what transformers has around one: a mask, tensors, an axis of texts."""
+    if isinstance(prompt, Mapping) and "input_ids" in prompt:
+        if (mask := prompt.get("attention_mask")) is not None and not np.all(np.asarray(mask) == 1):
+            raise OptionError(
+                Option("attention_mask"), " leaves tokens out: give a prompt without padding"
+            )
+        prompt = prompt["input_ids"]
+    if hasattr(prompt, "tolist"):  # an array or a tensor
+        prompt = prompt.tolist()
+    if not isinstance(prompt, list | tuple) or not prompt:
+        return prompt
+    if all(isinstance(each, str) for each in prompt):
+        raise OptionError(f"the prompt {shorten(prompt)} is a list of texts: {ONE_BY_ONE}")
+    if all(isinstance(each, list | tuple) for each in prompt):
+        if len(prompt) > 1:
+            raise OptionError(f"the prompt has {len(prompt)} rows: {ONE_BY_ONE}")
+        return prompt[0]
+    return prompt
+
+
 def _as_ids(prompt: object) -> list[int]:
-    """A prompt that is not a text as token ids; numpy's integers and arrays are as good."""
-    if isinstance(prompt, Sequence | np.ndarray) and not isinstance(prompt, bytes | bytearray):
+    """A prompt that is not a text as token ids; numpy's integers are as good."""
+    if isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray):
         ids = list(prompt)
         if all(
             isinstance(token, int | np.integer) and not isinstance(token, bool) for token in ids
@@ -94,5 +139,5 @@ def _as_ids(prompt: object) -> list[int]:
             return [int(token) for token in ids]
     raise OptionError(
         f"the prompt {shorten(prompt)} is neither a text nor a list of token ids or messages: give "
-        "one of these; several prompts take one call each"
+        f"one of these; {ONE_BY_ONE}"
     )

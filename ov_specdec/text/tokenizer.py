@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer as BackendTokenizer
 
-from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError
+from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError, shorten
 from ov_specdec.files import read_json
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.chat import render_chat
@@ -16,6 +16,9 @@ from ov_specdec.text.generated_tokens import EncodedText
 from ov_specdec.text.languages import find_language
 from ov_specdec.text.messages import Message
 from ov_specdec.text.token_bytes import bytes_reader
+
+if TYPE_CHECKING:
+    from transformers import BatchEncoding
 
 MARIAN_FILE = "source.spm"
 """What tells the tokenizer of Marian, which the `tokenizers` library does not have."""
@@ -43,6 +46,21 @@ class Tokenizer:
             if chat_template is None
             else {"default": _read_chat_template(chat_template)}
         )
+
+    def __call__(self, text: str, return_tensors: str | None = None) -> "BatchEncoding":
+        """As tokenizers of transformers: `input_ids` and `attention_mask` of a text.
+
+        return_tensors: "np" or "pt" for arrays or tensors with an axis of texts; None: lists.
+        Raises `OptionError` for anything but one text.
+        """
+        from transformers import BatchEncoding  # takes long to import
+
+        if not isinstance(text, str):
+            raise OptionError(f"{shorten(text)} is no text: give one text at a time")
+        ids = self.encode(text)
+        content = {"input_ids": ids, "attention_mask": [1] * len(ids)}
+        is_batch = return_tensors is not None
+        return BatchEncoding(content, tensor_type=return_tensors, prepend_batch_axis=is_batch)
 
     @property
     def chat_template(self) -> str | None:

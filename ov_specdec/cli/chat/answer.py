@@ -19,7 +19,12 @@ ShowChunk = Callable[[Chunk], None]
 Begin = Callable[[], GenerationStream]
 Start = Callable[[Begin], AbstractContextManager[GenerationStream]]
 
-CONTEXT_FULL = "the model's context is full: /undo or /clear makes room"
+FULL = {
+    "max_model_len": "the model's context is full: /undo or /clear makes room",
+    "kv_cache_size": "the KV cache is full: /undo or /clear makes room, as a larger "
+    "--kv-cache-size does",
+}
+"""What to say where an answer had no more room, by what has none."""
 
 
 def show_text(chunk: Chunk) -> None:
@@ -91,6 +96,6 @@ def describe(result: GenerationResult, max_new_tokens: int | None) -> str:
     if result.finish_reason == "cancelled":
         parts.append("cancelled")
     elif result.finish_reason == "length":
-        reached = max_new_tokens is not None and stats.generated_tokens >= max_new_tokens
-        parts.append(f"ended by --max-new-tokens {max_new_tokens}" if reached else CONTEXT_FULL)
+        budget = f"ended by --max-new-tokens {max_new_tokens}"
+        parts.append(FULL.get(stats.length_limit, budget))
     return " | ".join(parts)

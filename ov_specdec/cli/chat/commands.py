@@ -58,6 +58,10 @@ class Command:
     run: Callable[[Chat, str], Reply]
 
 
+LEAVING = ("exit", "quit")
+"""What leaves a chat without a slash, as it leaves other programs; `/exit` does too."""
+
+
 def respond(chat: Chat, line: str) -> Reply:
     """Do what a line asks for, all but asking the model.
 
@@ -66,6 +70,8 @@ def respond(chat: Chat, line: str) -> Reply:
     """
     if not line.strip():
         return Reply()
+    if line.strip() in LEAVING:
+        return Reply(leaves=True)
     if line.startswith("//") or not line.startswith("/"):
         return Reply(asked=chat.conversation.with_message("user", line.removeprefix("/")))
     name, _, argument = re.sub(r"\s+", " ", line, count=1).partition(" ")
@@ -164,7 +170,7 @@ COMMANDS = {
     "/unset": Command("OPTION", "Set an option back to its default.", _unset),
     "/save": Command("FILE", "Write the messages to a JSON file.", _save),
     "/load": Command("FILE", "Go on with the messages of such a file.", _load),
-    "/exit": Command("", "Leave; so does Ctrl-D.", _exit),
+    "/exit": Command("", "Leave; so do exit, quit and Ctrl-D.", _exit),
 }
 
 _USAGES = {f"{name} {command.argument}": command.help for name, command in COMMANDS.items()}

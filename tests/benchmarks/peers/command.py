@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ov_specdec.cli.bench import progress
-from ov_specdec.cli.messages import fail
+from ov_specdec.cli.messages import end_interrupted
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.folder import ModelFolder
@@ -98,7 +98,7 @@ def _measure_loads(
 def _require_runs(outcome: Outcome | LoadOutcome, output: Path) -> None:
     """End the command where nothing was measured, or the user wants no more of it."""
     if outcome.is_interrupted:
-        fail(f"interrupted: {len(outcome.runs)} runs are written to {output}")
+        end_interrupted(f"interrupted: {len(outcome.runs)} runs are written to {output}")
     if not outcome.runs:
         raise BenchmarkError("no method ran to its end: the reasons are above")
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ov_specdec.errors import install
 from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
 from tests.benchmarks.peers.errors import BenchmarkError
 from tests.benchmarks.peers.methods import BASELINE
@@ -36,7 +37,7 @@ def require_matplotlib() -> None:
         import matplotlib
     except ImportError as error:
         raise BenchmarkError(
-            "plots need matplotlib: pip install 'ov-specdec[bench]' (tables are written)"
+            f"plots need matplotlib: {install('bench')} (tables are written)"
         ) from error
     matplotlib.use("agg")
 

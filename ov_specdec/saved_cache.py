@@ -1,0 +1,60 @@
+"""What KV caches hold of a prompt, in files of safetensors for later processes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ov_specdec.errors import Option, OptionError
+from ov_specdec.generation import Kept, TextGenerator
+from ov_specdec.loading.compile import LoadedModel
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
+from ov_specdec.runner.store import draft_file, read_sequence, write_sequence
+
+
+def save_caches(models: Sequence[LoadedModel], generator: TextGenerator, path: str | Path) -> None:
+    """Write what the caches have kept of the last generation. See `SpeculativePipeline.save_cache`.
+
+    models: the main model first, then the draft. Nothing else may use them meanwhile.
+    """
+    kept = generator.last_kept
+    texts = [kept.tokens]
+    if generator.drafters.draft is not None:
+        texts.append(generator.drafters.draft.ids(kept.tokens))
+    files = list(zip(_files(models, path), texts, strict=True))
+    for (model, file), tokens in reversed(files):  # the main model's says that all is there
+        cache = CachedSequence(model.runner, kept.cache_salt)
+        try:
+            if held := tokens[: model.runner.max_length]:
+                alone(cache.advance(held))
+            write_sequence(file, cache, model.fingerprint(), kept.cache_salt)
+        finally:
+            cache.free()
+
+
+def load_caches(
+    models: Sequence[LoadedModel],
+    generator: TextGenerator,
+    path: str | Path,
+    cache_salt: str | None,
+) -> None:
+    """Have the caches hold what `save_caches` has written. See `SpeculativePipeline.load_cache`."""
+    for model, file in _files(models, path):
+        is_main = model is models[0]
+        if not is_main and not file.exists():
+            continue
+        cache = CachedSequence(model.runner, cache_salt)
+        read_sequence(file, cache, model.fingerprint(), cache_salt)
+        if is_main:
+            generator.last_kept = Kept(cache.tokens, cache_salt)
+        cache.free()
+
+
+def _files(models: Sequence[LoadedModel], path: str | Path) -> list[tuple[LoadedModel, Path]]:
+    """The models and their files, the main model's first."""
+    if not isinstance(path, str | Path):
+        raise OptionError(Option("path", path), " must be a file")
+    if models[0].folder.is_encoder_decoder:
+        raise OptionError(
+            f"nothing of {models[0].folder.path}, an encoder-decoder model, is kept in a file: "
+            "its prompts are read by the encoder, not into the KV cache"
+        )
+    return list(zip(models, (Path(path), draft_file(Path(path))), strict=False))

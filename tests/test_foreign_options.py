@@ -1,0 +1,154 @@
+"""What users of transformers try first: it works, or the error says what to give instead."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from ov_specdec import GenerationOptions, OptionError, SpeculativePipeline
+from ov_specdec.description import describe
+from ov_specdec.foreign_options import FOREIGN, drop_neutral
+from ov_specdec.loading.generation_config import defaults_of
+
+TEXT = "def area(w, h):"
+OPTIONS = {"max_new_tokens": 12, "ignore_eos": True}
+OTHERWISE = {
+    *("self", "inputs", "generation_config", "kwargs"),  # arguments of their own here too
+    "_from_model_config",
+    "transformers_version",
+}
+
+
+@pytest.fixture(scope="module")
+def pipeline(tiny_pair):
+    with SpeculativePipeline(*tiny_pair, precision="exact") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def expected(pipeline):
+    return pipeline.generate(TEXT, **OPTIONS).token_ids
+
+
+def test_there_is_an_answer_to_every_option_of_transformers():
+    from transformers import GenerationConfig, GenerationMixin
+
+    theirs = {
+        *GenerationConfig().to_dict(),
+        *inspect.signature(GenerationMixin.generate).parameters,
+    }
+    assert len(theirs) > 60
+    assert not theirs - OTHERWISE - set(FOREIGN) - set(describe(GenerationOptions))
+    assert not set(FOREIGN) & set(describe(GenerationOptions))
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"assistant_model": 3}, r"assistant_model=3: the draft model is the pipeline's, Spec.*\("),
+        ({"stop": ["\n"]}, r"stop=\['\\n'\]: give stop_strings"),
+        ({"max_length": 20}, "max_length=20 counts the prompt: give max_new_tokens"),
+        ({"streamer": 3}, r"streamer=3: read stream\(prompt\)"),
+        ({"return_dict_in_generate": True}, "=True: what is returned has text, token_ids"),
+        ({"num_beams": 4}, "num_beams=4: there is no beam search"),
+        ({"use_cache": False}, "use_cache=False: there is no generation without a KV cache"),
+        ({"num_return_sequences": 2}, "give generate_batch the prompt so many times"),
+        ({"attention_mask": [0] + [1] * 3, "input_ids": [1, 2, 3, 4]}, "without padding"),
+        ({"input_ids": [1], "inputs": [2]}, "the prompt is given 2 times: give one"),
+        ({}, r"there is no prompt: give one, such as generate\('Hello'\)"),
+    ],
+)
+def test_what_would_change_the_text_is_refused_with_what_to_give_instead(
+    options, complaint, pipeline
+):
+    prompt = None if "input_ids" in options or not options else TEXT
+    with pytest.raises(OptionError, match=complaint):
+        pipeline.generate(prompt, **options)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "complaint"),
+    [
+        ([TEXT, TEXT], "is a list of texts: generate takes one prompt, generate_batch a list"),
+        ([[1, 2], [3]], "has 2 rows: generate takes one prompt, generate_batch a list"),
+        (np.array([[1, 2], [3, 4]]), "has 2 rows: generate takes one"),
+    ],
+)
+def test_several_prompts_are_generate_batchs(prompt, complaint, pipeline):
+    with pytest.raises(OptionError, match=complaint):
+        pipeline.generate(prompt)
+
+
+def test_what_changes_nothing_is_accepted(pipeline, expected):
+    neutral = {"pad_token_id": 0, "use_cache": True, "num_beams": 1, "num_return_sequences": 1}
+    neutral |= {"output_scores": False, "streamer": None, "assistant_model": None}
+    assert pipeline.generate(TEXT, **neutral, **OPTIONS).token_ids == expected
+    assert drop_neutral({"num_beams": 1, "top_k": 3}) == {"top_k": 3}
+
+
+def test_a_prompt_may_be_what_tokenizers_return(pipeline, expected):
+    ids = pipeline.tokenizer.encode(TEXT)
+    inputs = pipeline.tokenizer(TEXT)
+    tensors = pipeline.tokenizer(TEXT, return_tensors="pt")
+    assert inputs.input_ids == ids
+    assert tensors.input_ids.shape == (1, len(ids))
+    for prompt in (inputs, tensors, tensors.input_ids, np.array([ids]), [ids], np.array(ids)):
+        assert pipeline.generate(prompt, **OPTIONS).token_ids == expected
+    assert pipeline.generate(**tensors, **OPTIONS).token_ids == expected
+    assert pipeline.generate(input_ids=ids, **OPTIONS).token_ids == expected
+    results = pipeline.generate_batch([tensors.input_ids, TEXT], **OPTIONS)
+    assert [result.token_ids for result in results] == [expected, expected]
+    with pytest.raises(OptionError, match="is no text: give one text at a time"):
+        pipeline.tokenizer([TEXT])
+
+
+def test_a_generation_config_is_honoured(pipeline):
+    from transformers import GenerationConfig
+
+    greedy = GenerationConfig(max_new_tokens=9, num_beams=1, pad_token_id=0, eos_token_id=[2, 3])
+    assert pipeline.complete_options(generation_config=greedy) == GenerationOptions(
+        max_new_tokens=9, eos_token_id=[2, 3], do_sample=False
+    )
+    drawn = GenerationConfig(do_sample=True, top_k=5, temperature=0.5, max_length=4096)
+    options = pipeline.complete_options(generation_config=drawn, temperature=0.7, max_new_tokens=8)
+    assert options == GenerationOptions(top_k=5, temperature=0.7, max_new_tokens=8)
+    result = pipeline.generate(TEXT, generation_config=greedy, ignore_eos=True)
+    assert len(result.token_ids) == 9
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ({"num_beams": 4}, "num_beams=4: there is no beam search"),
+        ({"max_length": 20}, "max_length=20 counts the prompt"),
+        ({"temprature": 1.0}, r"unknown option 'temprature': did you mean temperature\?"),
+        ({"decoder_start_token_id": 5}, "decoder_start_token_id=5: the one in the model's folder"),
+        ("greedy", "generation_config='greedy' must be a transformers.GenerationConfig"),
+    ],
+)
+def test_what_a_generation_config_holds_beyond_that_is_refused(config, complaint, pipeline):
+    with pytest.raises(OptionError, match=complaint):
+        pipeline.generate(TEXT, generation_config=config)
+
+
+def test_a_config_may_name_the_models_own_start_of_a_decoder():
+    assert "decoder_start_token_id" not in defaults_of({"decoder_start_token_id": 5}, {}, 5).values
+
+
+def test_transformers_own_processors_work(pipeline):
+    from transformers import LogitsProcessor, LogitsProcessorList, RepetitionPenaltyLogitsProcessor
+
+    class Ban(LogitsProcessor):
+        def __call__(self, input_ids, scores):
+            assert input_ids.shape[0] == scores.shape[0] == 1
+            scores[:, banned] = float("-inf")
+            return scores
+
+    plain = pipeline.generate(TEXT, repetition_penalty=1.5, **OPTIONS).token_ids
+    penalty = RepetitionPenaltyLogitsProcessor(1.5)
+    given = pipeline.generate(TEXT, logits_processor=[penalty], **OPTIONS).token_ids
+    assert given == plain
+    banned = plain[0]
+    both = LogitsProcessorList([penalty, Ban()])
+    result = pipeline.generate(TEXT, logits_processor=both, **OPTIONS)
+    assert banned not in result.token_ids
