@@ -153,6 +153,19 @@ def _own_origin(round_: Round) -> Origin:
     return "bonus" if round_.num_from_draft == len(round_.draft_tokens) else "correction"
 
 
+@dataclass
+class Given:
+    """The output that was handed over."""
+
+    texts: list[str] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+
+    def add(self, chunk: Chunk) -> None:
+        """Take note of one more chunk."""
+        self.texts.append(chunk.text)
+        self.token_ids += chunk.token_ids
+
+
 def collect(chunks: Iterable[Chunk]) -> GenerationResult:
     """The result that a stream of chunks, read to its end, amounts to."""
     texts, token_ids = [], []

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ov_specdec.checks import require_ids
-from ov_specdec.chunks import Chunk, GenerationResult, Output, collect
+from ov_specdec.chunks import Chunk, GenerationResult, Given, Output, collect
 from ov_specdec.description import as_tuple
 from ov_specdec.drafters.factory import DrafterFactory
 from ov_specdec.drafters.references import References
@@ -222,7 +222,7 @@ class TextGenerator:
         self.drafters.earlier.take_in()
         return result
 
-    def _remember(self, generation: "Generation", given: "Given") -> None:
+    def _remember(self, generation: "Generation", given: Given) -> None:
         """Keep what came of a generation."""
         self.learned.costs.keep()
         if generation.options.cache_prompt:
@@ -324,19 +324,6 @@ class Kept:
 
     tokens: Sequence[int]
     cache_salt: str | None = None
-
-
-@dataclass
-class Given:
-    """The output that was handed over."""
-
-    texts: list[str] = field(default_factory=list)
-    token_ids: list[int] = field(default_factory=list)
-
-    def add(self, chunk: Chunk) -> None:
-        """Take note of one more chunk."""
-        self.texts.append(chunk.text)
-        self.token_ids += chunk.token_ids
 
 
 @dataclass(frozen=True)
