@@ -153,7 +153,7 @@ def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> dict[str, 
     metrics = make_metrics([result.stats.generation])
     if ask.form == "json":
         return {"text": result.text, "usage": usage, **metrics}
-    answer = {
+    answer: dict[str, Any] = {
         "task": ask.task,
         "language": result.language,
         "duration": result.stats.audio_seconds,
