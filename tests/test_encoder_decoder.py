@@ -53,6 +53,11 @@ def bart(encoder_decoder):
     return load(encoder_decoder("bart").main)
 
 
+def load_as_preferred(folder):
+    """In the precision that OpenVINO prefers here, such as bf16."""
+    return load_model(open_source(folder), RuntimeConfig(), vocab_size=NUM_IDS).runner
+
+
 def forward(model, slot, text, num_rows=None):
     """Append a text; the logits of its last tokens, or of all."""
     [logits] = model.forward([Span(slot, text, num_rows or len(text))])
@@ -222,3 +227,15 @@ def test_what_such_a_decoder_cannot_do_is_an_error(encoder_decoder, given, messa
 def test_an_encoder_device_is_for_encoders(tiny_pair):
     with pytest.raises(OptionError, match="encoder_device='CPU' has no use"):
         load_model(open_source(tiny_pair[0]), RuntimeConfig(encoder_device="CPU"), vocab_size=290)
+
+
+def test_each_source_is_read_where_it_lies_now(architecture, encoder_decoder):
+    """In bf16 a plugin has read the tensor that an earlier source was in."""
+    folder = encoder_decoder(architecture).main
+    text = [START, 21, 22]
+    model = load_as_preferred(folder)
+    for index in (0, 1, 0, 1):
+        source = source_of(architecture, index)
+        fresh = load_as_preferred(folder)
+        expected = forward(fresh, fresh.open(source), text)
+        assert np.array_equal(forward(model, model.open(source), text), expected)

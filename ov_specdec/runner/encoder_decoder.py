@@ -28,6 +28,9 @@ from ov_specdec.runner.source import Source
 UNKEPT = "the KV cache of an encoder-decoder model cannot be kept in a file"
 
 
+HIDDEN = "encoder_hidden_states"
+
+
 def decoder_inputs(
     tokens: Sequence[int], past_length: int, hidden: NDArray[np.float32]
 ) -> dict[str, NDArray[Any]]:
@@ -37,7 +40,7 @@ def decoder_inputs(
     """
     return {
         "input_ids": np.array([tokens], np.int64),
-        "encoder_hidden_states": hidden,
+        HIDDEN: hidden,
         "encoder_attention_mask": np.ones(hidden.shape[:2], np.int64),
         "cache_position": np.arange(past_length, past_length + len(tokens)),
         "beam_idx": np.zeros(1, np.int32),
@@ -161,15 +164,27 @@ class EncoderDecoderModel:
             if self._hidden is None:
                 self._hidden = self.encoder.encode(source)
                 self._source = source
+                self._set_hidden(self._hidden)
             size = len(span.tokens)
             feed = decoder_inputs(span.tokens, self._length, self._hidden)
             feed[LOGITS_INDICES] = np.arange(size - span.num_rows, size)
             self._request.infer(
-                {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
+                {name: feed[name] for name in self._inputs - {HIDDEN}},
+                share_inputs=True,
+                share_outputs=True,
             )
             self._length += size
         logits: Logits = self._request.get_tensor("logits").data
         return logits[0, -span.num_rows :, : self._vocab_size]
+
+    def _set_hidden(self, hidden: NDArray[np.float32]) -> None:
+        """Copy what the encoder gave into the request's own tensor.
+
+        In bf16 the CPU plugin goes on reading where the first source lay, whatever tensor is set.
+        """
+        tensor = self._request.get_tensor(HIDDEN)
+        tensor.shape = hidden.shape
+        tensor.data[:] = hidden
 
     def _trim(self, length: int) -> None:
         """Drop all but the first `length` tokens from the states that grow."""
