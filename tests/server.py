@@ -1,7 +1,9 @@
-"""The server on a real socket, in a thread of the test's process."""
+"""The server on a real socket, in a thread of the test's process or as a process."""
 
 import asyncio
 import itertools
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -75,6 +77,23 @@ def serving(pipeline=None, **settings):
         server.should_exit = True
         thread.join(60)
         assert not thread.is_alive()
+
+
+@contextmanager
+def serving_process(*arguments, **connection):
+    """Start `ov-specdec serve` on a free port; gives the process and a client, once it is ready.
+
+    connection: arguments of the client.
+    """
+    command = [sys.executable, "-m", "ov_specdec", "serve", "--port", "0", *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        try:
+            url = process.stdout.readline().strip()
+            with httpx.Client(**{"base_url": url, "timeout": 60, **connection}) as client:
+                yield process, client
+        finally:
+            process.kill()
 
 
 def official_client(server, kind=openai.OpenAI):

@@ -2,8 +2,11 @@
 
 import asyncio
 
+import pytest
+
 from ov_specdec import SpeculativePipeline
-from tests.load.clients import load
+from tests.load import beside
+from tests.load.clients import WEIGHTS, load
 from tests.server import serving
 
 
@@ -17,4 +20,13 @@ def test_no_answer_is_lost_mixed_or_cut_under_load():
     assert figures["wrong"] == []
     assert figures["left running"] == 0
     assert figures["told to come later"] > 0
-    assert all(figures["answered"].values()), figures
+    assert figures["health by status"].keys() == {200}
+    assert figures["answered"].keys() == WEIGHTS.keys(), figures
+
+
+@pytest.mark.deep
+def test_guidellm_gets_all_its_answers_beside_hostile_clients():
+    figures = beside.run(20)
+    assert beside.is_well(figures), figures
+    assert figures["guidellm"]["whole"] > 0
+    assert figures["others"]["answered"].keys() == beside.WEIGHTS.keys()

@@ -1,40 +1,30 @@
 """`ov-specdec serve` as a process: how it starts, what it says, and how it ends."""
 
 import json
+import re
+import shlex
 import signal
+import ssl
 import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.command_line import run
+from tests.server import serving_process
 
 LONG = {"prompt": "def f(", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
-
-
-@contextmanager
-def serve(*arguments):
-    """Start the server on a free port; gives the process and a client, once it is ready."""
-    command = [sys.executable, "-m", "ov_specdec", "serve", "--port", "0", *map(str, arguments)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **pipes) as process:
-        try:
-            url = process.stdout.readline().strip()
-            with httpx.Client(base_url=url, timeout=60) as client:
-                yield process, client
-        finally:
-            process.kill()
 
 
 def test_sigterm_lets_what_runs_finish_and_ends_with_0(tmp_path, chat_pair):
     keys = tmp_path / "keys"
     keys.write_text("# of a\n\nkey-of-a\n")
     models = ("--main", chat_pair[0], "--draft", chat_pair[1], "--num-threads", "1")
-    with serve("--api-key-file", keys, *models) as (process, client):
+    with serving_process("--api-key-file", keys, *models) as (process, client):
         client.headers["authorization"] = "Bearer key-of-a"
         assert client.get("/v1/models").json()["data"][0]["id"] == "main"
         with client.stream("POST", "/v1/completions", json={**LONG, "stream": True}) as stream:
@@ -54,7 +44,7 @@ def test_sigterm_lets_what_runs_finish_and_ends_with_0(tmp_path, chat_pair):
 
 def test_ctrl_c_under_load_ends_it_in_time():
     limits = ("--shutdown-timeout", "0.5", "--max-queue", "2", "--static-shapes", "none")
-    with serve(*limits) as (process, client):
+    with serving_process(*limits) as (process, client):
         assert client.get("/version", headers={"host": "evil.example"}).status_code == 400
         answers = []
 
@@ -74,6 +64,49 @@ def test_ctrl_c_under_load_ends_it_in_time():
         thread.join(30)
     assert answers[0].status_code == 503
     assert answers[0].json()["error"]["code"] == "draining"
+
+
+ASK = {"prompt": "def f(", "max_tokens": 2}
+README = Path(__file__).parent.parent / "README.md"
+
+
+def test_the_first_request_of_the_readme_is_answered():
+    _, _, section = README.read_text(encoding="utf-8").partition("## Serve it")
+    command, request = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[:2]
+    assert command == 'pip install ".[serve]" && ov-specdec serve\n'
+    curl, url, h, header, d, body = shlex.split(request.replace("\\\n", ""))
+    assert (curl, h, d) == ("curl", "-H", "-d")
+    assert url.startswith("http://127.0.0.1:8000/")
+    with serving_process() as (_, client):
+        headers = dict([header.split(": ")])
+        answer = client.post(httpx.URL(url).path, content=body, headers=headers)
+    assert answer.json()["choices"][0]["text"].strip()
+
+
+def test_it_serves_over_tls(tmp_path):
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost")
+    files = ("-keyout", key, "-out", certificate, "-addext", "subjectAltName=IP:127.0.0.1")
+    subprocess.run([*made, *files], check=True, capture_output=True)
+    tls = ("--ssl-certfile", certificate, "--ssl-keyfile", key)
+    trust = ssl.create_default_context(cafile=certificate)
+    with serving_process(*tls, "--drafter", "none", verify=trust) as (_, client):
+        assert client.base_url.scheme == "https"
+        assert client.post("/v1/completions", json=ASK).status_code == 200
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            httpx.get(client.base_url.join("/health"))
+        with pytest.raises(httpx.RemoteProtocolError):
+            httpx.get(client.base_url.copy_with(scheme="http"))
+
+
+def test_it_serves_on_a_unix_socket(tmp_path):
+    path = tmp_path / "socket"
+    connection = {"transport": httpx.HTTPTransport(uds=str(path)), "base_url": "http://any.name"}
+    with serving_process("--uds", path, "--drafter", "none", **connection) as (process, client):
+        assert client.post("/v1/completions", json=ASK).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert not path.exists()
 
 
 LOADING = """

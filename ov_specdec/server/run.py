@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
@@ -112,6 +113,8 @@ def serve(
     server = Server(config, service)
     with _signals_end_nothing():
         server.run()
+    if binding.uds is not None:  # uvicorn leaves it behind
+        Path(binding.uds).unlink(missing_ok=True)
     if failures:
         raise failures[0]
 

@@ -1,11 +1,12 @@
 """Clients of all kinds at once, and what each of them gets.
 
-    python -m tests.load.clients URL [--clients 64] [--seconds 600] [--pid SERVER]
+    python -m tests.load.clients URL [--clients 64] [--seconds 600] [--pid SERVER] [--kinds bad]
 
-A third streams, a third hangs up at random, and of the rest some send bad bodies or prompts that
-are too long. Every greedy answer is compared with the one that the same prompt gets alone, so run
-the server with `--precision exact`. Prints figures as JSON; exit code 1 if an answer was lost,
-mixed up or cut.
+Most stream, hang up at random or wait for whole answers; a sixth is hostile: bad bodies, prompts
+that are too long, a stop string of a million characters, more choices than anybody may have. Every
+greedy answer is compared with the one that the same prompt gets alone, so run the server with
+`--precision exact`. Prints figures as JSON; exit code 1 if an answer was lost, mixed up or cut, or
+if `/health` has failed meanwhile.
 """
 
 import argparse
@@ -13,6 +14,8 @@ import asyncio
 import json
 import random
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -23,17 +26,24 @@ PROMPTS = tuple(
     f"{head} {name}(x, y):\n" for head in ("def", "class", "async def") for name in "abc"
 )
 MAX_TOKENS = 32
-KINDS = ("stream", "hang up", "whole", "bad", "too long")
-WEIGHTS = (30, 30, 30, 5, 5)
+WEIGHTS = {
+    **{"stream": 28, "hang-up": 28, "whole": 28},
+    **{"bad": 4, "too-long": 4, "long-stop": 4, "too-many": 4},
+}
+"""Kinds of requests, and how often each is sent."""
 BAD = (b"{", b"[]", b'{"prompt": 5}', b'{"prompt": "a", "suffix": "z"}', b"\xff\xfe")
 
 
 @dataclass
 class Report:
-    """What has come of all requests. seconds: of whole and streamed answers, from end to end."""
+    """What has come of all requests. seconds: of whole and streamed answers, from end to end.
 
-    answered: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    health: answers of /health, by status.
+    """
+
+    answered: Counter[str] = field(default_factory=Counter)
     busy: int = 0
+    health: Counter[int] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     tokens: int = 0
@@ -41,8 +51,9 @@ class Report:
     def as_dict(self, seconds: float) -> dict:
         times = sorted(self.seconds)
         return {
-            "answered": self.answered,
+            "answered": dict(self.answered),
             "told to come later": self.busy,
+            "health by status": dict(self.health),
             "wrong": self.wrong[:20],
             "p50_seconds": round(times[len(times) // 2], 3) if times else None,
             "p95_seconds": round(times[int(len(times) * 0.95)], 3) if times else None,
@@ -65,19 +76,20 @@ async def alone(client: httpx.AsyncClient) -> dict[str, dict]:
 
 
 class Client:
-    """Asks one request after the other. expected: choices by prompt."""
+    """Asks one request after the other. expected: choices by prompt. weights: of kinds."""
 
-    def __init__(self, http, expected, report, seed):
+    def __init__(self, http, expected, report, weights, seed):
         self._http, self._expected, self._report = http, expected, report
+        self._weights = weights
         self._random = random.Random(seed)  # noqa: S311
 
     async def run(self, until: float) -> None:
         while monotonic() < until:
-            kind = self._random.choices(KINDS, WEIGHTS)[0]
+            kind = self._random.choices([*self._weights], [*self._weights.values()])[0]
             prompt = self._random.choice(PROMPTS)
             began = monotonic()
             try:
-                done = await getattr(self, "_" + kind.replace(" ", "_"))(prompt)
+                done = await getattr(self, "_" + kind.replace("-", "_"))(prompt)
             except httpx.HTTPError as error:
                 self._report.wrong.append(f"{kind}: {error!r}")
                 continue
@@ -135,8 +147,16 @@ class Client:
         return self._expect_400("bad", answer)
 
     async def _too_long(self, prompt: str) -> bool:
-        answer = await self._http.post("/v1/completions", json=body_of(prompt * 2000))
-        return self._expect_400("too long", answer)
+        return await self._refused("too-long", body_of(prompt * 2000))
+
+    async def _long_stop(self, prompt: str) -> bool:
+        return await self._refused("long-stop", body_of(prompt, stop="a" * 1_000_000))
+
+    async def _too_many(self, prompt: str) -> bool:
+        return await self._refused("too-many", {**body_of(prompt), "n": 128, "max_tokens": 10**6})
+
+    async def _refused(self, kind: str, body: dict) -> bool:
+        return self._expect_400(kind, await self._http.post("/v1/completions", json=body))
 
     def _expect_400(self, kind: str, answer: httpx.Response) -> bool:
         if answer.status_code == 429:
@@ -152,34 +172,47 @@ class Client:
             self._report.wrong.append(f"{kind}: {prompt!r} got {text!r}, {reason}")
 
 
-async def load(url: str, num_clients: int, seconds: float, pid: int | None = None) -> dict:
+async def load(
+    url: str,
+    num_clients: int,
+    seconds: float,
+    pid: int | None = None,
+    weights: Mapping[str, int] = WEIGHTS,
+) -> dict:
     """Run clients for so many seconds; the figures. pid: of a server whose memory is watched."""
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as http:
         expected = await alone(http)
         report, memory = Report(), [_memory(pid)]
-        clients = [Client(http, expected, report, seed) for seed in range(num_clients)]
+        clients = [Client(http, expected, report, weights, seed) for seed in range(num_clients)]
         began = monotonic()
         tasks = [asyncio.create_task(client.run(began + seconds)) for client in clients]
+        tasks.append(asyncio.create_task(_watch(http, report, began + seconds)))
         while monotonic() < began + seconds:
             await asyncio.sleep(min(seconds / 10, began + seconds - monotonic() + 0.01))
             memory.append(_memory(pid))
         await asyncio.gather(*tasks)
         figures = report.as_dict(monotonic() - began)
-        health = await http.get("/health")
         for _ in range(100):  # who has just left ends within a pass
-            figures["left running"] = await _running(http)
+            figures["left running"] = num_running((await http.get("/metrics")).text)
             if not figures["left running"]:
                 break
             await asyncio.sleep(0.1)
-    figures["health"] = health.status_code
     figures["memory_mb"] = memory if pid else None
     return figures
 
 
-async def _running(http: httpx.AsyncClient) -> float:
-    metrics = (await http.get("/metrics")).text.splitlines()
-    still = [line for line in metrics if line.startswith("ov_specdec:num_requests_running")]
+async def _watch(http: httpx.AsyncClient, report: Report, until: float) -> None:
+    """Ask several times a second whether requests are taken and answered."""
+    while monotonic() < until:
+        report.health[(await http.get("/health", timeout=10)).status_code] += 1
+        await asyncio.sleep(0.2)
+
+
+def num_running(metrics: str) -> float:
+    """Requests that share passes, by the answer of /metrics."""
+    lines = metrics.splitlines()
+    still = [line for line in lines if line.startswith("ov_specdec:num_requests_running")]
     return float(still[0].split()[-1])
 
 
@@ -193,10 +226,13 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--pid", type=int)
+    parser.add_argument("--kinds", default=",".join(WEIGHTS), help="those of: %(default)s")
     given = parser.parse_args()
-    figures = asyncio.run(load(given.url, given.clients, given.seconds, given.pid))
+    weights = {kind: WEIGHTS[kind] for kind in given.kinds.split(",")}
+    figures = asyncio.run(load(given.url, given.clients, given.seconds, given.pid, weights))
     print(json.dumps(figures, indent=2))  # noqa: T201
-    sys.exit(bool(figures["wrong"] or figures["left running"] or figures["health"] != 200))
+    is_well = figures["health by status"].keys() == {200}
+    sys.exit(bool(figures["wrong"] or figures["left running"] or not is_well))
 
 
 if __name__ == "__main__":
