@@ -37,10 +37,11 @@ COMMON_MEMORY = 0.998
 NUM_FIRST = 8
 """Tokens of an output where what a draft model drafts tells little of later ones."""
 
-FIRST_WEIGHT = 0.25
+FIRST_WEIGHT = 0.5
 """For so many draft tokens each of those counts. After 43 short code prompts the embedded draft has
 0.70 of its draft tokens accepted in the first four places, 0.77 in the next four, 0.93 later on,
-and how many in the first eight hardly tells how many later (correlation 0.4).
+and how many in the first eight hardly tells how many later (correlation 0.4). With 0.25 two
+sequences, of which 0.8 are accepted, had 0.974 of the speed; with 0.5 they have 0.987.
 """
 
 NUM_BINS = 8
