@@ -421,7 +421,7 @@ def test_states_that_cannot_be_rolled_back_are_decoded_plainly(family, tmp_path,
 def test_a_draft_that_cannot_be_rolled_back_changes_no_text(tmp_path):
     hybrid = open_hybrid("granitemoehybrid", tmp_path / "pair")
     prompt, output = hybrid.expected[1]
-    with load(hybrid, hybrid.draft) as pipeline:
+    with load(hybrid, hybrid.draft, kv="auto") as pipeline:
         assert pipeline.generate(prompt, num_assistant_tokens=3, **GREEDY).token_ids == output
 
 
