@@ -35,7 +35,6 @@ VERSIONS = {
     "mamba": "5.3",
     "qwen3_5_text": "5.2",
     "qwen3_next": "4.57",
-    "zamba2": "4.57",
 }
 """Families, and the transformers that Optimum exports them with."""
 
@@ -98,19 +97,6 @@ SETTINGS = {
         "moe_intermediate_size": 16,
         "shared_expert_intermediate_size": 16,
     },
-    "zamba2": {
-        **COMMON,
-        "num_key_value_heads": 2,
-        "num_hidden_layers": 2,
-        "layers_block_type": ["mamba", "hybrid"],
-        "hybrid_layer_ids": [1],
-        "num_mem_blocks": 1,
-        "mamba_d_state": 8,
-        "n_mamba_heads": 4,
-        "mamba_headdim": 16,
-        "mamba_ngroups": 1,
-        "use_shared_mlp_adapter": False,
-    },
 }
 
 
@@ -161,7 +147,7 @@ def save_checkpoint(family: str, folder: Path) -> None:
     model = AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for weight in model.parameters():
-            if weight.dim() > 1 and family in ("mamba", "zamba2"):
+            if weight.dim() > 1 and family == "mamba":
                 weight.normal_(0, 0.08)  # four times their own, states overflow
             elif weight.dim() > 1:
                 weight.mul_(4.0)  # as initialized, every token repeats itself

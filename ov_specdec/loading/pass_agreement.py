@@ -35,10 +35,9 @@ def verifiable(loaded: Sequence[LoadedModel], models: Sequence[ToLoad]) -> list[
 
 
 def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
-    reason = difference(loaded)
-    if reason and isinstance(loaded.runner, RewindingModel):
+    if isinstance(loaded.runner, RewindingModel) and not _goes_on(loaded):
         loaded = _plain(loaded, loaded.runner)
-        reason = difference(loaded)
+    reason = difference(loaded)
     if not reason:
         return loaded
     source, config, vocab_size = model
@@ -51,11 +50,19 @@ def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
     except DeviceError as error:
         raise ModelError(f"{source.folder.path}: {reason}; {error}") from error
     other = replace(other, reason=other.reason.replace(AS_ASKED, reason, 1))
-    if not (second := difference(other)):
-        return other
     if isinstance(other.runner, RewindingModel):
         return _verifiable(other, (source, config, vocab_size))
-    raise _refusal(other, f"{reason}; {second}")
+    if second := difference(other):
+        raise _refusal(other, f"{reason}; {second}")
+    return other
+
+
+def _goes_on(loaded: LoadedModel) -> bool:
+    """Whether several tokens go on from the recurrent states of a model."""
+    try:
+        return not difference(loaded)
+    except RuntimeError:  # OpenVINO's, of a graph that takes single tokens only
+        return False
 
 
 def _plain(loaded: LoadedModel, runner: RewindingModel) -> LoadedModel:
