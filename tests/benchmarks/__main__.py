@@ -7,6 +7,7 @@ from ov_specdec.cli.app import SETTINGS, LazyCommands, run
 COMMANDS = {
     "accepted-per-round": "Count accepted draft tokens per round, by rule or by pairing.",
     "agreement": "Count how often a draft chooses the main model's token.",
+    "charts": "Draw the charts of docs/images from the files of docs/figures.",
     "expand": "Expand MODEL, a Llama, to the cost of a larger one that computes the same.",
     "expand-whisper": "Make a Whisper with the cost of a large one's decoder out of a small one.",
     "figures": "Measure what the pages state into one file for each processor.",

@@ -14,11 +14,10 @@ from ov_specdec.errors import SpecdecError
 from ov_specdec.loading.locate import locate
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.parts import PARTS
+from tests.benchmarks.figures.results import FOLDER, widest
 from tests.benchmarks.measuring import Measurements, measure_into
 from tests.benchmarks.options import PATH, several
 from tests.benchmarks.record import Record
-
-FOLDER = Path(__file__).parents[3] / "docs" / "figures"
 
 
 @click.command()
@@ -110,11 +109,5 @@ def processor(record: Record) -> str:
     """A file's name for a processor: its own, and the most that its instructions come to."""
     machine = record.machine
     limit = machine["ONEDNN_MAX_CPU_ISA"]
-    level = f"limited to {limit}" if limit else best(machine["instructions"] or [])
+    level = f"limited to {limit}" if limit else widest(machine["instructions"] or [])
     return re.sub(r"[^a-z0-9]+", "-", f"{machine['name']} {level}".lower()).strip("-")
-
-
-def best(instructions: list[str]) -> str:
-    """The widest of the instructions that matrices are multiplied with."""
-    families = ("amx", "avx512_bf16", "avx512", "avx2", "i8mm", "sve", "asimd")
-    return next((f for f in families if any(each.startswith(f) for each in instructions)), "")
