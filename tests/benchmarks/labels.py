@@ -14,6 +14,7 @@ FAMILIES = {
     "genai-plain": ("openvino.genai, plain", YELLOW),
     "genai-draft": ("openvino.genai, draft model", PINK),
     "genai-prompt-lookup": ("openvino.genai, prompt lookup", PINK),
+    "eager-trim": ("loop of the OpenVINO notebook", SKY),
     "torch-plain": ("transformers, plain", BROWN),
     "torch-assisted": ("transformers, assisted", BROWN),
 }

@@ -24,7 +24,7 @@ TASKS = (
 )
 LOADS = ("plain", "adaptive", "genai-plain", *(f"genai-draft-{n}" for n in (2, 4, 6)))
 LOADS_EXPANDED = ("plain", "adaptive", "genai-plain", "genai-draft-2")
-FRAMEWORKS = ("plain", "adaptive", "torch-plain", "torch-assisted")
+FRAMEWORKS = ("plain", "adaptive", "eager-trim-2", "torch-plain", "torch-assisted")
 MEMORY = {
     "embedded": (
         *(("plain", "none"), ("plain", "auto")),
