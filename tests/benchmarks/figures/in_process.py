@@ -87,11 +87,10 @@ class InProcess:
 
 
 def as_row(measured: Measurement) -> Row:
-    """Tokens per second after the first token, seconds to that one, and counts."""
+    """Tokens per second after the first token, and counts."""
     return compact(
         {
             "speed": measured.speed,
-            "first": measured.first_token_seconds,
             "tokens": len(measured.token_ids),
             "passes": measured.main_passes,
             "drafted": measured.drafted,
