@@ -70,6 +70,7 @@ PAIR_OF = {
     "concurrency": "embedded",
     "concurrency-expanded": "expanded",
     "frameworks": "expanded",
+    "llama-cpp": "chat",
     "processes": "embedded",
 }
 """The models of a part that is not called like them."""
@@ -197,14 +198,18 @@ def of_speech(results: Results) -> Lines:
     return lines
 
 
-def of_frameworks(results: Results) -> Lines:
+def of_frameworks(part: str) -> Table:
     """Other frameworks on the same model."""
-    rows = results.rows("frameworks")
-    lines: Lines = [["", "tokens/s", "speed over plain"]]
-    for name in methods(rows):
-        speeds = numbers(select(rows, method=name), "speed")
-        lines.append([label(name), spread(speeds, ".1f"), spread(speedups(rows, name))])
-    return lines
+
+    def make(results: Results) -> Lines:
+        rows = results.rows(part)
+        lines: Lines = [["", "tokens/s", "speed over plain"]]
+        for name in methods(rows):
+            speeds = numbers(select(rows, method=name), "speed")
+            lines.append([label(name), spread(speeds, ".1f"), spread(speedups(rows, name))])
+        return lines
+
+    return make
 
 
 def of_defaults(results: Results) -> Lines:
@@ -273,6 +278,7 @@ TABLES: Mapping[str, tuple[str, Table]] = {
     "processes": ("processes", of_processes),
     "second-turns": ("second-turns", of_second_turns),
     "speech": ("speech", of_speech),
-    "frameworks": ("frameworks", of_frameworks),
+    "frameworks": ("frameworks", of_frameworks("frameworks")),
+    "llama-cpp": ("llama-cpp", of_frameworks("llama-cpp")),
 }
 """By name: the part that a table is of, and how it is made."""

@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -223,6 +224,34 @@ def test_torch_without_a_checkpoint_is_not_available(tiny_pair):
 def test_peers_want_one_tokenizer(method):
     with pytest.raises(BenchmarkError, match="tokenizers differ"):
         find_method(method).build(Setup(str(MODEL), str(MODEL), pairing="retokenize"))
+
+
+def test_llama_cpp_is_told_where_to_begin_and_stopped(monkeypatch, tmp_path):
+    """By a fake of its interface: the package is built from source, and is not installed here."""
+    calls = []
+
+    class Llama:
+        def __init__(self, path, **settings):
+            calls.append((path, settings.get("draft_model")))
+
+        def reset(self):
+            calls.append("reset")
+
+        def generate(self, tokens, temp):
+            assert temp == 0.0
+            yield from range(len(tokens), 100)
+
+    speculative = SimpleNamespace(LlamaPromptLookupDecoding=lambda num_pred_tokens: num_pred_tokens)
+    package = SimpleNamespace(Llama=Llama, llama_speculative=speculative)
+    monkeypatch.setitem(sys.modules, "llama_cpp", package)
+    monkeypatch.setitem(sys.modules, "llama_cpp.llama_speculative", speculative)
+    method = find_method("llama-cpp-prompt-lookup-3")
+    measurement = method.build(Setup("main", gguf="m.gguf")).run([5, 6], 4)
+    assert measurement.token_ids == [2, 3, 4, 5]
+    assert 0 < measurement.first_token_seconds <= measurement.seconds
+    assert calls == [("m.gguf", 3), "reset"]
+    with pytest.raises(BenchmarkError, match="give --gguf"):
+        find_method("llama-cpp-plain").build(Setup("main"))
 
 
 def test_a_pairing_is_for_the_methods_that_have_one(tiny_pair):

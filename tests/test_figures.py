@@ -199,7 +199,7 @@ def test_speech_is_measured_in_turns(whisper, tmp_path, monkeypatch):
 
 
 def test_every_part_can_be_asked_for_and_fits_the_time():
-    assert sum(part.minutes for part in PARTS.values()) <= 40
+    assert sum(part.minutes for part in PARTS.values() if part.needs != "gguf") <= 40
     assert {table for table, _ in TABLES.values()} == set(PARTS)
 
 

@@ -3,7 +3,7 @@
 from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
 from tests.benchmarks.peers.methods import split
 
-SKY, PINK, YELLOW, BROWN = "#56B4E9", "#CC79A7", "#E69F00", "#A6761D"
+SKY, PINK, YELLOW, BROWN, VIOLET = "#56B4E9", "#CC79A7", "#E69F00", "#A6761D", "#7570B3"
 
 FAMILIES = {
     "plain": ("plain decoding", GREY),
@@ -15,6 +15,8 @@ FAMILIES = {
     "genai-draft": ("openvino.genai, draft model", PINK),
     "genai-prompt-lookup": ("openvino.genai, prompt lookup", PINK),
     "eager-trim": ("loop of the OpenVINO notebook", SKY),
+    "llama-cpp-plain": ("llama.cpp, plain", VIOLET),
+    "llama-cpp-prompt-lookup": ("llama.cpp, prompt lookup", VIOLET),
     "torch-plain": ("transformers, plain", BROWN),
     "torch-assisted": ("transformers, assisted", BROWN),
 }

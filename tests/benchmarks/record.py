@@ -17,7 +17,10 @@ from ov_specdec.files import UNREADABLE, replacing
 from ov_specdec.loading.devices import find_device, openvino_core, usable_cores
 from ov_specdec.loading.folder import ModelFolder
 
-PACKAGES = ("openvino", "openvino-genai", "transformers", "numpy", "torch")
+PACKAGES = (
+    *("openvino", "openvino-genai", "transformers", "numpy", "torch"),
+    "llama-cpp-python",
+)
 INSTRUCTIONS = ("avx2", "avx512", "avx_vnni", "amx", "asimd", "sve", "i8mm", "bf16")
 """How the names of instructions that matrices are multiplied with begin."""
 

@@ -25,6 +25,7 @@ from tests.benchmarks.record import Record
 @click.option("--minutes", default=40.0, show_default=True, help="Of all parts together, at most.")
 @several("--only", str, tuple(PARTS), says="Parts.", among=PARTS)
 @click.option("--chat", metavar="DIR", help="A chat model, such as SmolLM2-135M-Instruct.")
+@click.option("--gguf", type=PATH, help="The chat model for llama.cpp.")
 @click.option("--expanded", metavar="DIR", help="What `expand` made of the embedded main.")
 @click.option("--speech", metavar="DIR", help="A Whisper.")
 @click.option("--recording", "recordings", type=PATH, multiple=True, help="English, for --speech.")
@@ -33,6 +34,7 @@ def figures(
     minutes: float,
     only: tuple[str, ...],
     chat: str | None,
+    gguf: Path | None,
     expanded: str | None,
     speech: str | None,
     recordings: tuple[Path, ...],
@@ -46,7 +48,7 @@ def figures(
     folders = {"expanded": expanded, "chat": chat, "speech": speech}
     paths = {role: locate(name) for role, name in folders.items() if name}
     with TemporaryDirectory() as scratch:
-        given = Given(**paths, recordings=recordings, scratch=scratch)
+        given = Given(**paths, gguf=gguf, recordings=recordings, scratch=scratch)
         record = Record.begin("figures", {}, given.folders)
         file = output or FOLDER / f"{processor(record)}.json"
         record = resumed(record, file)

@@ -18,11 +18,13 @@ class Given:
     """Folders of models, and recordings. None: not given.
 
     expanded: the embedded main at the cost of a larger one. chat: a chat model, which has no draft
-    model. speech: a Whisper. scratch: for what other frameworks want converted.
+    model. gguf: the same for llama.cpp. speech: a Whisper. scratch: for what other frameworks want
+    converted.
     """
 
     expanded: Path | None = None
     chat: Path | None = None
+    gguf: Path | None = None
     speech: Path | None = None
     recordings: tuple[Path, ...] = ()
     scratch: str = ""
@@ -46,8 +48,10 @@ class Given:
         return {**embedded, **{role: path for role, path in given.items() if path}}
 
     def has(self, needs: str) -> bool:
-        """Whether there is what a part needs: a pair, or speech."""
-        return bool(self.speech and self.recordings) if needs == "speech" else needs in self.pairs
+        """Whether there is what a part needs: a pair, speech, or a chat model for llama.cpp."""
+        if needs == "speech":
+            return bool(self.speech and self.recordings)
+        return bool(self.chat and self.gguf) if needs == "gguf" else needs in self.pairs
 
     @contextmanager
     def setup(self, pair: str) -> Iterator[Setup]:
@@ -55,4 +59,4 @@ class Given:
         models = self.pairs[pair]
         draft = str(models.draft) if models.draft else ""
         with TemporaryDirectory(dir=self.scratch or None) as scratch:
-            yield Setup(str(models.main), draft, scratch=scratch)
+            yield Setup(str(models.main), draft, scratch=scratch, gguf=str(self.gguf or ""))

@@ -25,6 +25,7 @@ TASKS = (
 LOADS = ("plain", "adaptive", "genai-plain", *(f"genai-draft-{n}" for n in (2, 4, 6)))
 LOADS_EXPANDED = ("plain", "adaptive", "genai-plain", "genai-draft-2")
 FRAMEWORKS = ("plain", "adaptive", "eager-trim-2", "torch-plain", "torch-assisted")
+LLAMA_CPP = ("plain", "suffix", "llama-cpp-plain", "llama-cpp-prompt-lookup-3")
 MEMORY = {
     "embedded": (
         *(("plain", "none"), ("plain", "auto")),
@@ -129,6 +130,18 @@ PARTS: Mapping[str, Part] = {
             methods=FRAMEWORKS,
             prompt_set="heldout",
             tokens=48,
+            rounds=1,
+        ),
+    ),
+    "llama-cpp": Part(
+        2,
+        "gguf",
+        partial(
+            frameworks,
+            pair="chat",
+            methods=LLAMA_CPP,
+            prompt_set="tasks",
+            tokens=64,
             rounds=1,
         ),
     ),

@@ -43,7 +43,7 @@ class Results:
         machine, versions = self.record.machine, self.record.versions
         limit = machine["ONEDNN_MAX_CPU_ISA"]
         level = f"ONEDNN_MAX_CPU_ISA={limit}" if limit else widest(machine["instructions"] or [])
-        programs = (f"{name} {version}" for name, version in versions.items() if name in SHOWN)
+        programs = [f"{name} {versions[name]}" for name in SHOWN if versions.get(name)]
         code = f"commit {str(self.record.code['commit'])[:10]}"
         return (
             f"{machine['name']} ({level}), {machine['cores']} cores; {', '.join(programs)}; "
@@ -57,7 +57,7 @@ class Results:
         return self.record.models.get(pair, {}).get("name", pair)
 
 
-SHOWN = ("openvino", "openvino-genai", "transformers", "torch")
+SHOWN = ("openvino", "openvino-genai", "transformers", "torch", "llama-cpp-python")
 """Packages whose versions are printed."""
 
 WIDEST = ("amx", "avx512_bf16", "avx512_vnni", "avx512", "avx_vnni", "avx2", "i8mm", "sve", "asimd")

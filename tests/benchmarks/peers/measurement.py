@@ -11,13 +11,13 @@ class Measurement:
 
     token_ids: the output. seconds: from the call to its return. first_token_seconds: from the call
     to the first token. main_passes: passes of the main model, the prefill among them. drafted,
-    accepted: draft tokens; None where a method does not draft or does not tell.
+    accepted: draft tokens. The last three are None where a method does not tell.
     """
 
     token_ids: list[int]
     seconds: float
     first_token_seconds: float
-    main_passes: int
+    main_passes: int | None = None
     drafted: int | None = None
     accepted: int | None = None
 

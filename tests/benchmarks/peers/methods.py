@@ -8,7 +8,7 @@ from typing import Any
 from ov_specdec.errors import OptionError
 from ov_specdec.options import MAX_DRAFT_LENGTH
 from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.peers.frameworks import genai, genai_batch, torch_peer
+from tests.benchmarks.peers.frameworks import genai, genai_batch, llama_cpp_peer, torch_peer
 from tests.benchmarks.peers.load import Engine
 from tests.benchmarks.peers.measurement import Runner
 from tests.benchmarks.peers.own import own
@@ -40,6 +40,7 @@ SINGLE = {
     "both": own_family("both"),
     "prompt-lookup": own_family("prompt-lookup"),
     "genai-plain": Family(genai.plain, genai_batch.plain),
+    "llama-cpp-plain": Family(llama_cpp_peer.plain),
     "torch-plain": Family(torch_peer.plain),
     "torch-assisted": Family(torch_peer.assisted),
 }
@@ -49,6 +50,7 @@ WITH_LENGTH = {
     "eager-trim": own_family("model", kv="stateful", trim=True),
     "genai-draft": Family(genai.with_draft, genai_batch.with_draft),
     "genai-prompt-lookup": Family(genai.prompt_lookup, genai_batch.prompt_lookup),
+    "llama-cpp-prompt-lookup": Family(llama_cpp_peer.prompt_lookup),
 }
 
 

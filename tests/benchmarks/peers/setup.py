@@ -17,8 +17,8 @@ class Setup:
     main, draft: folders of exported models; draft is empty where no draft model takes part.
     properties: OpenVINO properties for both, on top of those that `precision` stands for. scratch:
     a folder for what another framework wants converted. static_shapes, max_batch_size: of this
-    project's own methods. pairing: how the draft model drafts for a main model with another
-    tokenizer; None where both have the same.
+    project's own methods. gguf: the main model's file for llama.cpp. pairing: how the draft model
+    drafts for a main model with another tokenizer; None where both have the same.
     """
 
     main: str
@@ -29,6 +29,7 @@ class Setup:
     scratch: str = ""
     static_shapes: StaticShapes = "auto"
     max_batch_size: int = 1
+    gguf: str = ""
     pairing: PairingName | None = None
 
     def all_properties(self, _role: Literal["main", "draft"] = "main") -> dict[str, str]:
