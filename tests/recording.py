@@ -1,7 +1,7 @@
 """The recording of a terminal in the docs: `python -m tests.recording`.
 
 Runs the commands in a terminal of their own, and writes docs/images/terminal.svg: what they print,
-line by line as it came. Nothing is typed or shortened by hand.
+line by line as it came. Nothing is typed or shortened by hand, but that waits are cut to a pause.
 """
 
 import io
@@ -25,10 +25,14 @@ COMMANDS = (
 )
 NAME, WIDTH = "terminal", 100
 PAUSE = 1.5
-"""Seconds before the output of a command, in which it can be read; loading is left out."""
+"""Most seconds between two lines, and those in which a command can be read."""
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhl]|\x1b\[[0-9]*n|\x07")
 """What moves the cursor or clears; colours stay."""
+
+
+UP = "\x1b[1A"
+"""Back to the line above, as a progress bar goes that ends and leaves nothing."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,10 @@ def lines_of(pieces: list[tuple[float, bytes]], begin: float) -> list[Line]:
     first = pieces[0][0] if pieces else 0.0
     for seconds, piece in pieces:
         *ended, text = (text + piece.decode(errors="replace")).split("\n")
-        lines += [Line(line, begin + seconds - first) for line in ended]
+        for line in ended:
+            erased = line.count(UP)
+            del lines[len(lines) - erased :]
+            lines.append(Line(line, begin + seconds - first))
     lines += [Line(text, begin + pieces[-1][0] - first)] if text.strip() else []
     # What a carriage return goes back over is gone, as a progress bar is.
     shown = [Line(CONTROL.sub("", clean(line.text)), line.seconds) for line in lines]
@@ -84,13 +91,21 @@ def record() -> list[Line]:
     return lines
 
 
-def animated(svg: str, lines: list[Line]) -> str:
+def without_waits(seconds: list[float]) -> list[float]:
+    """The same times with no more than a pause between two of them."""
+    found = list[float]()
+    for before, now in zip([0.0, *seconds], seconds, strict=False):
+        found.append((found[-1] if found else 0.0) + min(now - before, PAUSE))
+    return found
+
+
+def animated(svg: str, seconds: list[float]) -> str:
     """The picture, in which each line appears when it came; still for those who want no motion."""
     if f'clip-path="url(#{NAME}-line-0)"' not in svg:
         raise click.ClickException("rich draws terminals otherwise now: see `animated`")
     rules = "\n".join(
-        f'[clip-path="url(#{NAME}-line-{i})"] {{ animation: come 0.1s {line.seconds:.2f}s both }}'
-        for i, line in enumerate(lines)
+        f'[clip-path="url(#{NAME}-line-{i})"] {{ animation: come 0.1s {at:.2f}s both }}'
+        for i, at in enumerate(without_waits(seconds))
     )
     style = (
         "@keyframes come { from { opacity: 0 } to { opacity: 1 } }\n"
@@ -102,11 +117,18 @@ def animated(svg: str, lines: list[Line]) -> str:
 def draw(lines: list[Line]) -> str:
     """The recording as an SVG file."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    for line in lines:
-        console.print(Text.from_ansi(line.text), overflow="crop", no_wrap=True)
+    rows = [
+        (row, line.seconds)
+        for line in lines
+        for row in Text.from_ansi(line.text).wrap(console, WIDTH)
+    ]
+    for row, _ in rows:
+        console.print(row)
     svg = console.export_svg(title="ov-specdec", unique_id=NAME)
     # The fonts that rich names are fetched from elsewhere.
-    return animated(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL), lines)
+    return animated(
+        re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL), [at for _, at in rows]
+    )
 
 
 @click.command()

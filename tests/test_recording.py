@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.recording import Line, animated, draw, lines_of
+from tests.recording import Line, animated, draw, lines_of, without_waits
 
 
 def test_a_line_stands_as_it_was_in_the_end_and_came_last():
@@ -16,6 +16,15 @@ def test_a_line_stands_as_it_was_in_the_end_and_came_last():
         Line("\x1b[1mbold\x1b[0m", 4.5),
         Line("end", 4.5),
     ]
+
+
+def test_a_line_that_was_erased_is_gone_and_a_long_one_is_wrapped():
+    assert lines_of([(0.0, b"bar\n\r\x1b[1A\x1b[2Kdone\n")], begin=0.0) == [Line("done", 0.0)]
+    assert draw([Line("word " * 30, 0.0)]).count("terminal-line-1)") >= 1
+
+
+def test_waits_are_cut():
+    assert without_waits([0.0, 1.0, 9.0, 9.5]) == [0.0, 1.0, 2.5, 3.0]
 
 
 def test_lines_appear_when_they_came():
