@@ -1,10 +1,12 @@
-"""Writes what is made from the code, by `python -m tests.docs`: pages, and keyword arguments."""
+"""Writes what is made from the code and from figures, by `python -m tests.docs`."""
 
 import ast
 from itertools import groupby
 from pathlib import Path
 
 import ov_specdec
+from tests.benchmarks.figures.results import Results
+from tests.figure_tables import PAGES, filled
 from tests.option_tables import KWARGS, OPTIONS, kwargs, options_page
 
 PACKAGE = Path(ov_specdec.__file__).parent
@@ -45,3 +47,5 @@ if __name__ == "__main__":
     OPTIONS.write_text(options_page(), encoding="utf-8")
     KWARGS.write_text(kwargs(), encoding="utf-8")
     MODULES.write_text(modules(), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8"), Results.all()), encoding="utf-8")

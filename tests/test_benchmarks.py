@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import click
@@ -247,12 +248,12 @@ def test_a_turn_that_was_interrupted_is_measured_anew(record, tmp_path):
     record.rows.clear()
     file, calls = tmp_path / "record.json", []
     with pytest.raises(KeyboardInterrupt):
-        measure_into(record, in_two_turns(calls, ends_in=("c", 1)), file, 0)
+        measure_into(record, in_two_turns(calls, ends_in=("c", 1)), partial(record.write, file), 0)
     assert calls == [("a", 0), ("b", 0), ("c", 0), ("b", 1)]
     kept = Record.read(file)
     assert [(row["method"], row["turn"]) for row in kept.rows] == calls[:3]
     calls.clear()
-    measure_into(kept, in_two_turns(calls), file, 0)
+    measure_into(kept, in_two_turns(calls), partial(kept.write, file), 0)
     assert calls == [("b", 1), ("c", 1), ("a", 1)]
     assert len(Record.read(file).rows) == 6
 
@@ -260,9 +261,10 @@ def test_a_turn_that_was_interrupted_is_measured_anew(record, tmp_path):
 def test_when_the_time_is_up_the_turn_is_finished(record, tmp_path):
     record.rows.clear()
     calls = []
-    measure_into(record, in_two_turns(calls), tmp_path / "record.json", 1e-9)
+    write = partial(record.write, tmp_path / "record.json")
+    measure_into(record, in_two_turns(calls), write, 1e-9)
     assert calls == []
-    measure_into(record, in_two_turns(calls), tmp_path / "record.json", 1e9)
+    measure_into(record, in_two_turns(calls), write, 1e9)
     assert len(calls) == 6
 
 

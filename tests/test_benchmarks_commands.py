@@ -6,14 +6,10 @@ from random import Random
 import pytest
 
 from ov_specdec.loading.locate import embedded_folder
-from ov_specdec.planning.costs import NOMINAL
-from tests.benchmarks import speed
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.record import Record
 from tests.benchmarks.replay import replay_all
 from tests.command_line import run
-from tests.recordings import write_recording
-from tests.tiny_whisper import RATE, recording
 
 SHORT = ("--number", "1", "--size", "6")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -72,9 +68,8 @@ def test_a_model_agrees_with_itself(measure, tiny_pair):
     assert {row["told"] for row in rows} == {2, "all it holds"}
 
 
-@pytest.mark.parametrize("name", ["chart", "planner-plot"])
-def test_charts_are_images(tmp_path, name):
-    done = run(name, "--output", tmp_path / "chart.png", main=main)
+def test_the_plot_of_the_planner_is_an_image(tmp_path):
+    done = run("planner-plot", "--output", tmp_path / "chart.png", main=main)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "chart.png").read_bytes().startswith(PNG)
 
@@ -166,53 +161,6 @@ def test_what_sampling_costs(measure, pair):
     assert len([line for line in lines if line[0] == "options"]) == 4
 
 
-def test_a_second_turn_finds_the_first_ones_cache(measure, pair):
-    rows, _ = measure("second-turn", *pair, "--first", "100", "--rounds", "2")
-    assert [row["round"] for row in rows] == [1, 2]
-    for row in rows:
-        assert row["ratio"] == pytest.approx(row["kept (ms)"] / row["fresh (ms)"])
-
-
-def test_speech_is_measured_in_turns(measure, whisper, tmp_path):
-    write_recording(tmp_path / "voice.wav", recording(1.5), RATE)
-    models = ("--main", whisper.main, "--draft", whisper.draft, "--precision", "exact")
-    options = ("--rounds", "1", "--lengths", "2", "--others", "suffix")
-    rows, lines = measure("speech-speed", *models, tmp_path / "voice.wav", *options)
-    turns = [row["method"] for row in rows if "method" in row]
-    assert turns == ["draft", "draft@2", "suffix", "plain"]
-    assert {row["model"] for row in rows if "model" in row} == {"main", "draft"}
-    assert ["method", "seconds", "real-time factor", "encoder"] in lines
-
-
-def test_methods_are_measured_in_turns(measure, pair):
-    methods = "none,model,model@2,model@4,model@2#again"
-    options = ("--number", "2", "--rounds", "2", "--max-new-tokens", "8", "--ignore-eos")
-    rows, lines = measure("speed", *pair, "--methods", methods, *options)
-    names = methods.split(",")
-    assert [row["method"] for row in rows[:10]] == names + names[1:] + names[:1]
-    assert all(row["tokens"] == 7 and row["speed"] > 0 for row in rows)
-    by_name = {name: [row for row in rows if row["method"] == name] for name in names}
-    assert all(row["drafted"] == 0 and row["passes"] == 7 for row in by_name["none"])
-    assert [row["passes"] for row in by_name["model@2"]] == [
-        row["passes"] for row in by_name["model@2#again"]
-    ]
-    assert lines[0][:5] == ["task", "method", "turns", "speed / none", "speed / model"]
-    assert lines[2][3] == "1.000 (1.000 to 1.000), 4 pairs"
-    assert lines[-3][1].startswith("speed / best of model@")
-
-
-def test_the_best_length_is_chosen_on_the_turns_that_it_is_not_measured_on():
-    """Each is the faster one of half of the turns, so that the slower one is always measured."""
-    rows = [
-        {"turn": turn, "method": name, "speed": speed_}
-        for turn in range(4)
-        for name, speed_ in (("model", 2.0), ("@2", 4.0 - turn % 2 * 3), ("@4", 1 + turn % 2 * 3))
-    ]
-    values, chosen = speed.to_best(rows, "model", ["@2", "@4"])
-    assert values == [2.0] * 4
-    assert sorted(chosen) == ["@2", "@4"]
-
-
 def test_a_whisper_that_is_expanded_computes_the_same():
     import torch
     from transformers import WhisperConfig, WhisperForConditionalGeneration
@@ -247,8 +195,9 @@ def test_errors_are_put_into_a_share_of_the_words():
 
 
 def test_the_embedded_pair_is_recorded_by_its_hashes(measure, tmp_path):
-    measure("second-turn", "--first", "20", "--rounds", "1")
-    models = json.loads((tmp_path / "second-turn.json").read_text())["models"]
+    options = ("--number", "1", "--rounds", "1", "--max-new-tokens", "4", "--lengths", "2")
+    measure("loop-overhead", *options)
+    models = json.loads((tmp_path / "loop-overhead.json").read_text())["models"]
     assert {role: model["name"] for role, model in models.items()} == {
         "main": embedded_folder("main").name,
         "draft": embedded_folder("draft").name,

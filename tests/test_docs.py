@@ -11,12 +11,15 @@ import pytest
 from ov_specdec.cli.app import COMMANDS
 from ov_specdec.cli.chat.commands import HELP
 from ov_specdec.engine import Engine
+from tests.benchmarks.drawing import IMAGES
+from tests.benchmarks.figures.results import Results
 from tests.docs import (
     DOCS,
     MODULES,
     PACKAGE,
     modules,
 )
+from tests.figure_tables import PAGES, filled
 from tests.option_tables import KWARGS, OPTIONS, kwargs, options_page
 
 ROOT = Path(__file__).parent.parent
@@ -45,6 +48,20 @@ def test_the_tables_of_options_are_what_their_descriptions_say():
 
 def test_the_keyword_arguments_are_the_options():
     assert KWARGS.read_text(encoding="utf-8") == kwargs(), "run: python -m tests.docs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_tables_of_figures_are_what_was_measured(page):
+    text = page.read_text(encoding="utf-8")
+    assert text == filled(text, Results.all()), "run: python -m tests.docs"
+
+
+def test_charts_are_of_the_figures():
+    for results in Results.all():
+        for chart in sorted(IMAGES.glob(f"*-{results.name}.svg")):
+            assert results.stamp in chart.read_text(encoding="utf-8"), (
+                "run: python -m tests.benchmarks charts"
+            )
 
 
 def test_the_architecture_tells_a_step_call_by_call():

@@ -7,13 +7,13 @@ from ov_specdec.cli.app import SETTINGS, LazyCommands, run
 COMMANDS = {
     "accepted-per-round": "Count accepted draft tokens per round, by rule or by pairing.",
     "agreement": "Count how often a draft chooses the main model's token.",
-    "chart": "Draw docs/images/speed.png from the tables of docs/benchmarks.md.",
+    "charts": "Draw the charts of docs/images from the files of docs/figures.",
     "expand": "Expand MODEL, a Llama, to the cost of a larger one that computes the same.",
     "expand-whisper": "Make a Whisper with the cost of a large one's decoder out of a small one.",
+    "figures": "Measure what the pages state into one file for each processor.",
     "invariance-cost": "Measure the speed with batch invariance over that without it.",
     "key-quantization": "Measure what each way to keep keys costs: divergence from f32.",
     "loop-overhead": "Measure the loop's time over that of its passes alone.",
-    "peers": "Measure this project's ways to decode and other frameworks on the same models.",
     "planner-plot": "Draw docs/images/planner.png, what the planner weighs.",
     "recite": "Make a random model of KIND's size that recites TEXTS, to measure costs.",
     "record-outputs": "Record outputs of plain decoding, and drafts of them, for `replay`.",
@@ -21,11 +21,7 @@ COMMANDS = {
     "replay": "Replay drafters on OUTPUTS, recorded ones, without a clock.",
     "same-texts": "Count texts that are not those of plain decoding alone.",
     "sampling-cost": "Measure what sampling costs beside inference, and what a seed adds to it.",
-    "second-turn": "Measure what a kept KV cache spares the second turn of a conversation.",
     "simulation": "Compare the planner with the best constant length on simulated machines.",
-    "speech-speed": "Measure transcription: plain, suffix and draft against others, in turns.",
-    "speed": "Measure drafters, draft lengths and openvino.genai against each other, in turns.",
-    "sweeps": "Measure draft lengths, temperatures and the cost of passes, and draw them.",
     "table": "Print the tables of RECORDS, which other commands wrote.",
 }
 """The first line of each command's help."""

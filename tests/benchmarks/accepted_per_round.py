@@ -230,6 +230,6 @@ def accepted_per_round(
     """Count accepted draft tokens per round, by rule or by pairing."""
     with models.pipeline("model", pairing="auto" if by == "pairing" else None) as pipeline:
         for key, case in cases(by, models):
-            for number, (_, prompt) in enumerate(prompts.ids(pipeline)):
+            for number, (_, prompt) in enumerate(prompts.ids(pipeline.tokenizer)):
                 measure = partial(accepted, pipeline, *case, prompt, number, length, size)
                 yield {**key, "prompt": number}, measure

@@ -81,7 +81,7 @@ def agreement(
     run = {"max_new_tokens": size, "ignore_eos": True, "num_assistant_tokens": 0}
     with models.pipeline("model") as pipeline:
         room = pipeline.draft.runner.max_length - size
-        for number, (_, prompt) in enumerate(prompts.ids(pipeline)):
+        for number, (_, prompt) in enumerate(prompts.ids(pipeline.tokenizer)):
             for temperature in temperatures:
                 for seed in range(rounds if temperature else 1):
                     drawn = {"temperature": temperature, "seed": seed} if temperature else {}

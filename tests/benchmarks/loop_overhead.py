@@ -74,7 +74,7 @@ def loop_overhead(
         for length in lengths:
             options = {"num_assistant_tokens": length, "ignore_eos": True}
             options["max_new_tokens"] = max_new_tokens
-            for number, (_, prompt) in enumerate(prompts.ids(pipeline)):
+            for number, (_, prompt) in enumerate(prompts.ids(pipeline.tokenizer)):
                 recorded = cache(partial(record, pipeline, prompt, options))
                 for round_ in range(rounds):
                     key = {"draft length": length, "prompt": number, "round": round_}

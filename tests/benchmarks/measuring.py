@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -42,32 +42,42 @@ def measures(function: Callable[..., Measurements]) -> Command:
         if output is not None:
             record = record.resumed(output)
         with closing(function(**given)) as measurements:
-            measure_into(record, measurements, output, seconds)
+            measure_into(record, measurements, partial(write, record, output), seconds)
         click.echo(show(record))
 
     return command
 
 
+def write(record: Record, output: Path | None) -> None:
+    """Write a record that has rows, where there is a file for it."""
+    if output is not None and record.rows:
+        record.write(output)
+
+
 def measure_into(
-    record: Record, measurements: Iterable[Measurement], output: Path | None, seconds: float
+    record: Record,
+    measurements: Iterable[Measurement],
+    write: Callable[[], None],
+    seconds: float,
 ) -> None:
-    """Measure what the record lacks, and write it after each turn, or each row that has none."""
+    """Measure what the record lacks, and write it after each turn, or each row that has none.
+
+    seconds: to end after, from the first measurement; 0 for all of them.
+    """
     start = turn = None
     for key, measure in measurements:
         if record.has(key):
             continue
         start = start or monotonic()  # models are loaded by now
         if turn is None or key.get("turn") != turn:
-            if output is not None and record.rows:
-                record.write(output)
+            write()
             if 0 < seconds <= monotonic() - start:
                 return
         turn = key.get("turn")
         record.rows.append({**key, **measure()})
         known_by = ", ".join(map(str, key.values()))
         click.echo(f"{monotonic() - start:.0f} s: {known_by}", err=True)
-    if output is not None and record.rows:
-        record.write(output)
+    write()
 
 
 def begin(name: str, given: Mapping[str, Any]) -> Record:

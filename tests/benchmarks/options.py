@@ -113,7 +113,8 @@ def prompt_options(default: str, number: int | None = None) -> Callable[[Command
             "name",
             default=default,
             show_default=True,
-            help="code, quoting, tests or mixed; or a file: lines, or .jsonl with task and prompt.",
+            help="code, quoting, tests, mixed, heldout or tasks; or a file: lines, or .jsonl with "
+            "task and prompt.",
         )
         @click.option("--number", type=click.IntRange(1), default=number, help="Of the prompts.")
         @wraps(command)

@@ -7,7 +7,7 @@ import click
 
 from ov_specdec.palette import BLUE, GREY, ORANGE
 from ov_specdec.planning.costs import SIZES, CostCurve, PassCurve
-from tests.benchmarks.charts import IMAGES, finish, new_figure, save
+from tests.benchmarks.drawing import IMAGES, finish, new_figure, save
 from tests.benchmarks.options import PATH
 
 CURVE = CostCurve(

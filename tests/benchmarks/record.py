@@ -17,12 +17,18 @@ from ov_specdec.files import UNREADABLE, replacing
 from ov_specdec.loading.devices import find_device, openvino_core, usable_cores
 from ov_specdec.loading.folder import ModelFolder
 
-PACKAGES = ("openvino", "openvino-genai", "transformers", "numpy", "torch")
+PACKAGES = (
+    *("openvino", "openvino-genai", "transformers", "numpy", "torch"),
+    "llama-cpp-python",
+)
 INSTRUCTIONS = ("avx2", "avx512", "avx_vnni", "amx", "asimd", "sve", "i8mm", "bf16")
 """How the names of instructions that matrices are multiplied with begin."""
 
 FLAGS = ("flags", "features")
 """What Linux calls the list of a processor's instructions: on x86, and on Arm."""
+
+MEASURED = (":/ov_specdec", ":/models", ":/tests/benchmarks", ":(exclude,top)*.md")
+"""What a measurement depends on: figures stay those of a commit when pages are committed."""
 
 Row = dict[str, Any]
 Key = Mapping[str, str | int | float | None]
@@ -84,6 +90,11 @@ class Record:
         if not file.exists():
             return self
         kept = Record.read(file, self.command)
+        self.require_same(kept, file)
+        return kept
+
+    def require_same(self, kept: "Record", file: Path) -> None:
+        """Raise `OptionError` where what a file keeps was made with anything else: see above."""
         for name in ("options", "models", "code", "versions", "machine"):
             before, now = getattr(kept, name), getattr(self, name)
             if changed := [key for key in {**before, **now} if before.get(key) != now.get(key)]:
@@ -92,7 +103,6 @@ class Record:
                     f"'{file}' was made with other {name}: {key} was {before.get(key)} and is "
                     f"{now.get(key)}; name another file"
                 )
-        return kept
 
     def head(self) -> dict[str, Any]:
         """All but the rows."""
@@ -129,7 +139,7 @@ def _model(path: Path) -> dict[str, str]:
 
 
 def _code() -> dict[str, Any]:
-    """The commit that runs; without one, as of a source archive, None."""
+    """The last commit of what runs; without one, as of a source archive, None."""
     git, here = shutil.which("git"), Path(__file__).parent
 
     def output(*arguments: str) -> str | None:
@@ -138,8 +148,8 @@ def _code() -> dict[str, Any]:
         done = subprocess.run([git, *arguments], cwd=here, capture_output=True, text=True)
         return None if done.returncode else done.stdout.strip()
 
-    changes = output("status", "--porcelain", "--untracked-files=no")
-    return {"commit": output("rev-parse", "HEAD"), "clean": changes == ""}
+    changes = output("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
+    return {"commit": output("rev-list", "-1", "HEAD", "--", *MEASURED), "clean": changes == ""}
 
 
 def _version(package: str) -> str | None:

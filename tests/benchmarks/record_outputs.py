@@ -73,6 +73,6 @@ def record_outputs(
     """Record outputs of plain decoding, and drafts of them, for `replay`."""
     options = {"ignore_eos": True} if ignore_eos else {}
     with models.pipeline("model" if drafts else "none") as pipeline:
-        for number, (task, prompt) in enumerate(prompts.ids(pipeline)):
+        for number, (task, prompt) in enumerate(prompts.ids(pipeline.tokenizer)):
             measure = partial(output_of, pipeline, prompt, max_new_tokens, drafts, **options)
             yield {"task": task, "number": number}, measure

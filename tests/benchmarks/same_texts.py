@@ -225,7 +225,7 @@ def same_texts(
     """Count texts that are not those of plain decoding alone."""
     load = partial(models.pipeline, batch_invariant=parse_invariance(batch_invariant))
     with load("none") as plain:
-        ids = [prompt for _, prompt in prompts.ids(plain)]
+        ids = [prompt for _, prompt in prompts.ids(plain.tokenizer)]
         run = {"max_new_tokens": max_new_tokens, "ignore_eos": True}
         options = {kind: {**run, **drawn} for kind, drawn in KINDS.items()}
         alone = {

@@ -156,7 +156,7 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
 def sampling_cost(models: Models, prompts: Prompts, rounds: int, vocabulary: int) -> Measurements:
     """Measure what sampling costs beside inference, and what a seed adds to it."""
     with models.pipeline("model") as pipeline:
-        ids = [prompt for _, prompt in prompts.ids(pipeline)]
+        ids = [prompt for _, prompt in prompts.ids(pipeline.tokenizer)]
         for name, options in SETTINGS.items():
             measure = partial(share_of_round, pipeline, ids, options)
             measure()

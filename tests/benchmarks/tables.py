@@ -85,6 +85,27 @@ def ratios(rows: Sequence[Row], one: str, other: str, name: str) -> list[float]:
     return [own / values[1][turn] for turn, own in values[0].items() if turn in values[1]]
 
 
+def to_best(
+    rows: Sequence[Row], method: str, others: Sequence[str]
+) -> tuple[list[float], list[str]]:
+    """The speed of a method over that of the best of others, turn by turn; and the best ones.
+
+    The best is chosen on one half of the turns and measured on the other, so that luck does not
+    choose it.
+    """
+    turns = sorted({row["turn"] for row in rows})
+    found, chosen = list[float](), list[str]()
+    for half in range(2 if others and len(turns) > 1 else 0):
+        choosing, measured = (
+            [row for row in rows if row["turn"] in part]
+            for part in (turns[half::2], turns[1 - half :: 2])
+        )
+        speeds = {name: numbers(select(choosing, method=name), "speed") for name in others}
+        chosen.append(max(others, key=lambda name: median(speeds[name] or [0.0])))
+        found += ratios(measured, method, chosen[-1], "speed")
+    return found, list(dict.fromkeys(chosen))
+
+
 @dataclass(frozen=True)
 class Interval:
     """A median, and the 95 % interval that the bootstrap's percentiles give it (Efron 1979)."""

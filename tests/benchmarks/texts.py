@@ -10,15 +10,19 @@ from itertools import cycle, zip_longest
 from pathlib import Path
 from typing import Any
 
-from ov_specdec import GenerationOptions, SpeculativePipeline
+from ov_specdec import GenerationOptions
 from ov_specdec.bench.prompts import JSON_LINES, PROMPT_SETS, read_prompts
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
+from ov_specdec.text.tokenizer import Tokenizer
 from tests.prompts import PROMPTS
 
 MIXED = "mixed"
 SETS = {**PROMPT_SETS, "tests": PROMPTS, MIXED: PROMPT_SETS["code"]}
 """Prompts of Python code; those that are mixed are filled up from the left."""
+
+FILES = {name: Path(__file__).parent / "prompts" / f"{name}.jsonl" for name in ("heldout", "tasks")}
+"""Sets in files: code that the embedded pair was not trained on, and six tasks for chat models."""
 
 MIX = tuple(range(30, 901, 30))
 """Tokens of mixed prompts: from a question to a file."""
@@ -34,14 +38,17 @@ class Prompts:
     @classmethod
     def read(cls, name: str, number: int | None = None) -> "Prompts":
         """A set or a file, whose tasks take turns. number: so many, from all over it."""
-        tasks = [(name, prompt) for prompt in SETS[name]] if name in SETS else _file(Path(name))
+        if name in SETS:
+            tasks = [(name, prompt) for prompt in SETS[name]]
+        else:
+            tasks = _file(FILES.get(name, Path(name)))
         number = min(number or len(tasks), len(tasks))
         chosen = (round(i * (len(tasks) - 1) / max(number - 1, 1)) for i in range(number))
         return cls(name, tuple(tasks[place] for place in chosen))
 
-    def ids(self, pipeline: SpeculativePipeline) -> list[tuple[str, list[int]]]:
+    def ids(self, tokenizer: Tokenizer) -> list[tuple[str, list[int]]]:
         """Task and token ids of each, in the chat template of a model that has one."""
-        options, tokenizer = GenerationOptions(), pipeline.tokenizer
+        options = GenerationOptions()
         encoded = [
             (task, encode_prompt(prompt, options, tokenizer, GeneratedTokens()))
             for task, prompt in self.tasks

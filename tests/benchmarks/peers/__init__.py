@@ -1,5 +1,1 @@
-"""This project's ways to decode beside other frameworks', each in a process of its own."""
-
-from tests.benchmarks.peers.command import peers
-
-__all__ = ["peers"]
+"""This project's ways to decode and other frameworks', alone or in a process of their own."""

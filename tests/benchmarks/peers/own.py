@@ -1,11 +1,10 @@
 """The project's own ways to decode, as methods of the benchmark."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from time import perf_counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ov_specdec.batch import Batch
-from ov_specdec.chunks import Chunk, collect
+from ov_specdec.chunks import Chunk
 from ov_specdec.drafters.factory import WITH_DRAFT
 from ov_specdec.loading.runtime_config import KvBackend
 from ov_specdec.pipeline import SpeculativePipeline
@@ -62,36 +61,21 @@ def measure(
     max_new_tokens: int,
     options: Mapping[str, Any],
 ) -> Measurement:
-    """One generation, timed from outside: encoding, reading all of the prompt, decoding."""
-    start = perf_counter()
-    arrivals: list[float] = []
-
-    def timed(chunks: Iterable[Chunk]) -> Iterable[Chunk]:
-        for chunk in chunks:
-            arrivals.append(perf_counter())
-            yield chunk
-
-    chunks = pipeline.stream(prompt_ids, **_options(max_new_tokens, options))
-    result = collect(timed(chunks))
-    seconds = perf_counter() - start
+    """One generation that reads all of its prompt."""
+    result = pipeline.generate(prompt_ids, **_options(max_new_tokens, options))
     stats = result.stats
-    speculates = stats.drafted > 0
     return Measurement(
-        prompt_tokens=len(prompt_ids),
         token_ids=result.token_ids,
-        seconds=seconds,
-        first_token_seconds=arrivals[0] - start,
+        seconds=stats.seconds,
+        first_token_seconds=stats.time_to_first_token,
         main_passes=stats.main_passes,
-        drafted=stats.drafted if speculates else None,
-        accepted=stats.accepted if speculates else None,
-        main_seconds=stats.verify_seconds,
-        draft_seconds=stats.draft_seconds if speculates else None,
-        rounds=tuple(stats.rounds),
+        drafted=stats.drafted or None,
+        accepted=stats.accepted if stats.drafted else None,
     )
 
 
 def _options(max_new_tokens: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a generation that reads all of its prompt and has this length."""
+    """Options of a generation that reads all of its prompt, and goes on past its end."""
     return {
         "max_new_tokens": max_new_tokens,
         "ignore_eos": True,
@@ -101,11 +85,11 @@ def _options(max_new_tokens: int, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own(
-    drafter: str, *, kv: KvBackend = "auto", trim: bool = False, **options: Any
+    drafter: str, *, kv: KvBackend = "auto", trim: bool = False
 ) -> Callable[[Setup, int | None], PipelineRunner]:
-    """A way to build a runner: a drafter of `SpeculativePipeline`, a KV cache, generation options.
+    """A way to build a runner: a drafter of `SpeculativePipeline`, and a KV cache.
 
-    What it builds drafts as many tokens as it is told, or as `options` say where it is not told.
+    What it builds drafts as many tokens as it is told, or as the planner says.
     trim: remove stale entries from a stateful KV cache at each rollback, instead of hiding them.
     """
 
@@ -114,7 +98,7 @@ def own(
         arguments["drafter"] = drafter
         if trim:
             arguments["max_hidden_tokens"] = 0
-        chosen = {**options, "num_assistant_tokens": length} if length is not None else options
+        chosen = {} if length is None else {"num_assistant_tokens": length}
         pipeline = SpeculativePipeline(**arguments)
         pipeline.prepare()
         return PipelineRunner(pipeline, chosen)

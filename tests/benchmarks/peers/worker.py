@@ -3,9 +3,9 @@
 Reads requests from stdin and answers each on stdout, one JSON object per line. The first,
 `{"method": NAME, "setup": {...}}`, loads the models; each further one,
 `{"prompt_ids": [...], "max_new_tokens": N}`, is a generation. An answer is `{"loaded": {...}}`,
-`{"measurement": {...}, "peak_memory": BYTES}`, or `{"error": "..."}`. Where the first one is
-`{"engine": NAME, "setup": {...}}`, each further one, `{"load": {...}}`, is a load of requests, and
-`{"served": [...], "peak_memory": BYTES}` the answer. The end of stdin ends the process.
+`{"measurement": {...}, "memory": BYTES, "peak_memory": BYTES}`, or `{"error": "..."}`. Where the
+first one is `{"engine": NAME, "setup": {...}}`, each further one, `{"load": {...}}`, is a load of
+requests, and `{"served": [...]}` the answer. The end of stdin ends the process.
 """
 
 import json
@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterable
 from time import perf_counter
 from typing import Any, TextIO
+
+import psutil
 
 from ov_specdec.errors import SpecdecError
 from tests.benchmarks.peers.errors import BenchmarkError
@@ -63,11 +65,16 @@ class Worker:
             return self._load(request)
         if self._engine is not None and "load" in request:
             served = serve_load(self._engine, Load(**request["load"]))
-            return {"served": [each.as_dict() for each in served], "peak_memory": peak_memory()}
+            return {"served": [each.as_dict() for each in served]}
         if self._runner is None:
             raise BenchmarkError("the first request must load a method")
         measurement = self._runner.run(request["prompt_ids"], request["max_new_tokens"])
-        return {"measurement": measurement.as_dict(), "peak_memory": peak_memory()}
+        memory = psutil.Process().memory_info().rss
+        return {
+            "measurement": measurement.as_dict(),
+            "memory": memory,
+            "peak_memory": peak_memory(),
+        }
 
     def _load(self, request: Answer) -> Answer:
         start = perf_counter()

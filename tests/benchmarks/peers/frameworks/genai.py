@@ -36,57 +36,71 @@ class GenaiRunner:
         start = perf_counter()
         result = self._pipeline.generate(prompt, self._config)
         seconds = perf_counter() - start
-        return _measurement(len(prompt_ids), result, seconds)
+        return _measurement(result, seconds)
 
 
-def _measurement(prompt_tokens: int, result: Any, seconds: float) -> Measurement:
-    """What the pipeline's own record says, under this benchmark's terms; it counts microseconds."""
+def _measurement(result: Any, seconds: float) -> Measurement:
+    """What the pipeline's own record says, under this benchmark's terms."""
     token_ids = list(result.tokens[0])
-    steps = list(result.perf_metrics.raw_metrics.token_infer_durations)
-    models = result.extended_perf_metrics  # there with a draft model only
-    if models is None:
-        main, draft = steps, None
-    else:
-        main, draft = (
-            list(metrics.raw_metrics.m_durations)
-            for metrics in (models.main_model_metrics, models.draft_model_metrics)
-        )
+    passes = len(result.perf_metrics.raw_metrics.token_infer_durations)
+    draft = None
+    if result.extended_perf_metrics is not None:  # there with a draft model only
+        draft = list(result.extended_perf_metrics.draft_model_metrics.raw_metrics.m_durations)
     return Measurement(
-        prompt_tokens=prompt_tokens,
         token_ids=token_ids,
         seconds=seconds,
         first_token_seconds=result.perf_metrics.get_ttft().mean / 1000,
-        main_passes=len(steps),
+        main_passes=passes,
         # The draft's first pass reads the prompt; each further one is a draft token.
         drafted=None if draft is None else max(len(draft) - 1, 0),
         # Its own count leaves out the last round. Each pass of the main adds one token of its own.
-        accepted=None if draft is None else len(token_ids) - len(steps),
-        main_seconds=sum(main[1:]) / 1e6 or None,  # with prompt lookup, all times are 0
-        draft_seconds=None if draft is None else sum(draft) / 1e6,
+        accepted=None if draft is None else len(token_ids) - passes,
     )
 
 
 def plain(setup: Setup, _length: int | None) -> GenaiRunner:
     """`LLMPipeline` with the main model alone."""
-    genai = import_genai()
-    return GenaiRunner(_load(genai, setup, {}), greedy(genai))
+    return GenaiRunner(load_plain(setup), greedy(import_genai()))
 
 
 def with_draft(setup: Setup, length: int | None) -> GenaiRunner:
     """`LLMPipeline` with a draft model that proposes `length` tokens per round."""
-    require_same_tokenizer(setup)
-    genai = import_genai()
-    folder = model_with_tokenizer(Path(setup.draft), Path(setup.scratch) / "draft")
-    draft = genai.draft_model(str(folder), setup.device, **setup.all_properties("draft"))
-    pipeline = _load(genai, setup, {"draft_model": draft})
-    return GenaiRunner(pipeline, greedy(genai, num_assistant_tokens=length))
+    return GenaiRunner(load_with_draft(setup), drafting(length))
 
 
 def prompt_lookup(setup: Setup, length: int | None) -> GenaiRunner:
     """`LLMPipeline` with draft tokens from the text itself, `length` per round."""
+    return GenaiRunner(load_prompt_lookup(setup), looking_up(length))
+
+
+def load_plain(setup: Setup) -> Any:
+    """The pipeline that decodes plainly."""
+    return _load(import_genai(), setup, {})
+
+
+def load_with_draft(setup: Setup) -> Any:
+    """The pipeline with a draft model, for any length."""
+    require_same_tokenizer(setup)
     genai = import_genai()
-    config = greedy(genai, num_assistant_tokens=length, max_ngram_size=MAX_NGRAM_SIZE)
-    return GenaiRunner(_load(genai, setup, {"prompt_lookup": True}), config)
+    folder = model_with_tokenizer(Path(setup.draft), Path(setup.scratch) / "draft")
+    draft = genai.draft_model(str(folder), setup.device, **setup.all_properties("draft"))
+    return _load(genai, setup, {"draft_model": draft})
+
+
+def load_prompt_lookup(setup: Setup) -> Any:
+    """The pipeline with prompt lookup, for any length."""
+    return _load(import_genai(), setup, {"prompt_lookup": True})
+
+
+def drafting(length: int | None) -> Any:
+    """Its settings of a generation with so many draft tokens a round from a draft model."""
+    return greedy(import_genai(), num_assistant_tokens=length)
+
+
+def looking_up(length: int | None) -> Any:
+    """Its settings of a generation with so many draft tokens a round from the text itself."""
+    settings = {"num_assistant_tokens": length, "max_ngram_size": MAX_NGRAM_SIZE}
+    return greedy(import_genai(), **settings)
 
 
 def import_genai() -> Any:

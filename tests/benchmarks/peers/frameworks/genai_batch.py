@@ -10,9 +10,10 @@ import openvino as ov
 
 from tests.benchmarks.peers.errors import BenchmarkError
 from tests.benchmarks.peers.frameworks.genai import (
-    MAX_NGRAM_SIZE,
+    drafting,
     greedy,
     import_genai,
+    looking_up,
     model_with_tokenizer,
 )
 from tests.benchmarks.peers.frameworks.same_tokenizer import require_same_tokenizer
@@ -104,15 +105,14 @@ def with_draft(setup: Setup, length: int | None) -> GenaiEngine:
     folder = model_with_tokenizer(Path(setup.draft), Path(setup.scratch) / "draft")
     draft = genai.draft_model(str(folder), setup.device, **setup.all_properties("draft"))
     pipeline = _load(genai, setup, {"draft_model": draft})
-    config = greedy(genai, num_assistant_tokens=length)
-    return GenaiEngine(genai, pipeline, config, length or 0, counts=True)
+    return GenaiEngine(genai, pipeline, drafting(length), length or 0, counts=True)
 
 
 def prompt_lookup(setup: Setup, length: int | None) -> GenaiEngine:
     """The pipeline with draft tokens from the text itself, at most `length` per step."""
     genai = import_genai()
-    config = greedy(genai, num_assistant_tokens=length, max_ngram_size=MAX_NGRAM_SIZE)
-    return GenaiEngine(genai, _load(genai, setup, {"prompt_lookup": True}), config, length or 0)
+    pipeline = _load(genai, setup, {"prompt_lookup": True})
+    return GenaiEngine(genai, pipeline, looking_up(length), length or 0)
 
 
 def _load(genai: Any, setup: Setup, settings: dict[str, Any]) -> Any:

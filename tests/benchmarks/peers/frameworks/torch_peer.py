@@ -1,7 +1,7 @@
 """transformers on torch as a peer: plain and assisted generation, bf16."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -15,23 +15,18 @@ REMEDY = "pip install torch"
 
 
 @dataclass
-class PassClock:
-    """The times of a model's passes, taken by hooks around its forward."""
+class PassCount:
+    """The passes of a model, counted by a hook on its forward."""
 
-    seconds: list[float] = field(default_factory=list)
+    passes: int = 0
 
     def watch(self, model: Any) -> None:
-        """Time every pass of a torch module from now on."""
-        started = [0.0]
+        """Count every pass of a torch module from now on."""
 
-        def before(*_: Any) -> None:
-            started[0] = perf_counter()
+        def count(*_: Any) -> None:
+            self.passes += 1
 
-        def after(*_: Any) -> None:
-            self.seconds.append(perf_counter() - started[0])
-
-        model.register_forward_pre_hook(before)
-        model.register_forward_hook(after)
+        model.register_forward_hook(count)
 
 
 class FirstToken:
@@ -57,18 +52,16 @@ class TorchRunner:
     def __init__(self, main: Any, draft: Any = None) -> None:
         self._main = main
         self._draft = draft
-        self._main_clock = PassClock()
-        self._draft_clock = PassClock()
-        self._main_clock.watch(main)
+        self._of_main, self._of_draft = PassCount(), PassCount()
+        self._of_main.watch(main)
         if draft is not None:
-            self._draft_clock.watch(draft)
+            self._of_draft.watch(draft)
 
     def run(self, prompt_ids: Sequence[int], max_new_tokens: int) -> Measurement:
         """See `Runner`."""
         import torch
 
-        self._main_clock.seconds.clear()
-        self._draft_clock.seconds.clear()
+        self._of_main.passes = self._of_draft.passes = 0
         first = FirstToken()
         ids = torch.tensor([list(prompt_ids)])
         start = perf_counter()
@@ -83,23 +76,15 @@ class TorchRunner:
             )
         seconds = perf_counter() - start
         token_ids = output[0, len(prompt_ids) :].tolist()
-        return self._measurement(prompt_ids, token_ids, seconds, first.time - start)
-
-    def _measurement(
-        self, prompt_ids: Sequence[int], token_ids: list[int], seconds: float, first: float
-    ) -> Measurement:
-        main, draft = self._main_clock.seconds, self._draft_clock.seconds
+        passes, drafted = self._of_main.passes, self._of_draft.passes
         return Measurement(
-            prompt_tokens=len(prompt_ids),
             token_ids=token_ids,
             seconds=seconds,
-            first_token_seconds=first,
-            main_passes=len(main),
+            first_token_seconds=first.time - start,
+            main_passes=passes,
             # A pass of the draft is a draft token; a pass of the main adds one token of its own.
-            drafted=len(draft) or None,
-            accepted=len(token_ids) - len(main) if draft else None,
-            main_seconds=sum(main[1:]),
-            draft_seconds=sum(draft) if draft else None,
+            drafted=drafted or None,
+            accepted=len(token_ids) - passes if drafted else None,
         )
 
 

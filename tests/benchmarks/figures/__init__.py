@@ -1,0 +1,5 @@
+"""Everything that the pages state in figures, measured into one file for each processor."""
+
+from tests.benchmarks.figures.command import figures
+
+__all__ = ["figures"]

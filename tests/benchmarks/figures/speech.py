@@ -1,0 +1,92 @@
+"""Transcription: plain, with suffix matches, and openvino.genai, interleaved."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from ov_specdec import SpeechPipeline
+from ov_specdec.speech.audio import read_audio
+from tests.benchmarks.figures.given import Given
+from tests.benchmarks.figures.in_process import compact
+from tests.benchmarks.measuring import Measurements, in_turns
+from tests.benchmarks.record import Row
+
+RATE = 16000
+OPTIONS: dict[str, Any] = {
+    "language": "en",
+    "temperature": 0.0,
+    "logprob_threshold": None,
+    "compression_ratio_threshold": None,
+    "condition_on_prev_tokens": False,
+    "return_timestamps": True,
+}
+"""What all run with: English, greedy, no fallback, no previous text, timestamps."""
+
+Transcribe = Callable[[Any], Row]
+
+
+def speech(given: Given, rounds: int) -> Measurements:
+    """Seconds of transcribing all recordings, joined to one."""
+    samples = np.concatenate([read_audio(file, RATE) for file in given.recordings])
+    methods = methods_of(given.speech)
+    names = list(methods)
+
+    def measure(name: str, turn: int) -> Row:
+        # Softer each time, for what was heard before is not encoded again.
+        factor = np.float32(1.0 - 0.01 * turn - 0.001 * names.index(name))
+        start = perf_counter()
+        found = methods[name](samples * factor)
+        seconds = perf_counter() - start
+        duration = len(samples) / RATE
+        return compact({**found, "seconds": seconds, "duration": duration, "speed": 1 / seconds})
+
+    for name in names:
+        measure(name, 0)
+    for turn in range(1, rounds + 1):
+        for name in in_turns(names, turn):
+            yield {"turn": turn, "method": name}, partial(measure, name, turn)
+
+
+def methods_of(main: Path | None) -> dict[str, Transcribe]:
+    """What transcribes samples, by name."""
+    pipeline = SpeechPipeline(str(main))
+    pipeline.prepare()
+    return {
+        "plain": own(pipeline, num_assistant_tokens=0),
+        "suffix": own(pipeline),
+        "genai-plain": genai(main),
+    }
+
+
+def own(pipeline: SpeechPipeline, **options: Any) -> Transcribe:
+    """This project's pipeline, and what its statistics say."""
+
+    def run(samples: Any) -> Row:
+        stats = pipeline.transcribe((samples, RATE), **OPTIONS, **options).stats.generation
+        return {
+            "tokens": stats.generated_tokens,
+            "passes": stats.main_passes,
+            "drafted": stats.drafted,
+            "accepted": stats.accepted,
+        }
+
+    return run
+
+
+def genai(main: Path | None) -> Transcribe:
+    """openvino.genai's pipeline, which says nothing."""
+    import openvino_genai
+
+    pipeline = openvino_genai.WhisperPipeline(str(main), "CPU")
+    config = pipeline.get_generation_config()
+    config.language, config.task, config.return_timestamps = "<|en|>", "transcribe", True
+
+    def run(samples: Any) -> Row:
+        pipeline.generate(samples.tolist(), config)
+        return {}
+
+    return run

@@ -1,0 +1,284 @@
+"""Tables of figures in pages: what stands between `<!-- figures: NAME -->` and `<!-- end -->`.
+
+NAME is a key of `TABLES`; `NAME of PROCESSOR` takes the file docs/figures/PROCESSOR.json alone.
+`python -m tests.docs` writes the tables anew, from the files: it measures nothing.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, median
+
+from tests.benchmarks.figures.results import Results, best, methods, over_best, speedups
+from tests.benchmarks.labels import label
+from tests.benchmarks.record import Row, select
+from tests.benchmarks.tables import in_quartiles, numbers
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
+BLOCK = re.compile(r"(<!-- figures: ([\w-]+)(?: of ([\w-]+))? -->\n)(?:.*?\n)?(<!-- end -->)", re.S)
+
+Lines = list[Sequence[str]]
+Table = Callable[[Results], Lines]
+"""The lines of cells of a table, its head first."""
+
+SETS = {"heldout": "held-out prompts", "code": "prompts like its training"}
+HEATS = {0.0: "greedy", 0.8: "temperature 0.8"}
+
+
+def filled(page: str, results: Sequence[Results]) -> str:
+    """A page with its tables as the figures are now. `KeyError` for a table that does not exist."""
+
+    def block(found: re.Match[str]) -> str:
+        head, name, processor, end = found.groups()
+        chosen = [each for each in results if processor in (None, each.name)]
+        shown = [text for each in chosen if (text := show(name, each))]
+        return f"{head}\n{''.join(shown) or NONE.format(part=TABLES[name][0])}{end}"
+
+    return BLOCK.sub(block, page)
+
+
+NONE = "*Not measured: `python -m tests.benchmarks figures --only {part}`.*\n\n"
+
+
+def show(name: str, results: Results) -> str:
+    """A table, and what it was measured with below it; empty where nothing was measured."""
+    part, make = TABLES[name]
+    if not results.parts.get(part):
+        return ""
+    head, *lines = make(results)
+    cells = [head, ["---"] + ["---:"] * (len(head) - 1), *lines]
+    rows = "\n".join(f"| {' | '.join(line)} |" for line in cells)
+    return f"{rows}\n\n*{about(part, results)}*\n\n"
+
+
+def about(part: str, results: Results) -> str:
+    """Processor, versions, date, commit, memory, how often, and the command."""
+    rows = results.parts[part]
+    counts = [len({r["turn"] for r in group if "turn" in r}) for group in columns(rows)]
+    often = f"n = {min(counts)}" + (f" to {max(counts)}" if max(counts) > min(counts) else "")
+    pair = PAIR_OF.get(part, part)
+    held = [f"{r['memory']:.0f} MiB" for r in default_memory(results, pair)]
+    roles = [f" --{role} {m['name']}" for role, m in results.record.models.items() if role == pair]
+    command = f"`python -m tests.benchmarks figures --only {part}{''.join(roles)}`"
+    facts = [results.stamp, often if max(counts) else "n = 1", *(f"memory {m}" for m in held)]
+    return f"{'; '.join(facts)}; medians, quartiles in brackets. {command}"
+
+
+PAIR_OF = {
+    "tasks": "chat",
+    "concurrency": "embedded",
+    "concurrency-expanded": "expanded",
+    "frameworks": "expanded",
+    "llama-cpp": "chat",
+    "processes": "embedded",
+}
+"""The models of a part that is not called like them."""
+
+
+def columns(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows that are compared with each other: of one set of prompts, temperature, load and pair."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        key = tuple(row.get(name) for name in ("prompts", "heat", "requests", "pair", "task"))
+        groups.setdefault(key, []).append(row)
+    return list(groups.values())
+
+
+def default_memory(results: Results, pair: str) -> list[Row]:
+    """What a process with default options holds, where that was measured."""
+    rows = results.rows("memory", pair=pair, shapes="auto")
+    return [row for row in rows if row["method"] in ("adaptive", "suffix")]
+
+
+def by_method(part: str) -> Table:
+    """Methods down, prompts and temperatures across: speed over plain decoding."""
+
+    def make(results: Results) -> Lines:
+        places = [(name, heat) for name in SETS for heat in HEATS]
+        head = [
+            "",
+            "held-out, greedy, tokens/s",
+            *(f"{SETS[name]}, {HEATS[heat]}" for name, heat in places),
+        ]
+        rows = results.rows(part)
+        lines: Lines = [head]
+        for method in methods(rows):
+            first = select(rows, method=method, prompts="heldout", heat=0.0)
+            cells = [spread(numbers(first, "speed"), ".0f")]
+            for name, heat in places:
+                own = select(rows, prompts=name, heat=heat)
+                cells.append(spread(speedups(own, method)))
+            lines.append([label(method), *cells])
+        return lines
+
+    return make
+
+
+def by_task(results: Results) -> Lines:
+    """Tasks down, drafters across: speed over plain decoding; of lengths, the best for the task."""
+    rows = results.rows("tasks")
+    own = ("suffix", "prompt-lookup", "genai-plain")
+    head = ["", *map(label, own), "openvino.genai, prompt lookup, best length"]
+    lines: Lines = [head]
+    found: dict[str, list[list[float]]] = {}
+    for task in dict.fromkeys(row["task"] for row in rows):
+        these = select(rows, task=task)
+        fastest = best(these, "genai-prompt-lookup") or ""
+        found[task] = [speedups(these, name) for name in (*own, fastest)]
+        lines.append([task.replace("_", " "), *map(spread, found[task])])
+    means = (
+        f"{mean(median(v) for v in column):.2f}" if all(column) else ""
+        for column in zip(*found.values(), strict=True)
+    )
+    return [*lines, ["mean of the medians", *means]]
+
+
+def by_requests(part: str) -> Table:
+    """Requests down, methods across: speed over plain decoding of as many requests."""
+
+    def make(results: Results) -> Lines:
+        rows = results.rows(part)
+        lengths = "openvino.genai, draft model, best length"
+        lines: Lines = [
+            ["requests", "plain, tokens/s", "default", "openvino.genai, plain", lengths]
+        ]
+        for number in sorted({row["requests"] for row in rows}):
+            own = select(rows, requests=number)
+            speeds = spread(numbers(select(own, method="plain"), "speed"), ".0f")
+            names = ("adaptive", "genai-plain", best(own, "genai-draft") or "")
+            ratios = (spread(speedups(own, name)) for name in names)
+            lines.append([str(number), speeds, *ratios])
+        return lines
+
+    return make
+
+
+def of_memory(results: Results) -> Lines:
+    """What a process holds after ten seconds, and its speed."""
+    lines: Lines = [["", "method", "static shapes", "MiB after 10 s", "most MiB", "tokens/s"]]
+    for row in results.rows("memory"):
+        shapes = "" if row["shapes"] == "None" else row["shapes"].strip("()").rstrip(",")
+        held = (f"{row[name]:.0f}" for name in ("memory", "peak", "speed"))
+        lines.append([results.model(row["pair"]), label(row["method"]), shapes, *held])
+    return lines
+
+
+def of_processes(results: Results) -> Lines:
+    """The first process on a machine, and the one after it."""
+    lines: Lines = [["process", "tokens/s, 10 runs", "first token (ms)", "MiB after the first run"]]
+    for which in ("first", "second"):
+        rows = results.rows("processes", method=which)
+        first = [1000 * value for value in numbers(rows, "first")]
+        cells = (spread(numbers(rows, "speed"), ".0f"), spread(first, ".0f"))
+        lines.append([which, *cells, spread(numbers(rows, "memory"), ".0f")])
+    return lines
+
+
+def of_second_turns(results: Results) -> Lines:
+    """The first token of a second turn."""
+    lines: Lines = [["", "kept KV cache (ms)", "without (ms)", "kept / without"]]
+    for pair in dict.fromkeys(row["pair"] for row in results.rows("second-turns")):
+        rows = results.rows("second-turns", pair=pair)
+        times = ([1000 * v for v in numbers(rows, name)] for name in ("kept", "fresh"))
+        ratios = [row["kept"] / row["fresh"] for row in rows]
+        lines.append([results.model(pair), *(spread(t, ".1f") for t in times), spread(ratios)])
+    return lines
+
+
+def of_speech(results: Results) -> Lines:
+    """Transcription."""
+    lines: Lines = [["", "seconds", "seconds per second of speech", "speed over plain"]]
+    rows = results.rows("speech")
+    for name in methods(rows):
+        own = select(rows, method=name)
+        factor = [row["seconds"] / row["duration"] for row in own]
+        cells = (spread(numbers(own, "seconds")), spread(factor, ".3f"))
+        lines.append([label(name), *cells, spread(speedups(rows, name))])
+    return lines
+
+
+def of_frameworks(part: str) -> Table:
+    """Other frameworks on the same model."""
+
+    def make(results: Results) -> Lines:
+        rows = results.rows(part)
+        lines: Lines = [["", "tokens/s", "speed over plain"]]
+        for name in methods(rows):
+            speeds = numbers(select(rows, method=name), "speed")
+            lines.append([label(name), spread(speeds, ".1f"), spread(speedups(rows, name))])
+        return lines
+
+    return make
+
+
+def of_defaults(results: Results) -> Lines:
+    """Default options against the best of other settings, pair by pair."""
+    pairs = ("embedded", "chat", "expanded")
+    lines: Lines = [["", *map(results.model, pairs)]]
+    cells: Mapping[str, Callable[[str], str]] = {
+        "default length / best constant length, greedy": lambda pair: spread(
+            over_best(results.rows(pair, heat=0.0), "adaptive", "constant")
+        ),
+        "the same, temperature 0.8": lambda pair: spread(
+            over_best(results.rows(pair, heat=0.8), "adaptive", "constant")
+        ),
+        "default length / openvino.genai's best length": lambda pair: spread(
+            over_best(results.rows(pair, heat=0.0), "adaptive", "genai-draft")
+        ),
+        "plain / openvino.genai's plain": lambda pair: spread(
+            speedups(results.rows(SINGLE.get(pair, pair), heat=0.0), "plain", "genai-plain")
+        ),
+        **{
+            f"{number} requests, default / openvino.genai's best setting": of_load(results, number)
+            for number in (4, 8, 16)
+        },
+        "suffix matches / openvino.genai's prompt lookup, six tasks": lambda pair: spread(
+            over_best(results.rows("tasks"), "suffix", "genai-prompt") if pair == "chat" else []
+        ),
+        "first process / second": lambda pair: spread(
+            speedups(results.rows("processes"), "first", "second") if pair == "embedded" else []
+        ),
+        "MiB after 10 s": lambda pair: "".join(
+            f"{row['memory']:.0f}" for row in default_memory(results, pair)
+        ),
+    }
+    return [*lines, *([name, *map(cell, pairs)] for name, cell in cells.items())]
+
+
+SINGLE = {"chat": "tasks"}
+"""The part with single requests of a pair, where that is not called like the pair."""
+
+
+def of_load(results: Results, number: int) -> Callable[[str], str]:
+    """A cell: so many requests, against the best of openvino.genai's settings."""
+    parts = {"embedded": "concurrency", "expanded": "concurrency-expanded"}
+
+    def cell(pair: str) -> str:
+        rows = results.rows(parts[pair], requests=number) if pair in parts else []
+        return spread(over_best(rows, "adaptive", "genai"))
+
+    return cell
+
+
+def spread(values: Iterable[float], form: str = ".2f") -> str:
+    """The median, and the quartiles; empty without values."""
+    found = list(values)
+    return in_quartiles(found, form) if found else ""
+
+
+TABLES: Mapping[str, tuple[str, Table]] = {
+    "defaults": ("embedded", of_defaults),
+    "embedded": ("embedded", by_method("embedded")),
+    "expanded": ("expanded", by_method("expanded")),
+    "tasks": ("tasks", by_task),
+    "concurrency": ("concurrency", by_requests("concurrency")),
+    "concurrency-expanded": ("concurrency-expanded", by_requests("concurrency-expanded")),
+    "memory": ("memory", of_memory),
+    "processes": ("processes", of_processes),
+    "second-turns": ("second-turns", of_second_turns),
+    "speech": ("speech", of_speech),
+    "frameworks": ("frameworks", of_frameworks("frameworks")),
+    "llama-cpp": ("llama-cpp", of_frameworks("llama-cpp")),
+}
+"""By name: the part that a table is of, and how it is made."""
