@@ -47,7 +47,7 @@ def at_the_root(monkeypatch):
 
 
 def test_the_guide_runs_from_top_to_bottom(capsys):
-    namespace = run(ROOT / "docs" / "python.md")
+    namespace = run(ROOT / "docs" / "guide.md")
     printed = capsys.readouterr().out
     assert "unknown option 'max_tokens': did you mean max_new_tokens?\n" in printed
     assert "\ncancelled\n" in printed
