@@ -18,7 +18,7 @@ OPTIONS_INTRODUCTION = """\
 # Options of a generation
 
 All of them, made from their descriptions in `ov_specdec/options.py` by `python -m tests.docs`:
-their names in [Python](python.md#options), on the [command line](cli.md), and in requests to the
+their names in [Python](guide.md#options), on the [command line](cli.md), and in requests to the
 [server](server.md#fields), where they have one.
 """
 

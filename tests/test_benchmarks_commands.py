@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.planning.costs import NOMINAL
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.record import Record
 from tests.benchmarks.replay import replay_all

@@ -1,25 +1,12 @@
 """The Python examples of the documents run as they are written."""
 
-import ast
-import inspect
 import re
-import textwrap
 from pathlib import Path
 
 import pytest
 
-from ov_specdec.engine import Engine
-from ov_specdec.engine.round import decode
-
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-MEASURING = {"watch", "stats", "Round", "_costs"}
-MEASURING |= {"prompt_logprobs", "_score", "num_from_draft", "num_rounds"}
-"""What the engine only measures, learns from and hands on with."""
-
-OF_THE_ENGINE = {"tokens = sequence": decode, "self.scheduler.schedule": Engine.step}
-"""How blocks begin that show the engine, and are looked at below; what they show."""
 
 OF_A_CLIENT = "from openai"
 """How a block begins that needs a server: the tests of the server run it, as its page has it."""
@@ -29,7 +16,7 @@ def examples(document):
     """The Python blocks of a document, below as many empty lines as there are lines above."""
     text = document.read_text(encoding="utf-8")
     for match in BLOCK.finditer(text):
-        if not match.group(1).startswith((*OF_THE_ENGINE, OF_A_CLIENT)):
+        if not match.group(1).startswith(OF_A_CLIENT):
             yield "\n" * text[: match.start(1)].count("\n") + match.group(1)
 
 
@@ -47,7 +34,7 @@ def at_the_root(monkeypatch):
 
 
 def test_the_guide_runs_from_top_to_bottom(capsys):
-    namespace = run(ROOT / "docs" / "python.md")
+    namespace = run(ROOT / "docs" / "guide.md")
     printed = capsys.readouterr().out
     assert "unknown option 'max_tokens': did you mean max_new_tokens?\n" in printed
     assert "\ncancelled\n" in printed
@@ -61,20 +48,3 @@ def test_the_readme_runs(capsys):
     printed = capsys.readouterr().out
     assert namespace["result"].text in printed
     assert re.search(r"\d+% accepted, \d+ tokens/s", printed)
-
-
-def statements(body):
-    """The statements of a body, without docstrings, counters, and what only measures."""
-    plain = [n for n in body if not isinstance(getattr(n, "value", None), ast.Constant)]
-    used = [{getattr(n, "id", getattr(n, "attr", "")) for n in ast.walk(node)} for node in plain]
-    return [ast.unparse(n) for n, names in zip(plain, used, strict=True) if not names & MEASURING]
-
-
-@pytest.mark.parametrize("beginning", OF_THE_ENGINE)
-def test_the_loop_of_the_readme_is_that_of_the_engine(beginning):
-    blocks = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    [shown] = (ast.parse(block) for block in blocks if block.startswith(beginning))
-    source = textwrap.dedent(inspect.getsource(OF_THE_ENGINE[beginning]))
-    [function] = ast.parse(source).body
-    assert statements(shown.body) == statements(function.body)
-    assert len(shown.body) > 5
