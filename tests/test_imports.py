@@ -38,6 +38,7 @@ LAYERS = (
     {"cli"},
 )
 MAY_IMPORT_OPENVINO = (
+    "runner/aligner.py",
     "runner/block_memory.py",
     "runner/encoder.py",
     "runner/encoder_decoder.py",

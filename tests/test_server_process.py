@@ -71,9 +71,9 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def test_the_first_request_of_the_readme_is_answered():
-    _, _, section = README.read_text(encoding="utf-8").partition("## Serve it")
+    _, _, section = README.read_text(encoding="utf-8").partition("## As a server")
     command, request = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[:2]
-    assert command == 'pip install ".[serve]" && ov-specdec serve\n'
+    assert command == "pip install '.[serve]' && ov-specdec serve\n"
     curl, url, h, header, d, body = shlex.split(request.replace("\\\n", ""))
     assert (curl, h, d) == ("curl", "-H", "-d")
     assert url.startswith("http://127.0.0.1:8000/")

@@ -162,11 +162,14 @@ def test_and_at_export(family, monkeypatch, tmp_path):
     gemma, notes = family("gemma3_text"), []
     change(gemma.main / "config.json", attn_logit_softcapping=50.0)
 
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(gemma.main, checkpoint, ignore=shutil.ignore_patterns("openvino_model.*"))
+
     def export(command, *_):
         shutil.copytree(gemma.main, command[-1])
 
     monkeypatch.setattr("ov_specdec.loading.export.run_child", export)
-    exported = export_model(str(gemma.main), tmp_path, "fp16", on_note=notes.append)
+    exported = export_model(str(checkpoint), tmp_path, "fp16", on_note=notes.append)
     assert all((exported.folder / name).is_file() for name in NEEDED_FILES)
     (note,) = notes
     assert "scores are not capped at 50 as config.json says" in note

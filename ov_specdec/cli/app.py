@@ -27,7 +27,8 @@ COMMANDS = {
     "Whisper.",
     "demo": "Show plain and speculative decoding side by side in a browser.",
     "serve": "Serve the models over HTTP, with OpenAI's interface and a page to try them on.",
-    "tune": "Measure MAIN and DRAFT, or the embedded pair; say what pays, and write a profile.",
+    "tune": "Measure MAIN and DRAFT, or the embedded pair: which settings and which drafter to "
+    "take.",
     "bench": "Measure plain decoding and this project's ways to speculate, in turns.",
     "check": "Compare the tokenizers of MAIN and DRAFT; exit code 0 if they are the same, 1 if "
     "not.",

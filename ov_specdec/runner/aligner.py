@@ -29,6 +29,6 @@ class Aligner:
         """How each token attends to the places of a source, by head: [heads, tokens, places]."""
         feed = decoder_inputs(tokens, 0, self._encoder.encode(source))
         request = self._compiled.create_infer_request()  # any thread may ask
-        request.infer({name: feed[name] for name in self._inputs}, share_inputs=True)
+        request.infer({name: feed[name] for name in self._inputs})
         weights: NDArray[np.float32] = request.get_tensor(WEIGHTS).data[0].copy()
         return weights

@@ -128,7 +128,7 @@ class PlainModel:
             LOGITS_INDICES: np.arange(size - span.num_rows, size),
         }
         wanted = {name: array for name, array in feed.items() if name in self._inputs}
-        self._request.infer(wanted, share_inputs=True, share_outputs=True)
+        self._request.infer(wanted, share_outputs=True)
         logits: Logits = self._request.get_tensor("logits").data
         return logits[0, -span.num_rows :, : self._vocab_size]
 

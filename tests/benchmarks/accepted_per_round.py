@@ -20,11 +20,12 @@ from ov_specdec.drafters import Drafter, ModelDrafter
 from ov_specdec.drafters.pairing import DraftModel, Pairing
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.source import TokenizerPair, open_source, pair_tokenizers
+from ov_specdec.logits import Logits
 from ov_specdec.planning.draft_length import Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.sampling.distribution import one_hot
+from ov_specdec.sampling.distribution import Distribution, one_hot
 from ov_specdec.sampling.from_options import Samplers, make_samplers
-from ov_specdec.sampling.samplers import RandomSampler
+from ov_specdec.sampling.samplers import RandomSampler, Sampler
 from ov_specdec.sampling.verification import Draft, verify, verify_block, verify_tokens
 from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.text.pairing import CommonTokens
@@ -89,6 +90,13 @@ def expected(rule: Rule, main_probs: list[Any], draft: Draft) -> float:
     return sum(count * prob for count, prob in enumerate_outcomes(run).items())
 
 
+def distribution(sampler: Sampler, tokens: Sequence[int], row: Logits) -> Distribution:
+    """What a sampler draws the next token from."""
+    if isinstance(sampler, RandomSampler):
+        return sampler.distribution(tokens, row)
+    return one_hot(sampler.sample(tokens, row).token)
+
+
 def accepted(
     pipeline: SpeculativePipeline,
     make: Drafters,
@@ -119,7 +127,7 @@ def accepted(
         for rule, (name, function) in rules.items():
             draft, logits = judged[name]
             main_probs = [
-                samplers.main.distribution([*tokens, *draft.tokens[:place]], row)
+                distribution(samplers.main, [*tokens, *draft.tokens[:place]], row)
                 for place, row in enumerate(logits)
             ]
             found[rule].append(expected(function, main_probs, draft))

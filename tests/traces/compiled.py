@@ -13,6 +13,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
+from ov_specdec.runner.encoder_decoder import HIDDEN
 from tests.traces.describe import Model
 from tests.traces.journal import Journal, Pass, Row, ScriptedError, asked_rows
 from tests.traces.letters import signs
@@ -139,6 +140,22 @@ class Output:
     """A tensor that a request gives out."""
 
     data: Array
+
+
+class Given:
+    """A tensor of a request that a pass is given, written in place."""
+
+    def __init__(self) -> None:
+        self.data: Array = np.zeros(0, np.float32)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As it was last set."""
+        return self.data.shape
+
+    @shape.setter
+    def shape(self, shape: Sequence[int]) -> None:
+        self.data = np.zeros(shape, np.float32)
 
 
 @dataclass
@@ -274,6 +291,7 @@ class StateRequest:
     names: tuple[str, ...]
     forward: Callable[["StateRequest", Mapping[str, Array]], Array]
     logits: Array = field(default_factory=lambda: np.zeros(0))
+    hidden: Given = field(default_factory=Given)
 
     def __post_init__(self) -> None:
         self.states = [State(name, self, EMPTY) for name in self.names]
@@ -292,14 +310,14 @@ class StateRequest:
         """Note what is done to the states."""
         self.device.journal.events.append(f"{self.device.role} #{self.number}: {what}")
 
-    def get_tensor(self, name: str) -> Output:
-        """The logits."""
-        assert name == "logits"
-        return Output(self.logits)
+    def get_tensor(self, name: str) -> Output | Given:
+        """The logits, or where the source is written."""
+        assert name in ("logits", HIDDEN)
+        return self.hidden if name == HIDDEN else Output(self.logits)
 
     def infer(self, given: Mapping[str, Array], **sharing: bool) -> None:
         """One pass."""
-        self.logits = self.forward(self, given)
+        self.logits = self.forward(self, {HIDDEN: self.hidden.data, **given})
 
 
 def decode_rows(request: StateRequest, given: Mapping[str, Array]) -> Array:
@@ -345,7 +363,7 @@ def decode_with_source(request: StateRequest, given: Mapping[str, Array]) -> Arr
     device = request.device
     keys, source = request.states
     if not source.content.size:
-        source.content = given["encoder_hidden_states"].astype(np.int64)[:, None]
+        source.content = given[HIDDEN].astype(np.int64)[:, None]
     past = keys.content[0, 0, :, 0].tolist()
     new = given["input_ids"][0].tolist()
     places = list(range(len(past), len(past) + len(new)))
