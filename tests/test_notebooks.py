@@ -12,6 +12,7 @@ from ov_specdec import GenerationOptions, SpeculativePipeline
 from tests.notebooks import DIGEST, FOLDER, WALKTHROUGH, code_digest, execute, read
 
 HUB = FOLDER / "hub_models.ipynb"
+OWN_PAIR = FOLDER / "your_own_pair.ipynb"
 
 
 def code_cells(notebook):
@@ -64,7 +65,7 @@ def test_no_measured_number_is_typed_into_the_prose():
     assert not re.search(unit, prose)
 
 
-@pytest.mark.parametrize("path", [WALKTHROUGH, HUB], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [WALKTHROUGH, HUB, OWN_PAIR], ids=lambda path: path.stem)
 def test_links_lead_somewhere(path):
     prose = "\n".join(c.source for c in read(path).cells if c.cell_type == "markdown")
     targets = re.findall(r"\]\(([^)#]+)\)", prose)
@@ -73,8 +74,20 @@ def test_links_lead_somewhere(path):
         assert target.startswith("https://") or (FOLDER / target).exists(), target
 
 
-def test_the_hub_notebook_is_committed_without_outputs():
-    assert all(not c.outputs and c.execution_count is None for c in code_cells(read(HUB)))
+@pytest.mark.parametrize("path", [HUB, OWN_PAIR], ids=lambda path: path.stem)
+def test_the_others_are_committed_without_outputs(path):
+    assert all(not c.outputs and c.execution_count is None for c in code_cells(read(path)))
+
+
+@pytest.mark.deep
+def test_a_pair_of_ones_own_is_exported_checked_tuned_and_served(capfd):
+    notebook = read(OWN_PAIR)
+    execute(notebook)
+    said = "\n".join(texts(notebook))
+    for part in ("vocabulary: same", "equal", "tokens/s"):
+        assert part in said, part
+    *_, served = code_cells(notebook)
+    assert served.outputs[0].text.strip()
 
 
 def test_what_the_hub_notebook_uses_exists():
