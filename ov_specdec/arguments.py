@@ -101,8 +101,13 @@ def check_limits(
     return Limits(max_batch_size, max_prefill_tokens_per_step)
 
 
+def usual_drafter(main: str | Path | None, draft: str | Path | None) -> DrafterName:
+    """Where draft tokens come from unless somebody says so: the draft model, where there is one."""
+    return "model" if main is None or draft is not None else "suffix"
+
+
 def check_drafter(
-    drafter: str | DrafterKind,
+    drafter: str | DrafterKind | None,
     main: str | Path | None,
     draft: str | Path | None,
     draft_device: str | None,
@@ -112,8 +117,10 @@ def check_drafter(
 ) -> DrafterKind:
     """The drafter; `OptionError` where it lacks its model, or has no use for what is given.
 
-    `ModelError` for a model that is nowhere.
+    drafter: None takes `usual_drafter`. `ModelError` for a model that is nowhere.
     """
+    if drafter is None:
+        drafter = usual_drafter(main, draft)
     if not isinstance(drafter, DrafterKind):
         require_choice("drafter", drafter, get_args(DrafterName))
     kind = kind_of(drafter)

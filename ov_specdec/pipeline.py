@@ -64,7 +64,8 @@ class SpeculativePipeline:
     """Generates the main model's own text, faster, with draft tokens from a drafter.
 
     main, draft: folders that `ov-specdec export` wrote, or names of OpenVINO models on the Hub;
-    both None take the embedded pair. drafter: "model"; "suffix" (what followed the longest match in
+    both None take the embedded pair. drafter: "model", the default where there is a draft model;
+    "suffix", the default for a main model alone (what followed the longest match in
     prompt, output, reference texts and earlier outputs; no draft model); "both" (suffix, and the
     draft model where that promises more); "prompt-lookup" (the latest match of three tokens; no
     draft model); "none" (plain decoding); or a `DrafterKind` of your own. pairing: lets a draft
@@ -112,7 +113,7 @@ class SpeculativePipeline:
         main: str | Path | None = None,
         draft: str | Path | None = None,
         *,
-        drafter: DrafterName | DrafterKind = "model",
+        drafter: DrafterName | DrafterKind | None = None,
         pairing: PairingName | None = None,
         device: str = "CPU",
         draft_device: str | None = None,

@@ -71,8 +71,7 @@ class SpeechPipeline:
         cache_dir: str | Path | None = None,
     ) -> None:
         watch = Stopwatch()
-        chosen = drafter or ("suffix" if draft is None else "model")
-        kind = check_drafter(chosen, main, draft, draft_device, draft_properties, None)
+        kind = check_drafter(drafter, main, draft, draft_device, draft_properties, None)
         config = RuntimeConfig(
             device=device,
             precision=precision,

@@ -22,7 +22,7 @@ BAD_INPUT = {
     "no folder": (["generate", "x", "--main", "nowhere", "--drafter", "none"], "'nowhere' is not"),
     "no IR": (["generate", "x", "--main", ".", "--drafter", "none"], "holds no openvino_model.xml"),
     "no draft": (
-        ["generate", "x", "--main", "."],
+        ["generate", "x", "--main", ".", "--drafter", "model"],
         "no draft model for --main .: give --draft, or choose --drafter suffix or",
     ),
     "needless draft": (

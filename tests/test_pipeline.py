@@ -435,7 +435,7 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
             OptionError,
             "profile='p.json' has no use with drafter='suffix'",
         ),
-        ({"draft": None}, OptionError, "no draft model for main"),
+        ({"draft": None, "drafter": "model"}, OptionError, "no draft model for main"),
         ({"main": "/no/where", "draft": None}, ModelError, "'/no/where' does not exist"),
         ({"main": "gpt2", "draft": None}, ModelError, "'gpt2' is not a folder here.*owner/model"),
         ({"draft": "nowhere"}, ModelError, "'nowhere' is not a folder"),
@@ -531,3 +531,10 @@ def test_a_notebook_shows_where_the_tokens_of_a_result_come_from():
     assert "in place of a rejected draft token" in small[1]
     assert MEANINGS["bonus"] not in small[1]
     assert " color:" not in html, "the text keeps the notebook's colour, light or dark"
+
+
+def test_a_main_model_alone_drafts_by_suffix_matches(tiny_pair):
+    with SpeculativePipeline(tiny_pair[0]) as alone, SpeculativePipeline(*tiny_pair) as pair:
+        assert (alone.drafter, pair.drafter) == ("suffix", "model")
+    with pytest.raises(OptionError, match="no draft model for main"):
+        SpeculativePipeline(tiny_pair[0], drafter="model")

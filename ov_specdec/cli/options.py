@@ -10,6 +10,7 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
+from ov_specdec.arguments import usual_drafter
 from ov_specdec.cli.generation_options import (
     GENERATION_OPTIONS,
     length_option,
@@ -164,13 +165,11 @@ LOADING_PIPELINE_OPTIONS = (
     click.option(
         "--drafter",
         type=click.Choice(get_args(DrafterName)),
-        default="model",
-        show_default=True,
-        help="Where draft tokens come from. model: the draft model, --draft. suffix: what followed "
-        "the same words before, in the prompt, the output, --reference-texts or earlier outputs; "
-        "it needs no draft model. both: suffix, and the draft model where that promises more. "
-        "prompt-lookup: the simpler form of suffix that other programs have, to compare with. "
-        "none: plain decoding.",
+        help="Where draft tokens come from. [model; suffix for --main without --draft] model: the "
+        "draft model, --draft. suffix: what followed the same words before, in the prompt, the "
+        "output, --reference-texts or earlier outputs; it needs no draft model. both: suffix, and "
+        "the draft model where that promises more. prompt-lookup: the simpler form of suffix that "
+        "other programs have, to compare with. none: plain decoding.",
     ),
     *RUNTIME_OPTIONS,
 )
@@ -250,7 +249,7 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         pipeline = pop_pipeline(options)
         generation = pop_generation(options)
-        check_generation(generation, pipeline["drafter"])
+        check_generation(generation, pipeline)
         text = read_prompt(prompt, prompt_file)
         command(
             prompt=text if system is None else with_system(system, text),
@@ -312,8 +311,9 @@ def with_options(
     return decorate
 
 
-def check_generation(options: Mapping[str, Any], drafter: DrafterName) -> None:
+def check_generation(options: Mapping[str, Any], pipeline: Mapping[str, Any]) -> None:
     """Refuse, before models are loaded, what a generation would refuse afterwards."""
+    drafter = pipeline["drafter"] or usual_drafter(pipeline["main"], pipeline["draft"])
     DrafterFactory(kind_of(drafter)).check(GenerationOptions.from_kwargs(options))
 
 

@@ -24,7 +24,7 @@ def is_speech(main: str | None) -> bool:
 def speech_arguments(pipeline: Mapping[str, Any]) -> dict[str, Any]:
     """Those arguments of `SpeculativePipeline` that `SpeechPipeline` has too.
 
-    Others that were typed are refused; a drafter that was not is left to the pipeline.
+    Others that were typed are refused.
     """
     source = click.get_current_context().get_parameter_source
     typed = {name for name in pipeline if source(name) is not ParameterSource.DEFAULT}
@@ -33,8 +33,7 @@ def speech_arguments(pipeline: Mapping[str, Any]) -> dict[str, Any]:
             Option(others[0], pipeline[others[0]]),
             " has no effect with a speech model: leave it out",
         )
-    given = {name: pipeline[name] for name in LOADING if name in pipeline}
-    return given if "drafter" in typed else {**given, "drafter": None}
+    return {name: pipeline[name] for name in LOADING if name in pipeline}
 
 
 def make_speech_pipeline(arguments: Mapping[str, Any]) -> SpeechPipeline:

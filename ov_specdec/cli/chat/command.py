@@ -82,7 +82,7 @@ def chat(system: str | None, prompt_cache: Path | None, show_draft: bool, **opti
     """
     pipeline = {**pop_pipeline(options), "max_batch_size": 1}
     generation = {**DEFAULTS, **pop_generation(options)}
-    check_generation(generation, pipeline["drafter"])
+    check_generation(generation, pipeline)
     if prompt_cache is not None and not generation.get("cache_prompt", True):
         raise OptionError(
             Option("prompt_cache", str(prompt_cache)),
