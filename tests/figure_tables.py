@@ -16,7 +16,9 @@ from tests.benchmarks.tables import in_quartiles, numbers
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
-BLOCK = re.compile(r"(<!-- figures: ([\w-]+)(?: of ([\w-]+))? -->\n)(?:.*?\n)?(<!-- end -->)", re.S)
+BLOCK = re.compile(
+    r"(<!-- figures: ([\w-]+)(?: of ([\w-]+))? -->\n)(?:.*?\n)??(<!-- end -->)", re.S
+)
 
 Lines = list[Sequence[str]]
 Table = Callable[[Results], Lines]
@@ -156,10 +158,10 @@ def by_requests(part: str) -> Table:
 
 def of_memory(results: Results) -> Lines:
     """What a process holds after ten seconds, and its speed."""
-    lines: Lines = [["", "method", "static shapes", "MiB after 10 s", "most MiB", "tokens/s"]]
+    lines: Lines = [["", "method", "static shapes", "MiB after 10 s", "tokens/s"]]
     for row in results.rows("memory"):
         shapes = "" if row["shapes"] == "None" else row["shapes"].strip("()").rstrip(",")
-        held = (f"{row[name]:.0f}" for name in ("memory", "peak", "speed"))
+        held = (f"{row[name]:.0f}" for name in ("memory", "speed"))
         lines.append([results.model(row["pair"]), label(row["method"]), shapes, *held])
     return lines
 
