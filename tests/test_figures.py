@@ -187,10 +187,10 @@ def test_other_frameworks_are_measured_in_turns(given):
 
 
 def test_speech_is_measured_in_turns(whisper, tmp_path, monkeypatch):
-    soundfile = pytest.importorskip("soundfile")
+    from tests.recordings import write_recording
     from tests.tiny_whisper import RATE, recording
 
-    soundfile.write(tmp_path / "voice.wav", recording(1.5), RATE)
+    write_recording(tmp_path / "voice.wav", recording(1.5), RATE)
     monkeypatch.setattr(speech, "genai", lambda _: lambda _: {})
     given = Given(speech=whisper.main, recordings=(tmp_path / "voice.wav",))
     rows = measured(speech.speech(given, rounds=1), 3)

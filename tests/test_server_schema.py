@@ -5,7 +5,6 @@ import io
 import pytest
 import requests
 import schemathesis
-import soundfile
 from hypothesis import HealthCheck, Phase, given, settings
 from pydantic.json_schema import models_json_schema
 from schemathesis.checks import not_a_server_error
@@ -23,6 +22,7 @@ from ov_specdec.server.document import OPERATIONS
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 from ov_specdec.speech_pipeline import SpeechPipeline
+from tests.recordings import write_recording
 from tests.server import NAME, serving
 from tests.tiny_whisper import RATE, recording
 
@@ -187,7 +187,7 @@ def test_answers_with_all_that_they_may_hold_are_as_described(server, path, body
 @pytest.mark.parametrize("path", ["transcriptions", "translations"])
 def test_transcriptions_are_as_described(speech, path, form):
     file = io.BytesIO()
-    soundfile.write(file, recording(2.0), RATE, format="WAV")
+    write_recording(file, recording(2.0), RATE)
     schema = schemathesis.openapi.from_url(f"{speech.url}/openapi.json")
     operation = schema[f"/v1/audio/{path}"]["post"]
     answer = requests.post(

@@ -36,7 +36,7 @@ def verifiable(loaded: Sequence[LoadedModel], models: Sequence[ToLoad]) -> list[
 
 def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
     if isinstance(loaded.runner, RewindingModel) and not _goes_on(loaded):
-        loaded = _plain(loaded, loaded.runner)
+        loaded = _plain(loaded, model)
     reason = difference(loaded)
     if not reason:
         return loaded
@@ -65,10 +65,20 @@ def _goes_on(loaded: LoadedModel) -> bool:
         return False
 
 
-def _plain(loaded: LoadedModel, runner: RewindingModel) -> LoadedModel:
-    """The same model without drafts."""
+def _plain(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
+    """The same model without drafts, compiled anew.
+
+    What a failed pass has left in a compiled model outlives its infer requests.
+    """
+    source, config, vocab_size = model
+    source = replace(source, model=read_ir(source.folder))
+    config = replace(config, kv="stateful", batch_invariant=False)
+    fresh = load_model(source, config, vocab_size=vocab_size)
+    runner = fresh.runner
+    if isinstance(runner, RewindingModel):
+        fresh = replace(fresh, runner=runner.plain())
     why = "several tokens do not go on from its recurrent states: nothing is drafted"
-    return replace(loaded, runner=runner.plain(), reason=f"{loaded.reason}; {why}")
+    return replace(fresh, reason=f"{loaded.reason}; {why}")
 
 
 def _refusal(loaded: LoadedModel, reason: str) -> ModelError:

@@ -125,7 +125,7 @@ class RewindingModel:
             self._empty(own)
             return
         for state in self._states(own):
-            state.state = ov.Tensor(own.states[state.name], shared_memory=True)
+            state.state = ov.Tensor(own.states[state.name])
         self._attention.rollback(own.attention, own.copied)
 
     def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
