@@ -234,7 +234,8 @@ def test_rejected_draft_tokens_are_struck_through_where_switched_on(finished):
 def test_stop_ends_the_run(open_page):
     page = open_page()
     page.evaluate(STOP_AT_FIRST_WORD)
-    start_long_run(page)
+    ask_for(page, 512)
+    page.locator("#run").click()
     expect(page.locator("#run-status")).to_have_text("Stopped.")
     assert page.locator("#plain .pane").get_attribute("data-outcome") == "cancelled"
     assert page.locator("#verdict strong").count() == 0
