@@ -12,6 +12,7 @@ import httpx
 import openai
 import uvicorn
 
+from ov_specdec import SpeculativePipeline
 from ov_specdec.server.app import make_app
 from ov_specdec.server.run import Server, open_engine
 from ov_specdec.server.service import Service
@@ -47,6 +48,16 @@ class Running:
             for metrics in (served.metrics, self.service.metrics)
         )
         return next((value for value in found if value is not None), None)
+
+
+@contextmanager
+def serving_exactly(pair):
+    """Serve a pair in exact precision."""
+    with (
+        SpeculativePipeline(*pair, precision="exact", num_threads=1) as pipeline,
+        serving(pipeline) as running,
+    ):
+        yield running
 
 
 @contextmanager

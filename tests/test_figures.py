@@ -297,3 +297,9 @@ def test_the_best_length_is_chosen_on_the_turns_that_it_is_not_measured_on():
     values, chosen = to_best(rows, "model", ["@2", "@4"])
     assert values == [2.0] * 4
     assert sorted(chosen) == ["@2", "@4"]
+
+
+def test_what_stands_between_empty_blocks_stays():
+    empty = "<!-- figures: memory -->\n<!-- end -->\n"
+    page = filled(f"{empty}between\n{empty}", [])
+    assert page.count("<!-- end -->\nbetween\n<!-- figures: memory -->") == 1

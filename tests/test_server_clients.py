@@ -6,19 +6,14 @@ from pathlib import Path
 import openai
 import pytest
 
-from ov_specdec import SpeculativePipeline
-from tests.server import NAME, official_client, serving
+from tests.server import NAME, official_client, serving_exactly
 
 MESSAGES = [{"role": "user", "content": "return width"}]
 
 
 @pytest.fixture(scope="module")
 def server(chat_pair):
-    main, draft = chat_pair
-    with (
-        SpeculativePipeline(main, draft, precision="exact", num_threads=1) as pipeline,
-        serving(pipeline) as running,
-    ):
+    with serving_exactly(chat_pair) as running:
         yield running
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ov_specdec import SpeculativePipeline
-from tests.server import NAME, serving
+from tests.server import NAME, serving_exactly
 
 pytestmark = pytest.mark.deep
 
@@ -28,11 +27,7 @@ def modules(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(chat_pair):
-    main, draft = chat_pair
-    with (
-        SpeculativePipeline(main, draft, precision="exact", num_threads=1) as pipeline,
-        serving(pipeline) as running,
-    ):
+    with serving_exactly(chat_pair) as running:
         yield running
 
 

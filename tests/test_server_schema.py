@@ -14,7 +14,6 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from ov_specdec import SpeculativePipeline
 from ov_specdec.openai import ChatBody
 from ov_specdec.server import event_schemas, schemas
 from ov_specdec.server.app import make_app
@@ -23,7 +22,7 @@ from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.recordings import write_recording
-from tests.server import NAME, serving
+from tests.server import NAME, serving, serving_exactly
 from tests.tiny_whisper import RATE, recording
 
 CHECKS = [
@@ -37,11 +36,7 @@ MESSAGES = [{"role": "user", "content": "area"}]
 
 @pytest.fixture(scope="module")
 def server(chat_pair):
-    main, draft = chat_pair
-    with (
-        SpeculativePipeline(main, draft, precision="exact", num_threads=1) as pipeline,
-        serving(pipeline) as running,
-    ):
+    with serving_exactly(chat_pair) as running:
         yield running
 
 
@@ -186,15 +181,27 @@ def test_answers_with_all_that_they_may_hold_are_as_described(server, path, body
 @pytest.mark.parametrize("form", ["json", "text", "srt", "vtt", "verbose_json"])
 @pytest.mark.parametrize("path", ["transcriptions", "translations"])
 def test_transcriptions_are_as_described(speech, path, form):
+    transcribe(speech, path, response_format=form)
+
+
+def test_words_are_as_described(speech):
+    fields = {"response_format": "verbose_json", "timestamp_granularities[]": ["word", "segment"]}
+    answer = transcribe(speech, "transcriptions", **fields).json()
+    assert answer["words"] and answer["segments"]
+
+
+def transcribe(speech, path, **fields):
+    """The answer for a recording, as the document describes it."""
     file = io.BytesIO()
     write_recording(file, recording(2.0), RATE)
     schema = schemathesis.openapi.from_url(f"{speech.url}/openapi.json")
     operation = schema[f"/v1/audio/{path}"]["post"]
     answer = requests.post(
         f"{speech.url}/v1/audio/{path}",
-        data={"response_format": form},
+        data=fields,
         files={"file": ("speech.wav", file.getvalue())},
         timeout=60,
     )
     assert answer.status_code == 200
     operation.validate_response(answer)
+    return answer

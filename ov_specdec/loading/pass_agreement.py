@@ -40,11 +40,9 @@ def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
     reason = difference(loaded)
     if not reason:
         return loaded
-    source, config, vocab_size = model
-    if loaded.kv == "stateful" or config.kv != "auto":
+    if loaded.kv == "stateful" or loaded.config.kv != "auto":
         raise _refusal(loaded, reason)
-    source = replace(source, model=read_ir(source.folder))
-    config = replace(config, kv="stateful", batch_invariant=False)
+    source, config, vocab_size = _on_stateful_cache(model)
     try:
         other = load_model(source, config, vocab_size=vocab_size)
     except DeviceError as error:
@@ -55,6 +53,13 @@ def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
     if second := difference(other):
         raise _refusal(other, f"{reason}; {second}")
     return other
+
+
+def _on_stateful_cache(model: ToLoad) -> ToLoad:
+    """What to load a model from once more, on the stateful KV cache."""
+    source, config, vocab_size = model
+    source = replace(source, model=read_ir(source.folder))
+    return source, replace(config, kv="stateful", batch_invariant=False), vocab_size
 
 
 def _goes_on(loaded: LoadedModel) -> bool:
@@ -70,13 +75,10 @@ def _plain(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
 
     What a failed pass has left in a compiled model outlives its infer requests.
     """
-    source, config, vocab_size = model
-    source = replace(source, model=read_ir(source.folder))
-    config = replace(config, kv="stateful", batch_invariant=False)
+    source, config, vocab_size = _on_stateful_cache(model)
     fresh = load_model(source, config, vocab_size=vocab_size)
-    runner = fresh.runner
-    if isinstance(runner, RewindingModel):
-        fresh = replace(fresh, runner=runner.plain())
+    if isinstance(fresh.runner, RewindingModel):
+        fresh = replace(fresh, runner=fresh.runner.plain())
     why = "several tokens do not go on from its recurrent states: nothing is drafted"
     return replace(fresh, reason=f"{loaded.reason}; {why}")
 

@@ -82,7 +82,7 @@ class EncoderDecoderModel:
         self.encoder = encoder
         self._compiled = compiled
         self._axes = axes
-        self._inputs = frozenset(port.any_name for port in compiled.inputs)
+        self._inputs = frozenset(port.any_name for port in compiled.inputs) - {HIDDEN}
         self._vocab_size = vocab_size
         self._request = compiled.create_infer_request()
         # What the states hold: a source and so many tokens; whose they are, or what was left there.
@@ -169,9 +169,7 @@ class EncoderDecoderModel:
             feed = decoder_inputs(span.tokens, self._length, self._hidden)
             feed[LOGITS_INDICES] = np.arange(size - span.num_rows, size)
             self._request.infer(
-                {name: feed[name] for name in self._inputs - {HIDDEN}},
-                share_inputs=True,
-                share_outputs=True,
+                {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
             )
             self._length += size
         logits: Logits = self._request.get_tensor("logits").data

@@ -338,8 +338,19 @@ class Segment(Part):
     no_speech_prob: float | None
 
 
+class Word(Part):
+    """A word between two times, in seconds."""
+
+    word: str
+    start: float
+    end: float
+
+
 class Transcription(Part):
-    """The answer as json; as verbose_json it has task, language, duration and segments too."""
+    """The answer as json; as verbose_json it has task, language, duration and segments too.
+
+    words: where words are asked for.
+    """
 
     text: str
     usage: AudioUsage
@@ -348,3 +359,4 @@ class Transcription(Part):
     language: str | None = None
     duration: float | None = None
     segments: list[Segment] | None = None
+    words: list[Word] | None = None
