@@ -7,7 +7,7 @@ import pytest
 from ov_specdec import SpeculativePipeline
 from tests.load import beside
 from tests.load.clients import WEIGHTS, load
-from tests.server import serving
+from tests.server import serving, wait_until
 
 
 def test_no_answer_is_lost_mixed_or_cut_under_load():
@@ -15,7 +15,8 @@ def test_no_answer_is_lost_mixed_or_cut_under_load():
         pipeline.prepare(seconds=0.5)
         with serving(pipeline, max_batch_size=8, max_queue=16) as server:
             figures = asyncio.run(load(server.url, num_clients=32, seconds=3))
-            assert server.service.queue.num_active == 0
+            # One that hung up leaves a moment after its client.
+            wait_until(lambda: server.service.queue.num_active == 0)
             assert server.metric("kv_cache_usage_perc") == 0
     assert figures["wrong"] == []
     assert figures["left running"] == 0
