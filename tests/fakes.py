@@ -25,6 +25,7 @@ class ScriptedModel:
 
     max_sequences = None
     max_draft_tokens = None
+    forgets_freely = True
     bytes_per_token = 8
     bytes_per_state = 0
     static_shapes = frozenset()

@@ -241,6 +241,14 @@ def test_a_pass_is_not_filled_up_beyond_the_context():
     assert max(main.passes) == 8
 
 
+def test_a_pass_is_not_filled_up_with_what_takes_time_to_forget():
+    main = ScriptedModel(counting)
+    main.forgets_freely = False
+    text = running.sequence(main, [5, 6], 12, drafting(counting)[0], Filling(1))
+    list(running.rounds(text, costs=passes_of(8)))
+    assert set(main.passes[1:]) == {2, 1}
+
+
 def test_a_draft_ends_after_a_draft_token_that_its_model_gives_little_probability():
     drafter, _ = drafting(counting)  # one-hot logits: e / (e + 49) = 5 % each
 

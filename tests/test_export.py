@@ -69,6 +69,17 @@ def test_the_task_is_that_of_the_checkpoint(tmp_path, monkeypatch, config, task)
     assert commands[0][commands[0].index("--task") + 1] == f"{task}-with-past"
 
 
+def test_gemma4_is_exported_by_a_program_of_its_own(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text('{"model_type": "gemma4_text"}')
+    (tmp_path / "tokenizer.json").touch()
+    commands = []
+    monkeypatch.setattr(export_module, "run_child", lambda command, *_: commands.append(command))
+    with pytest.raises(ExportError, match="is not usable"):
+        export_model(str(tmp_path), tmp_path / "output", "int8")
+    assert Path(commands[0][0]).name == "gemma4_export.py"
+    assert commands[0][1:4] == ["export", "openvino", "--model"]
+
+
 def test_marians_tokenizer_is_refused(tmp_path):
     (tmp_path / "config.json").touch()
     (tmp_path / "source.spm").touch()

@@ -20,7 +20,7 @@ from ov_specdec.loading.source import open_source
 from ov_specdec.planning.costs.measure import PassTimes
 from ov_specdec.planning.draft_length import ask
 from ov_specdec.runner.base import Span
-from ov_specdec.runner.rewinding import MOST_REPEATED
+from ov_specdec.runner.rewinding import MOST_REPEATED, RewindingModel
 from ov_specdec.sampling.verification import Draft
 from tests.tiny_hybrid import IR, NUM_TOKENS, PAGED, open_hybrid
 
@@ -106,6 +106,7 @@ def test_accepted_draft_tokens_are_never_read_again(hybrid, mostly):
 def test_few_accepted_draft_tokens_are_read_again_on_a_stateful_cache(hybrid, mostly, copied):
     prompt, output = hybrid.expected[-1]
     with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
+        assert not pipeline.main.runner.forgets_freely
         result = pipeline.generate(prompt, num_assistant_tokens=12, cache_prompt=False, **GREEDY)
     assert result.token_ids == output
     again = [r.pass_tokens - 1 - r.num_drafted for r in result.stats.rounds[1:]]
@@ -423,6 +424,17 @@ def test_a_draft_that_cannot_be_rolled_back_changes_no_text(tmp_path):
     prompt, output = hybrid.expected[1]
     with load(hybrid, hybrid.draft, kv="auto") as pipeline:
         assert pipeline.generate(prompt, num_assistant_tokens=3, **GREEDY).token_ids == output
+
+
+def test_no_pass_fails_while_a_mamba_is_loaded(tmp_path, monkeypatch):
+    def forward(*_):
+        raise AssertionError("several tokens after some")
+
+    monkeypatch.setattr(RewindingModel, "forward", forward)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    mamba = open_hybrid("mamba", tmp_path / "pair")
+    with load(mamba, drafter="suffix", kv="auto") as pipeline:
+        assert "nothing is drafted" in pipeline.main.reason
 
 
 def test_a_gpu_is_refused_with_the_reason(hybrid, monkeypatch):

@@ -108,7 +108,7 @@ class RowsModel:
     max_length = 2048
     max_sequences = num_free = capacity = border = max_draft_tokens = None
     static_shapes = frozenset()
-    is_invariant = is_proven = False
+    forgets_freely = is_invariant = is_proven = False
 
     def __init__(self, rows, prompt_length):
         self._rows = rows

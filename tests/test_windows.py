@@ -16,7 +16,7 @@ from ov_specdec.loading.graph import to_paged
 from ov_specdec.loading.source import open_source
 from tests.command_line import run
 from tests.test_cli_input import change
-from tests.tiny_windows import NUM_TOKENS, VERSIONS, WINDOW, make, open_kept
+from tests.tiny_windows import NUM_TOKENS, VERSIONS, WINDOW, open_kept
 
 OPTIONS = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True}
 SEVERAL = {"num_assistant_tokens": 4, **OPTIONS}
@@ -173,14 +173,3 @@ def test_and_at_export(family, monkeypatch, tmp_path):
     assert all((exported.folder / name).is_file() for name in NEEDED_FILES)
     (note,) = notes
     assert "scores are not capped at 50 as config.json says" in note
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("name", [n for n, version in VERSIONS.items() if version == "5.5"])
-def test_made_anew_they_are_the_same(name, tmp_path):
-    make(name, tmp_path / name)
-    kept, anew = open_kept(name, tmp_path / "kept"), tmp_path / name
-    assert (anew / "expected.json").read_text() == (kept.folder / "expected.json").read_text()
-    for role in ("main", "draft"):
-        weights = f"{role}/openvino_model.bin"
-        assert (anew / weights).read_bytes() == (kept.folder / weights).read_bytes()

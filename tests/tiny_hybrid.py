@@ -3,9 +3,9 @@
 Optimum exports their families only with versions of transformers that the package itself does not
 take. So the models are kept, with what transformers generates from them, and made anew with
 
-    python -m tests.tiny_hybrid FAMILY...
+    python -m tests.tiny_hybrid tests/data/hybrid FAMILY...
 
-in an environment with the version in `VERSIONS`.
+in an environment with the version in `VERSIONS`. `python -m tests.kept` compares them.
 """
 
 import json
@@ -170,5 +170,6 @@ def make(family: str, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        make(name, FOLDER / name)
+    folder, *families = sys.argv[1:]
+    for family in families:
+        make(family, Path(folder) / family)

@@ -4,9 +4,9 @@ Optimum exports some of their families only with versions of transformers that t
 does not take. So the models are kept, with what transformers generates from them, and made anew
 with
 
-    python -m tests.tiny_windows FAMILY...
+    python -m tests.tiny_windows tests/data/windows FAMILY...
 
-in an environment with the version in `VERSIONS`.
+in an environment with the version in `VERSIONS`. `python -m tests.kept` compares them.
 """
 
 import json
@@ -153,5 +153,6 @@ def make(family: str, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        make(name, FOLDER / name)
+    folder, *families = sys.argv[1:]
+    for family in families:
+        make(family, Path(folder) / family)

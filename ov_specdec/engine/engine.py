@@ -162,11 +162,13 @@ class Engine:
     def _padding(self, model: Runner, shares: list[Share]) -> tuple[Share | None, int]:
         """Tokens to fill the pass up with, so that its size is one of a few, and after whose.
 
-        Nothing can follow a part of a prompt. Where the size of a pass may change a text, passes
-        are filled up for those only whose draft lengths are planned.
+        Nothing can follow a part of a prompt, and some models take long to forget. Where the size
+        of a pass may change a text, passes are filled up for those only whose draft lengths are
+        planned.
         """
         decoding = [share for share in shares if not share.is_prefill]
-        if not decoding or (model is self._draft and len(decoding) < len(shares)):
+        is_alone = len(decoding) == len(shares)
+        if not (decoding and model.forgets_freely) or (model is self._draft and not is_alone):
             return None, 0
         size = num_tokens = sum(share.limit for share in shares)
         if model is self._draft:

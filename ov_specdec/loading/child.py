@@ -1,6 +1,6 @@
-"""Run a module as a program that ends with its parent.
+"""Run a module or a file as a program that ends with its parent.
 
-`python child.py MODULE ARGUMENTS`, with a pipe as stdin whose other end the
+`python child.py PROGRAM ARGUMENTS`, with a pipe as stdin whose other end the
 parent keeps open: however the parent ends, SIGKILL included, the system closes that end.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Run the module that the command line names, and end with the parent."""
+    """Run the program that the command line names, and end with the parent."""
     pipe = os.dup(0)
     # What asks questions on stdin, as transformers does before it runs a model's own code, must
     # read an end of file instead of waiting for an answer.
@@ -24,7 +24,10 @@ def main() -> None:
     here = str(Path(__file__).resolve().parent)
     sys.path = [folder for folder in sys.path if folder != here]
     del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    if sys.argv[0].endswith(".py"):
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    else:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 def _end_with(pipe: int) -> None:

@@ -41,6 +41,7 @@ from ov_specdec.loading.graph import (
     to_paged,
 )
 from ov_specdec.loading.key_cache import center_keys
+from ov_specdec.loading.mamba import MASK_NEW_TOKENS
 from ov_specdec.loading.qkv import fuse_qkv
 from ov_specdec.loading.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.loading.source import ModelSource, read_ir
@@ -49,6 +50,7 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder import Encoder
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
+from ov_specdec.runner.plain import PlainModel
 from ov_specdec.runner.rewinding import RewindingModel
 from ov_specdec.runner.stateful import MAX_HIDDEN, StatefulModel
 
@@ -58,6 +60,7 @@ MOST_COPIED = 0.01
 49: suffix drafts were at 0.83 to 1.21 of plain decoding."""
 
 FREE_ROLLBACK = "drops rejected draft tokens at no cost"
+SINGLE_TOKENS = "several tokens do not go on from its recurrent states: nothing is drafted"
 AS_ASKED = "as asked for"
 """The reason for a KV backend that somebody has chosen."""
 
@@ -210,7 +213,9 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     axes: dict[str, int] = {}
     if backend == "stateful":
         axes = sequence_axes(model)
-        if state is not None and not _copies_little(model, source.folder):
+        if state is not None and source.folder.model_type in MASK_NEW_TOKENS:
+            reason = f"{reason}; {SINGLE_TOKENS}"
+        elif state is not None and not _copies_little(model, source.folder):
             reason = f"{reason}; its recurrent states take long to copy: nothing is drafted"
         _refuse_static_shapes(config, reason)
         _require_readable_states(config, device)
@@ -317,6 +322,9 @@ def _open(
     if prepared.kv == "paged":
         return _loaded(_open_paged(prepared, model, vocab_size), prepared)
     if recurrent_state(prepared.model) is not None:
+        if folder.model_type in MASK_NEW_TOKENS:
+            plain = PlainModel(model, max_length=max_length, vocab_size=vocab_size)
+            return _loaded(plain, prepared)
         rewinding = RewindingModel(
             model,
             prepared.axes,

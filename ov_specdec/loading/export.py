@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -118,6 +118,10 @@ KILLED = -9
 CHILD = Path(__file__).with_name("child.py")
 """Run as a file: with -m, Python would import from the current folder."""
 
+OPTIMUM = "optimum.commands.optimum_cli"
+PROGRAMS = {"gemma4_text": str(CHILD.with_name("gemma4_export.py"))}
+"""What exports a family in place of Optimum's own command line."""
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -166,10 +170,12 @@ def export_model(
     with partial_folder(output, folder.name) as partial:
         if weight_format == "int4":
             int4 = _with_group_size(int4, name, partial, on_note)
-        options = ["--task", f"{_task(name, partial)}-with-past"]
+        config = _known_config(name, partial)
+        options = ["--task", f"{_task(config)}-with-past"]
         options += ["--weight-format", weight_format, *int4.arguments()]
         options += ["--trust-remote-code"] if trust_remote_code else []
-        _run_optimum(name, partial / folder.name, options, python)
+        program = PROGRAMS.get(str(config.get("model_type")), OPTIMUM)
+        _run_optimum([program, "export", "openvino"], name, partial / folder.name, options, python)
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
         if not Path(name).is_dir():
             _require_tokenizer(_cached_snapshot(name), name)
@@ -256,12 +262,16 @@ def _with_group_size(
     return replace(int4, group_size=size)
 
 
-def _task(name: str, place: Path) -> str:
-    """What Optimum is to export a model for."""
+def _known_config(name: str, place: Path) -> dict[str, Any]:
+    """A checkpoint's config.json; empty where Optimum will meet the same error, and explain it."""
     try:
-        config = _read_config(name, place)
+        return _read_config(name, place)
     except ExportError:
-        return TASK  # Optimum meets the same error, and all that it knows of it is explained
+        return {}
+
+
+def _task(config: Mapping[str, Any]) -> str:
+    """What Optimum is to export a model for."""
     if not config.get("is_encoder_decoder"):
         return TASK
     return ENCODER_DECODER_TASKS.get(str(config.get("model_type")), TEXT_TO_TEXT_TASK)
@@ -301,9 +311,10 @@ def require_complete(folder: Path, remedy: str) -> None:
         raise ExportError(f"'{folder.name}' has no {missing[0]}, so it is not usable: {remedy}")
 
 
-def _run_optimum(name: str, target: Path, options: Sequence[str], python: str | Path) -> None:
-    command = ["optimum.commands.optimum_cli", "export", "openvino"]
-    command += ["--model", name, *options, str(target)]
+def _run_optimum(
+    program: Sequence[str], name: str, target: Path, options: Sequence[str], python: str | Path
+) -> None:
+    command = [*program, "--model", name, *options, str(target)]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         status = run_child(command, log, target.parent, python)
         log.seek(0)

@@ -8,7 +8,8 @@ from ov_specdec.errors import ModelError
 CACHE_POSITION = "cache_position"
 MASK_NEW_TOKENS = frozenset({"falcon_mamba", "mamba", "zamba2"})
 """Families whose attention mask covers the tokens of a pass, and not those before it. Optimum tells
-them by their names too; in their graphs it shows nowhere."""
+them by their names too; in their graphs it shows nowhere. From their states they go on by single
+tokens: a pass over several fails halfway, or is wrong."""
 
 
 def take_usual_inputs(model: ov.Model, model_type: str) -> None:

@@ -8,7 +8,13 @@ from pathlib import Path
 
 from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.files import kept_file, read_kept, replacing
-from ov_specdec.loading.compile import AS_ASKED, LoadedModel, ToLoad, load_model
+from ov_specdec.loading.compile import (
+    AS_ASKED,
+    SINGLE_TOKENS,
+    LoadedModel,
+    ToLoad,
+    load_model,
+)
 from ov_specdec.loading.source import read_ir
 from ov_specdec.pass_agreement import (
     EXACT_TOLERANCE,
@@ -79,8 +85,7 @@ def _plain(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
     fresh = load_model(source, config, vocab_size=vocab_size)
     if isinstance(fresh.runner, RewindingModel):
         fresh = replace(fresh, runner=fresh.runner.plain())
-    why = "several tokens do not go on from its recurrent states: nothing is drafted"
-    return replace(fresh, reason=f"{loaded.reason}; {why}")
+    return replace(fresh, reason=f"{loaded.reason}; {SINGLE_TOKENS}")
 
 
 def _refusal(loaded: LoadedModel, reason: str) -> ModelError:

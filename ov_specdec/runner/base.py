@@ -121,6 +121,11 @@ class Runner(Protocol):
         ...
 
     @property
+    def forgets_freely(self) -> bool:
+        """Whether a rollback takes next to no time, so that passes may be padded with tokens."""
+        ...
+
+    @property
     def hidden_size(self) -> int | None:
         """Values of a token's hidden state; None: no pass gives any, and no span may want them."""
         ...

@@ -67,7 +67,7 @@ class EncoderDecoderModel:
     num_free = capacity = hidden_size = max_draft_tokens = None
     bytes_per_token = bytes_per_state = 0
     static_shapes: frozenset[int] = frozenset()
-    is_invariant = is_proven = False
+    forgets_freely = is_invariant = is_proven = False
 
     def __init__(
         self,

@@ -86,8 +86,17 @@ class Feed:
         }
         self._blocks: list[list[int]] = []
 
-    def fill(self, spans: Sequence[Span], past: Sequence[int], blocks: list[list[int]]) -> None:
-        """Set the inputs for spans after `past` cached tokens each, in the blocks of each."""
+    def fill(
+        self,
+        spans: Sequence[Span],
+        past: Sequence[int],
+        blocks: list[list[int]],
+        states: Mapping[str, Sequence[int]],
+    ) -> None:
+        """Set the inputs for spans after `past` cached tokens each, in the blocks of each.
+
+        states: inputs of recurrent layers.
+        """
         lengths = np.array(past)
         tokens = np.array([*chain.from_iterable(span.tokens for span in spans)])
         self._arrays["input_ids"][:] = tokens[self._token]
@@ -97,7 +106,20 @@ class Feed:
         if self._blocks != blocks:
             self._blocks = [own.copy() for own in blocks]
             self._arrays["block_indices_begins"][1:] = np.cumsum([len(own) for own in blocks])
-            self.tensors["block_indices"] = ov.Tensor(np.concatenate(blocks).astype(np.int32))
+            self._put("block_indices", [*chain.from_iterable(blocks)])
+        for name, values in states.items():
+            self._put(name, values)
+
+    def _put(self, name: str, values: Sequence[int]) -> None:
+        """Set an input: in place where it has as many values as before, else by another tensor.
+
+        To give a request another tensor takes longer than to fill one.
+        """
+        array = self._arrays.get(name)
+        if array is None or len(array) != len(values):
+            array = self._arrays[name] = np.empty(len(values), np.int32)
+            self.tensors[name] = ov.Tensor(array, shared_memory=True)
+        array[:] = values
 
 
 def _places_of_first(begins: Sequence[int], counts: Sequence[int]) -> NDArray[np.int64]:
@@ -158,7 +180,7 @@ class PackedModel:
         blocks: list[list[int]],
         is_invariant: bool = False,
         is_beyond: bool = False,
-        states: Mapping[str, ov.Tensor] = MappingProxyType({}),
+        states: Mapping[str, Sequence[int]] = MappingProxyType({}),
     ) -> list[Logits]:
         """One pass. Logits [num_rows, vocab] of each span, views that the next one overwrites.
 
@@ -168,8 +190,8 @@ class PackedModel:
         repeats_tokens = is_invariant and not self.repeats_rows
         form = Form(self._size is not None, is_invariant, repeats_tokens, is_beyond)
         feed = self._feed(layout, form)
-        feed.fill(spans, past, blocks)
-        rows = self._infer({**feed.tensors, **states})[feed.taken]
+        feed.fill(spans, past, blocks, states)
+        rows = self._infer(feed.tensors)[feed.taken]
         ends = list(accumulate(num_rows for _, num_rows in layout))
         return [rows[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 

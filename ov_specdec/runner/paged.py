@@ -42,6 +42,7 @@ class PagedModel:
 
     max_sequences = None
     hidden_size = None
+    forgets_freely = True
 
     def __init__(
         self,
@@ -274,7 +275,7 @@ class PagedModel:
 
     def _states_of(
         self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
-    ) -> dict[str, ov.Tensor]:
+    ) -> dict[str, Sequence[int]]:
         """The inputs of a pass that say where recurrent states are; none without such layers."""
         if self._recurrent is None:
             return {}

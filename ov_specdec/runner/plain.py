@@ -37,7 +37,7 @@ class PlainModel:
     border = num_free = capacity = hidden_size = None
     max_draft_tokens = bytes_per_token = bytes_per_state = 0
     static_shapes: frozenset[int] = frozenset()
-    is_invariant = is_proven = False
+    forgets_freely = is_invariant = is_proven = False
 
     def __init__(self, compiled: ov.CompiledModel, *, max_length: int, vocab_size: int) -> None:
         self.max_length = max_length

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
@@ -71,12 +70,11 @@ class RecurrentStates:
             self._memory.write(name, blocks, tensors[name])
 
 
-def recurrent_inputs(spans: Sequence[StateSpan], past: Sequence[int]) -> dict[str, ov.Tensor]:
+def recurrent_inputs(spans: Sequence[StateSpan], past: Sequence[int]) -> dict[str, Sequence[int]]:
     """What a pass over sequences that hold `past` tokens each is told of their states."""
-    arrays = {
+    return {
         "la.block_indices": [block for span in spans for block in span.blocks],
         "la.block_indices_begins": [0, *accumulate(len(span.blocks) for span in spans)],
         "la.past_lens": past,
         "la.cache_interval": [span.interval for span in spans],
     }
-    return {name: ov.Tensor(np.array(array, np.int32)) for name, array in arrays.items()}

@@ -36,7 +36,7 @@ class RewindingModel:
     border = num_free = capacity = hidden_size = None
     bytes_per_token = bytes_per_state = 0
     static_shapes: frozenset[int] = frozenset()
-    is_invariant = is_proven = False
+    forgets_freely = is_invariant = is_proven = False
 
     def __init__(
         self,

@@ -119,9 +119,8 @@ class StateBatch:
             LONG: np.array(self.is_beyond),
         }
         with self._emptied_by_errors():
-            self.request.infer(
-                {name: feed[name] for name in self.inputs}, share_inputs=True, share_outputs=True
-            )
+            given = {name: array for name, array in feed.items() if name in self.inputs}
+            self.request.infer(given, share_inputs=True, share_outputs=True)
             for i, row in enumerate(rows):
                 row.source, row.mask = i, mask[i]
                 row.length += len(spans.get(row, ()))

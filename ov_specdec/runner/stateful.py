@@ -72,12 +72,13 @@ class StatefulModel:
         self.border = border
         self._axes = axes
         self._compiled = compiled
-        self._inputs = frozenset(port.any_name for port in compiled.inputs)
+        self._inputs = frozenset(name for port in compiled.inputs for name in port.names)
         # Rows are padded with hidden entries, and change their places by `beam_idx`.
         can_share = shares_states and max_hidden > 0 and "beam_idx" in self._inputs
         self.max_sequences = None if can_share else 1
         self._vocab_size = vocab_size
         self._max_hidden = max_hidden
+        self.forgets_freely = max_hidden > 0
         self._batches: list[StateBatch] = []
 
     def limit(self, num_tokens: int, num_states: int = 0) -> None:

@@ -107,7 +107,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "num_kv_shared_layers": 0,
         "laurel_rank": 4,
     },
-    "gemma4_text": {**GEMMA, **PER_LAYER, "global_head_dim": 16, "num_kv_shared_layers": 0},
+    "gemma4_text": {**GEMMA, **PER_LAYER, "global_head_dim": 32, "num_kv_shared_layers": 0},
     "glm": GQA,
     "glm4": GQA,
     "gpt2": GPT2,
