@@ -1,4 +1,4 @@
-"""Checks of what a pipeline is made with: its options, and two models for each other."""
+"""Checks of what a pipeline is made with."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,16 +13,13 @@ from ov_specdec.checks import (
     require_texts,
 )
 from ov_specdec.drafters.factory import DrafterKind, DrafterName, kind_of
-from ov_specdec.drafters.pairing import Pairing
 from ov_specdec.engine import Limits
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.files import expand_home
 from ov_specdec.loading.devices import find_device, openvino_core, require_paged
 from ov_specdec.loading.locate import check_place
 from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
-from ov_specdec.text.guard import GuardReport
-from ov_specdec.text.pairing import PairingName, UsedPairing
+from ov_specdec.text.pairing import PairingName
 
 
 def check_devices(configs: Sequence[RuntimeConfig]) -> None:
@@ -163,27 +160,3 @@ def check_drafter(
                 ": leave it out",
             )
     return kind
-
-
-def pair_models(
-    sources: Sequence[ModelSource], pairing: PairingName | None
-) -> tuple[GuardReport, Pairing | None]:
-    """The guard's report on main and draft, and their pairing where their tokenizers differ.
-
-    Raises `TokenizerMismatchError` where they differ and no pairing is given, or none is possible.
-    """
-    report = check_pair(*sources)
-    if pairing is None or report.compatible:
-        report.require()
-        return report, None
-    tokenizers = pair_tokenizers(*sources)
-    return report, Pairing(tokenizers.choose(pairing), tokenizers)
-
-
-def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:
-    """The pairing that the models of two folders need, of those that the given one stands for.
-
-    None where they have the same tokenizer. Raises what `pair_models` raises.
-    """
-    _, found = pair_models([open_source(main), open_source(draft)], pairing)
-    return found.name if found else None

@@ -1,6 +1,6 @@
 """What is said of an option in one place: its bounds, its help and its names elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from types import NoneType, UnionType
@@ -29,7 +29,8 @@ class About:
     several; low is also how many characters a text has at least. unit: of a number. unset: what
     stands for it where it is not given. metavar: how a value is typed; "": as its type has it.
     flag: its name on the command line, "": its own; None: it cannot be typed. field: the same in
-    requests. endpoints: those that take it. speech: whether it means something for speech too.
+    requests. endpoints: those that take it. check: refuses values that the type cannot tell, by the
+    option's name. group: title of the options that this is the first of.
     """
 
     help: str
@@ -43,7 +44,8 @@ class About:
     flag: str | None = ""
     field: str | None = ""
     endpoints: tuple[Endpoint, ...] = ENDPOINTS
-    speech: bool = False
+    check: Callable[[str, Any], None] | None = None
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,12 @@ class Described:
         return "--" + (self.about.flag or self.name).replace("_", "-")
 
     def check(self, value: object) -> None:
-        """Refuse a value of another type, or out of bounds, as far as the type can tell.
-
-        What is in mappings, and in lists of anything but numbers and texts, it does not look at.
-        """
+        """Refuse a value of another type, or out of bounds."""
         if value is None and NoneType in _alternatives(self.kind):
             return
-        if self.item in (int, float, str):
+        if self.about.check is not None:
+            self.about.check(self.name, value)
+        elif self.item in (int, float, str):
             for each in as_tuple(value):
                 self._check_one(self.item, each)
         elif self.choices and value not in self.choices and len(self.kinds) == 1:
@@ -128,6 +129,16 @@ def _describe(options: Any) -> dict[str, Described]:
             kind, about = get_args(field.type)
             found[field.name] = Described(field.name, kind, field.default, about)
     return found
+
+
+def by_group(options: Any) -> dict[str, list[str]]:
+    """The names of all options by what they are about."""
+    groups: dict[str, list[str]] = {}
+    for name, each in describe(options).items():
+        if each.about.group:
+            groups[each.about.group] = group = []
+        group.append(name)
+    return groups
 
 
 def check_described(options: Any) -> None:

@@ -4,9 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from ov_specdec.checks import make_plain, require_int, require_known, require_number
+from ov_specdec.checks import make_plain, require_int, require_known
+from ov_specdec.conflicts import CHAT_OPTIONS, SAMPLING_OPTIONS, require_no_conflict
 from ov_specdec.description import About, as_tuple, check_described, describe
-from ov_specdec.errors import Option, OptionError, shorten
+from ov_specdec.nested_values import (
+    require_biases,
+    require_functions,
+    require_template_arguments,
+    require_tools,
+    require_words,
+)
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
@@ -16,31 +23,6 @@ MAX_DRAFT_LENGTH = 256
 
 MAX_LOGPROBS = 100
 """Most likely tokens that can be named at each place."""
-
-CHAT_OPTIONS = (
-    *("tools", "chat_template_kwargs"),
-    *("add_generation_prompt", "continue_final_message"),
-)
-"""Options that mean something only where the prompt is put into a chat template."""
-
-NOT_FOR_TEMPLATES = (
-    *("messages", "conversations", "chat_template", "tools", "add_generation_prompt"),
-    *("continue_final_message", "return_assistant_tokens_mask"),
-)
-"""What transformers gives to a chat template by itself, from other options."""
-
-SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
-"""Options that mean something only where tokens are drawn."""
-
-GROUPS = {
-    "Length and end of the output": "max_new_tokens",
-    "Sampling": "do_sample",
-    "Logits processors": "repetition_penalty",
-    "Speculation": "num_assistant_tokens",
-    "What to tell of the output": "logprobs",
-    "Prompt": "cache_prompt",
-}
-"""The first of the options that belong together, by what they are about."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +45,7 @@ class GenerationOptions:
             low=1,
             unit="tokens",
             field=None,
-            speech=True,
+            group="Length and end of the output",
         ),
     ] = 128
     min_new_tokens: Annotated[
@@ -89,13 +71,7 @@ class GenerationOptions:
     ] = ()
     eos_token_id: Annotated[
         int | Sequence[int] | None,
-        About(
-            "Token that ends the text.",
-            low=0,
-            unset="the model's",
-            metavar="ID",
-            field=None,
-        ),
+        About("Token that ends the text.", low=0, unset="the model's", metavar="ID", field=None),
     ] = None
     ignore_eos: Annotated[bool, About("Go on after an end-of-sequence token.")] = False
     stop_token_ids: Annotated[
@@ -117,39 +93,25 @@ class GenerationOptions:
             "A temperature of 0 takes them too.",
             unset="draw if one of the next five is given",
             field=None,
+            group="Sampling",
         ),
     ] = None
     temperature: Annotated[
         float | None, About("Logits are divided by it; 0 is greedy decoding.", low=0.0)
     ] = None
-    top_k: Annotated[
-        int | None, About("Keep the N most likely tokens; 0 keeps all.", low=0, speech=True)
-    ] = None
+    top_k: Annotated[int | None, About("Keep the N most likely tokens; 0 keeps all.", low=0)] = None
     top_p: Annotated[
         float | None,
-        About(
-            "Keep the fewest most likely tokens whose mass reaches X.",
-            low=0.0,
-            high=1.0,
-            speech=True,
-        ),
+        About("Keep the fewest most likely tokens whose mass reaches X.", low=0.0, high=1.0),
     ] = None
     min_p: Annotated[
         float | None,
-        About(
-            "Drop tokens less likely than this part of the most likely one.",
-            low=0.0,
-            high=1.0,
-            speech=True,
-        ),
+        About("Drop tokens less likely than this part of the most likely one.", low=0.0, high=1.0),
     ] = None
     typical_p: Annotated[
         float | None,
         About(
-            "Keep the tokens of most typical surprise whose mass reaches X.",
-            above=0.0,
-            high=1.0,
-            speech=True,
+            "Keep the tokens of most typical surprise whose mass reaches X.", above=0.0, high=1.0
         ),
     ] = None
     seed: Annotated[
@@ -160,7 +122,6 @@ class GenerationOptions:
             "text is the same whatever is drafted, and whatever runs beside it. Where passes are "
             "not batch-invariant, that takes the same settings and cache_prompt=False too.",
             low=0,
-            speech=True,
         ),
     ] = None
     choice: Annotated[
@@ -178,12 +139,11 @@ class GenerationOptions:
             "Above 1: tokens in prompt and output get less likely.",
             "Their logits are divided by it.",
             above=0.0,
-            speech=True,
+            group="Logits processors",
         ),
     ] = 1.0
     presence_penalty: Annotated[
-        float,
-        About("Subtracted from the logits of tokens in the output.", low=-2.0, high=2.0),
+        float, About("Subtracted from the logits of tokens in the output.", low=-2.0, high=2.0)
     ] = 0.0
     frequency_penalty: Annotated[
         float,
@@ -194,31 +154,20 @@ class GenerationOptions:
     logit_bias: Annotated[
         Mapping[int, float] | None,
         About(
-            "Added to a token's logit, -inf forbids it.",
-            metavar="ID=BIAS",
-            speech=True,
+            "Added to a token's logit, -inf forbids it.", metavar="ID=BIAS", check=require_biases
         ),
     ] = None
     bad_words_ids: Annotated[
         Sequence[Sequence[int]],
         About(
-            "Token sequence that must not be generated.",
-            metavar="ID,ID,...",
-            speech=True,
+            "Token sequence that must not be generated.", metavar="ID,ID,...", check=require_words
         ),
     ] = ()
     suppress_tokens: Annotated[
-        Sequence[int],
-        About(
-            "Tokens that must not be generated.",
-            low=0,
-            metavar="ID,ID,...",
-            speech=True,
-        ),
+        Sequence[int], About("Tokens that must not be generated.", low=0, metavar="ID,ID,...")
     ] = ()
     no_repeat_ngram_size: Annotated[
-        int,
-        About("Length of n-grams that must not repeat; 0 allows all.", low=0, speech=True),
+        int, About("Length of n-grams that must not repeat; 0 allows all.", low=0)
     ] = 0
     encoder_no_repeat_ngram_size: Annotated[
         int,
@@ -264,7 +213,7 @@ class GenerationOptions:
             "told of the tokens that stand, as they come. transformers' own processors work too.",
             flag=None,
             field=None,
-            speech=True,
+            check=require_functions,
         ),
     ] = ()
     num_assistant_tokens: Annotated[
@@ -276,7 +225,7 @@ class GenerationOptions:
             high=MAX_DRAFT_LENGTH,
             unit="tokens",
             metavar="auto|N",
-            speech=True,
+            group="Speculation",
         ),
     ] = "auto"
     num_assistant_tokens_schedule: Annotated[
@@ -289,7 +238,6 @@ class GenerationOptions:
             '"heuristic" adds two after a round in which all draft tokens were accepted, else '
             'takes one off; "constant" keeps the number.',
             unset="constant for N; adaptive for auto",
-            speech=True,
         ),
     ] = None
     assistant_confidence_threshold: Annotated[
@@ -300,7 +248,6 @@ class GenerationOptions:
             "would not pay.",
             low=0.0,
             high=1.0,
-            speech=True,
         ),
     ] = 0.0
     assistant_do_sample: Annotated[
@@ -308,27 +255,15 @@ class GenerationOptions:
         About(
             "When sampling: whether the draft model draws too, or takes its most likely tokens.",
             "The output has the same distribution either way.",
-            speech=True,
         ),
     ] = True
     prompt_lookup_num_tokens: Annotated[
         int | None,
-        About(
-            "At most so many draft tokens for a match of prompt-lookup.",
-            low=1,
-            unit="tokens",
-            speech=True,
-        ),
+        About("At most so many draft tokens for a match of prompt-lookup.", low=1, unit="tokens"),
     ] = None
     max_matching_ngram_size: Annotated[
         int | None,
-        About(
-            "Longest n-gram that prompt-lookup looks for.",
-            low=1,
-            unit="tokens",
-            unset="3",
-            speech=True,
-        ),
+        About("Longest n-gram that prompt-lookup looks for.", low=1, unit="tokens", unset="3"),
     ] = None
     reference_texts: Annotated[
         str | Sequence[str],
@@ -337,7 +272,6 @@ class GenerationOptions:
             "The model does not see it.",
             metavar="FILE",
             field=None,
-            speech=True,
         ),
     ] = ()
     logprobs: Annotated[
@@ -347,6 +281,7 @@ class GenerationOptions:
             low=0,
             high=MAX_LOGPROBS,
             field=None,
+            group="What to tell of the output",
         ),
     ] = None
     logprobs_mode: Annotated[
@@ -376,6 +311,7 @@ class GenerationOptions:
             "another than on empty caches. With False the suffix drafter does not look into "
             "earlier outputs either.",
             field=None,
+            group="Prompt",
         ),
     ] = True
     cache_salt: Annotated[
@@ -385,7 +321,6 @@ class GenerationOptions:
             "So nobody can tell from the time that it takes what others have asked; so are the "
             "earlier outputs that the suffix drafter looks into.",
             flag=None,
-            speech=True,
         ),
     ] = None
     apply_chat_template: Annotated[
@@ -402,6 +337,7 @@ class GenerationOptions:
             'What else the chat template reads, such as {"enable_thinking": false}.',
             metavar="JSON",
             endpoints=("chat", "responses"),
+            check=require_template_arguments,
         ),
     ] = None
     tools: Annotated[
@@ -411,6 +347,7 @@ class GenerationOptions:
             "Or as functions with type hints and a docstring in Google's style.",
             metavar="JSON-FILE",
             field=None,
+            check=require_tools,
         ),
     ] = ()
     add_generation_prompt: Annotated[
@@ -434,11 +371,8 @@ class GenerationOptions:
     def __post_init__(self) -> None:
         make_plain(self)
         check_described(self)
-        self._check_ends()
-        self._check_sampling()
-        self._check_processors()
-        self._check_speculation()
-        self._check_chat()
+        require_int("min_new_tokens", self.min_new_tokens, low=0, high=self.max_new_tokens)
+        require_no_conflict(self)
 
     @classmethod
     def from_kwargs(cls, options: Mapping[str, Any]) -> "GenerationOptions":
@@ -452,7 +386,9 @@ class GenerationOptions:
     def samples(self) -> bool:
         """Whether tokens are drawn."""
         if self.do_sample is None:
-            return self.temperature != 0 and bool(self._given_sampling_options())
+            return self.temperature != 0 and any(
+                getattr(self, name) is not None for name in SAMPLING_OPTIONS
+            )
         return self.do_sample
 
     @property
@@ -499,114 +435,3 @@ class GenerationOptions:
             "stop_token_ids": as_tuple(self.stop_token_ids),
             "suppress_tokens": as_tuple(self.suppress_tokens),
         }
-
-    def _given_sampling_options(self) -> list[str]:
-        return [name for name in SAMPLING_OPTIONS if getattr(self, name) is not None]
-
-    def _named(self, name: str) -> Option:
-        return Option(name, getattr(self, name))
-
-    def _refuse(
-        self, name: str, reason: str, other: str, remedy: str = "leave out one of the two"
-    ) -> None:
-        """Raise an error of two options that cannot be given together."""
-        raise OptionError(self._named(name), f" {reason} ", self._named(other), f": {remedy}")
-
-    def _check_ends(self) -> None:
-        require_int("min_new_tokens", self.min_new_tokens, low=0, high=self.max_new_tokens)
-        if self.ignore_eos and self.eos_token_id is not None:
-            self._refuse("eos_token_id", "has no effect with", "ignore_eos")
-        if self.logprobs is None and self.logprobs_mode != "raw_logprobs":
-            raise OptionError(
-                self._named("logprobs_mode"),
-                " has no effect without ",
-                Option("logprobs"),
-                ": give both",
-            )
-
-    def _check_sampling(self) -> None:
-        if self.do_sample and self.temperature == 0:
-            self._refuse("temperature", "is greedy decoding, so it contradicts", "do_sample")
-        if self.do_sample is False and (given := self._given_sampling_options()):
-            self._refuse(given[0], "has no effect with", "do_sample")
-        if self.choice and self.seed is None:
-            raise OptionError(
-                self._named("choice"), " has no effect without ", Option("seed"), ": give both"
-            )
-
-    def _check_processors(self) -> None:
-        if self.tgt_lang is not None and self.forced_bos_token_id is not None:
-            self._refuse("tgt_lang", "contradicts", "forced_bos_token_id")
-        if self.logit_bias is not None and not isinstance(self.logit_bias, Mapping):
-            raise OptionError(self._named("logit_bias"), " must map token ids to biases")
-        for token, bias in (self.logit_bias or {}).items():
-            require_int("logit_bias", token, low=0)
-            if bias != float("-inf"):
-                require_number("logit_bias", bias)
-        for word in as_tuple(self.bad_words_ids):
-            if not isinstance(word, Sequence) or isinstance(word, str) or not word:
-                raise OptionError(
-                    Option("bad_words_ids", word), " must be sequences of ids, none empty"
-                )
-            for token in word:
-                require_int("bad_words_ids", token, low=0)
-        functions = self.logits_processor
-        if not isinstance(functions, Sequence) or not all(map(callable, functions)):
-            raise OptionError(self._named("logits_processor"), " must be a list of functions")
-
-    def _check_speculation(self) -> None:
-        number, schedule = self.num_assistant_tokens, self.num_assistant_tokens_schedule
-        if schedule == "constant" and number == "auto":
-            raise OptionError(
-                self._named("num_assistant_tokens_schedule"),
-                " needs a number in ",
-                Option("num_assistant_tokens"),
-            )
-        if schedule == "adaptive" and number != "auto":
-            self._refuse(
-                "num_assistant_tokens", "has no effect with", "num_assistant_tokens_schedule"
-            )
-
-    def _check_chat(self) -> None:
-        if self.cache_salt is not None and not self.cache_prompt:
-            self._refuse("cache_salt", "has no effect with", "cache_prompt")
-        if self.add_generation_prompt and self.continue_final_message:
-            self._refuse(
-                "add_generation_prompt",
-                "begins an answer, so it contradicts",
-                "continue_final_message",
-            )
-        if not isinstance(self.tools, Sequence) or isinstance(self.tools, str):
-            raise OptionError(self._named("tools"), " must be a list")
-        for index, tool in enumerate(self.tools):
-            if not isinstance(tool, Mapping) and not callable(tool):
-                raise OptionError(
-                    Option("tools"),
-                    f"[{index}]={shorten(tool)} must be a JSON schema or a function",
-                )
-        kwargs = {} if self.chat_template_kwargs is None else self.chat_template_kwargs
-        if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
-            raise OptionError(self._named("chat_template_kwargs"), " must map names to values")
-        if taken := [name for name in kwargs if name in NOT_FOR_TEMPLATES]:
-            raise OptionError(
-                Option("chat_template_kwargs"),
-                f" holds '{taken[0]}', which is given in another way: leave it out there",
-            )
-        if not self.apply_chat_template and (given := self.chat_options()):
-            raise OptionError(
-                Option(given[0]),
-                " has no effect with ",
-                self._named("apply_chat_template"),
-                ": leave out one of the two",
-            )
-
-
-def by_group(options: type = GenerationOptions) -> dict[str, list[str]]:
-    """The names of all options by what they are about."""
-    groups: dict[str, list[str]] = {}
-    begins = {first: group for group, first in GROUPS.items()}
-    for name in describe(options):
-        if name in begins:
-            present = groups.setdefault(begins[name], [])
-        present.append(name)
-    return groups

@@ -1,10 +1,11 @@
 """`SpeechPipeline`, the Python interface for speech: a Whisper, a drafter, text from recordings."""
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+
+from typing_extensions import Unpack
 
 from ov_specdec.arguments import check_devices, check_drafter
 from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
@@ -33,11 +34,6 @@ from ov_specdec.speech.stream import TranscriptionStream
 from ov_specdec.speech.transcriber import Transcription
 from ov_specdec.stats import Stopwatch
 from ov_specdec.text.guard import GuardReport
-
-if sys.version_info >= (3, 11):
-    from typing import Unpack
-else:
-    from typing_extensions import Unpack
 
 
 class SpeechPipeline:

@@ -7,8 +7,9 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import ov_specdec
-from ov_specdec.description import Described, describe
-from ov_specdec.options import GenerationOptions, by_group
+from ov_specdec.description import Described, by_group, describe
+from ov_specdec.options import GenerationOptions
+from ov_specdec.speech.options import GENERATION as FOR_SPEECH
 from ov_specdec.speech.options import TranscriptionOptions
 
 OPTIONS = Path(__file__).parent.parent / "docs" / "options.md"
@@ -103,7 +104,7 @@ from typing import Any, Literal, TypedDict
 def kwargs(options: type = GenerationOptions) -> str:
     """The module with the options as dictionaries."""
     described = describe(options).values()
-    speech = [each for each in described if each.about.speech]
+    speech = [each for each in described if each.name in FOR_SPEECH]
     parts = [
         KWARGS_BEGINNING,
         _typed_dict("GenerationKwargs", GENERATION, described) + OF_TRANSFORMERS,
