@@ -131,17 +131,7 @@ def check_drafter(
         if model is not None and not isinstance(model, str | Path):
             raise OptionError(Option(name, model), " must be a folder or a name on the Hub")
     if kind.has_draft_model and main is not None and draft is None:
-        check_place(main)
-        raise OptionError(
-            "no draft model for ",
-            Option("main", str(main)),
-            ": give ",
-            Option("draft"),
-            ", or choose ",
-            Option("drafter", "suffix"),
-            " or ",
-            Option("drafter", "none"),
-        )
+        raise _no_draft(main)
     if not isinstance(profile, str | Path):
         raise OptionError(Option("profile", profile), " must be 'auto', 'none' or a file")
     given = (
@@ -160,3 +150,18 @@ def check_drafter(
                 ": leave it out",
             )
     return kind
+
+
+def _no_draft(main: str | Path) -> OptionError:
+    """Of a drafter that needs a draft model; `ModelError` for a main model that is nowhere."""
+    check_place(main)
+    return OptionError(
+        "no draft model for ",
+        Option("main", str(main)),
+        ": give ",
+        Option("draft"),
+        ", or choose ",
+        Option("drafter", "suffix"),
+        " or ",
+        Option("drafter", "none"),
+    )

@@ -7,7 +7,6 @@ from typing import Any, get_args
 from typing_extensions import Unpack
 
 from ov_specdec.arguments import check_devices, check_drafter, check_limits, may_tune
-from ov_specdec.background import Background
 from ov_specdec.batch import Batch
 from ov_specdec.checks import require_choice, require_text
 from ov_specdec.chunks import GenerationResult, collect
@@ -230,12 +229,14 @@ class SpeculativePipeline:
         checked = [self.complete_options(**{**shared, **each}) for each in own]
         return generator.batch(list(zip(prompts, checked, strict=True)))
 
-    def background(self, on_error: Callable[[Exception], None]) -> Background:
-        """Generations that a thread of its own runs, for servers. on_error: see `EngineLoop`.
+    def background(self, on_error: Callable[[Exception], None]) -> TextGenerator:
+        """Have a thread of its own run generations, for servers; returns what begins them.
 
-        Its generations share passes with those of `stream` and `generate`.
+        They share passes with those of `stream` and `generate`. on_error: see `EngineLoop`.
         """
-        return Background(self._open_generator(), on_error)
+        generator = self._open_generator()
+        generator.loop.start(on_error)
+        return generator
 
     def open_batch(self) -> Batch[Any]:
         """Generate for prompts that come one after the other, together, in the calling thread.

@@ -83,8 +83,6 @@ def _bounds(each: Described) -> str:
     )
 
 
-NAMED = ("language", "task", "return_timestamps", "initial_prompt")
-
 GENERATION = "Those of `GenerationOptions`, and what transformers' `generate` takes besides."
 OF_TRANSFORMERS = "".join(
     f"    {name}: Any\n" for name in ("generation_config", "input_ids", "attention_mask")
@@ -111,8 +109,8 @@ def kwargs(options: type = GenerationOptions) -> str:
         _typed_dict("SpeechKwargs", "Those of them that mean something for speech too.", speech),
         _typed_dict(
             "TranscriptionKwargs",
-            "Those of `TranscriptionOptions`, but for those that `transcribe` names itself.",
-            (each for name, each in describe(TranscriptionOptions).items() if name not in NAMED),
+            "Those of `TranscriptionOptions`.",
+            describe(TranscriptionOptions).values(),
             "SpeechKwargs",
         ),
     ]

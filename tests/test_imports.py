@@ -30,7 +30,7 @@ LAYERS = (
     {"chunks"},
     {"speech"},
     {"generation", "openai"},
-    {"arguments", "background", "batch", "pipeline_models", "saved_cache"},
+    {"arguments", "batch", "pipeline_models", "saved_cache"},
     {"pipeline"},
     {"speech_pipeline"},
     {"tuning", "bench", "demo", "server", "batch_file"},

@@ -42,7 +42,9 @@ def pipeline(models, request):
         yield pipeline
 
 
-@pytest.mark.parametrize("length", [0, 1, 4, "auto"])
+@pytest.mark.parametrize(
+    "length", [0, 4, *(pytest.param(n, marks=pytest.mark.deep) for n in (1, "auto"))]
+)
 def test_texts_past_windows_are_those_of_transformers(models, pipeline, length):
     accepted = drafted = 0
     for reuse in (False, True):  # then on a kept KV cache
