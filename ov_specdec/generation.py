@@ -224,7 +224,6 @@ class TextGenerator:
 
     def _remember(self, generation: "Generation", given: Given) -> None:
         """Keep what came of a generation."""
-        self.learned.costs.keep()
         if generation.options.cache_prompt:
             salt, start = generation.options.cache_salt, generation.num_prompt_tokens
             tokens = generation.sequence.tokens

@@ -33,6 +33,12 @@ SAME_CONTEXT = 64
 MOST_KINDS = 64
 """Kinds of steps that are counted: one sequence has some twenty, many may have one in each step."""
 
+QUICK = 1e-3
+"""Seconds of a draft model's pass below which its confidence ends no drafts: to look at it takes
+0.05 ms a draft token. With passes of 0.3 ms, over the best constant length, greedy and at
+temperature 0.8: 0.93 and 0.86 where it is looked at, 0.97 and 0.95 where it is not.
+"""
+
 TINY = 1e-9
 """Instead of numbers by which nothing can be divided."""
 
@@ -229,9 +235,9 @@ class Planner:
         With eight sequences of the embedded pair, plans that looked at that gave 0.93 of the
         tokens per second of those that did not; a single one gains 1 to 3 %.
         """
-        if bid.calibrated is None:
-            return plan
         step, _ = self._costs.curve.drafting(load.num_cached)
+        if bid.calibrated is None or step < QUICK:
+            return plan
         lengths = np.arange(MOST + 1)
         ends = floors(bid.acceptance**lengths, self._rate * (lengths * step + passes))
         return replace(plan, length=len(ends), floors=ends, acceptance=bid.calibrated)
@@ -263,8 +269,9 @@ class Planner:
             home = fastest
         self._home, self._rate = int(sizes[home]), float(rates[home])
         kind.expected = np.stack([tokens.ravel()[best[1]], seconds[best]])
-        alike = main.dynamic(first, first + most, load.num_cached)[ranking.number]
-        wish = (tokens / (alike + ranking.seconds)).argmax()
+        alike = main.dynamic(first, first + most, load.num_cached)
+        alike += main.per_sequence * (load.num_sequences - 1)
+        wish = (tokens / (alike[ranking.number] + ranking.seconds)).argmax()
         kind.wished = first + int(ranking.number.flat[wish])
 
     def _probe(self, kind: Kind, bids: Sequence[Bid], load: Load) -> list[Plan]:

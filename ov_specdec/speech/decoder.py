@@ -1,6 +1,6 @@
 """Decodes windows with the models: the engine, drafters and scheduler that text has too."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.checks import require_ids
-from ov_specdec.chunks import Chunk, Output
+from ov_specdec.chunks import Output
 from ov_specdec.description import as_tuple
 from ov_specdec.drafters.factory import DrafterFactory
 from ov_specdec.drafters.references import References
 from ov_specdec.engine import EngineLoop
-from ov_specdec.engine import Sequence as EngineSequence
 from ov_specdec.engine.from_options import make_sequence
 from ov_specdec.errors import Option
 from ov_specdec.options import GenerationOptions
@@ -88,17 +87,10 @@ class WindowDecoder:
         # Its text is made of what is left of it in the end.
         output = Output(IncrementalDetokenizer(lambda _: "", []), len(prompt))
         sequence.publish, sequence.max_unread = output.add, None
-        return Decoding(self._read(sequence), partial(self.loop.cancel, sequence))
+        return Decoding(self.loop.read(sequence), partial(self.loop.cancel, sequence))
 
     def weights(
         self, features: Features, tokens: Sequence[int], cache_salt: str | None
     ) -> NDArray[np.float32]:
         """How these ids attend to a window, by alignment head: [heads, tokens, places]."""
         return self.aligner.weights(Source(features[None], cache_salt), tokens)
-
-    def _read(self, sequence: EngineSequence) -> Generator[Chunk, None, None]:
-        """The chunks of an output; what passes have cost is kept."""
-        try:
-            yield from self.loop.read(sequence)
-        finally:
-            self.learned.costs.keep()

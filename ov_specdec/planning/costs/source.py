@@ -39,20 +39,12 @@ class Costs(Protocol):
         """Take note of a step without prefill."""
         ...
 
-    def keep(self) -> None:
-        """Keep what was learnt."""
-        ...
-
 
 PART = 1 / 16
 """Of the time for measuring a curve, at a time."""
 
 SPENT_ON_MEASURING = 0.05
 """Part of the time of decoding."""
-
-BETWEEN_WRITES = 1.0
-"""Seconds of decoding. To write the curve takes 1 to 2 ms, and a batch ends sixteen texts at once:
-each of them may have changed it."""
 
 
 class KeptCosts:
@@ -84,8 +76,6 @@ class KeptCosts:
         self._is_prepared = False
         self._decoding, self._part = 0.0, 0.0
         """Seconds of decoding since a part was measured, and what that took."""
-        self._not_kept = BETWEEN_WRITES
-        """Seconds of decoding since the curve was written."""
 
     @property
     def curve(self) -> CostCurve:
@@ -97,9 +87,9 @@ class KeptCosts:
         if seconds is not None:
             require_number("seconds", seconds, above=0.0)
             sweeps = ceil(SWEEPS * seconds / self._seconds)
-            self._measure(progress, seconds, sweeps, replace(self.curve, sweeps=0))
+            self._measure(progress, seconds, sweeps, replace(self._known.measured, sweeps=0))
         else:
-            known = self.curve
+            known = self._known.measured
             if known.sweeps < SWEEPS:
                 self._measure(progress, self._seconds, SWEEPS - known.sweeps, known)
         self._is_prepared = True
@@ -110,7 +100,7 @@ class KeptCosts:
 
         Others as decoding goes on, for a small share of its time.
         """
-        known = self.curve
+        known = self._known.measured
         is_first = known.sweeps == 0 and not self._is_prepared
         is_due = SPENT_ON_MEASURING * self._decoding > max(self._part, PART * self._seconds)
         if is_first or (is_due and known.sweeps < SWEEPS):
@@ -122,22 +112,13 @@ class KeptCosts:
     def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Have a model's static shapes be these, each of which saves so many seconds."""
         self._known.take_up(role, sizes, saved)
+        self._write(self._known.measured)
 
     def learn(self, step: StepStats) -> None:
         """Correct the curve by a step, once somebody has looked at it."""
         self._decoding += step.main.seconds
-        self._not_kept += step.main.seconds
         if self._live is not None:
             self._live.learn(step)
-
-    def keep(self) -> None:
-        """Write the curve where it has changed, but not an imagined one."""
-        live = self._live
-        if live is None or self._path is None or self._not_kept < BETWEEN_WRITES:
-            return
-        if live.is_changed and live.curve.sweeps:
-            write_curve(self._path, live.curve)
-            live.is_changed, self._not_kept = False, 0.0
 
     @property
     def _known(self) -> LiveCurve:
@@ -173,5 +154,9 @@ class KeptCosts:
         if kept.sweeps:
             curve = kept.least(curve)
         self._live = LiveCurve(curve)
-        if self._path is not None:
+        self._write(curve)
+
+    def _write(self, curve: CostCurve) -> None:
+        """Keep what was measured, but not an imagined curve."""
+        if self._path is not None and curve.sweeps:
             write_curve(self._path, curve)
