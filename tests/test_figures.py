@@ -173,7 +173,7 @@ def test_many_requests_are_measured_in_processes(given):
 def test_memory_and_a_fresh_process(given, monkeypatch):
     monkeypatch.setattr(workers, "SETTLED", 0.0)
     (row,) = measured(workers.memory(given, {"embedded": (("plain", "none"),)}), 1)
-    assert 50 < row["memory"] <= row["peak"]
+    assert row["memory"] > 50
     first, second = measured(workers.first_processes(given, "embedded", 2, 4, 1), 2)
     assert (first["method"], second["method"]) == ("first", "second")
     assert all(
