@@ -158,7 +158,7 @@ def check_drafter(
         if value and not kind.has_draft_model:
             raise OptionError(
                 Option(name, value),
-                " has no use with ",
+                " has no effect with ",
                 Option("drafter", kind.name),
                 ": leave it out",
             )

@@ -27,7 +27,7 @@ BAD_INPUT = {
     ),
     "needless draft": (
         ["generate", "x", "--draft", "folder", "--drafter", "none"],
-        "--draft folder has no use with --drafter none",
+        "--draft folder has no effect with --drafter none",
     ),
     "unknown device": (["generate", "x", "--device", "TPU"], "device 'TPU' is not available"),
     "unknown draft device": (["generate", "x", "--draft-device", "TPU"], "device 'TPU' is not"),
@@ -76,7 +76,7 @@ BAD_INPUT = {
     ),
     "a profile for no pair": (
         ["tune", str(ROOT / "models" / "main"), "--output", "profile.json"],
-        "--output 'profile.json' has no use without DRAFT",
+        "--output 'profile.json' has no effect without DRAFT",
     ),
     "no tools": (["generate", "x", "--tools", "nowhere"], "'nowhere' cannot be read as JSON"),
     "no list of tools": (

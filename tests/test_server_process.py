@@ -154,7 +154,7 @@ def test_models_that_are_not_there_end_it_in_one_line():
         (("--autoscale", "4"), "--autoscale '4' must be MIN:MAX"),
         (("--autoscale", "4:2"), "--autoscale '4:2' must be MIN:MAX"),
         (("--replicas", "3", "--autoscale", "1:2"), "--replicas 3 must be within --autoscale 1:2"),
-        (("--address", "auto"), "--address 'auto' has no use without --replicas"),
+        (("--address", "auto"), "--address 'auto' has no effect without --replicas"),
     ],
 )
 def test_what_cannot_be_served_is_refused(arguments, words):

@@ -216,7 +216,7 @@ def test_the_models_own_first_token_and_a_language(bart, tmp_path):
             for options in ({}, {"forced_bos_token_id": 58}, {"tgt_lang": "fra_Latn"})
         ]
         assert begins == [57, 58, 290]
-        with pytest.raises(OptionError, match=r"'fra_Lat' is no language.*did you mean fra_Latn"):
+        with pytest.raises(OptionError, match=r"'fra_Lat' is not known.*did you mean fra_Latn"):
             pipeline.generate(SOURCES[0], tgt_lang="fra_Lat")
         with pytest.raises(OptionError, match="contradicts forced_bos_token_id=3"):
             pipeline.generate(SOURCES[0], tgt_lang="fra_Latn", forced_bos_token_id=3)
@@ -264,7 +264,7 @@ def test_the_language_of_the_source(translator, pipeline):
     assert made.token_ids == translator.generate(french, max_new_tokens=8).token_ids
     assert made.token_ids != translator.generate(text, max_new_tokens=8).token_ids
     with pytest.raises(
-        OptionError, match=r"src_lang='fra_Lat' is no language.*did you mean fra_Latn"
+        OptionError, match=r"src_lang='fra_Lat' is not known.*did you mean fra_Latn"
     ):
         translator.generate(text, src_lang="fra_Lat")
     with pytest.raises(OptionError, match=r"'</s>' is no language.*: there are: eng_Latn"):

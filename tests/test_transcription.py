@@ -354,6 +354,6 @@ def test_an_initial_prompt_may_hold_no_special_token():
 
 def test_a_prompt_that_leaves_no_room_is_refused():
     with pytest.raises(
-        OptionError, match=r"initial_prompt='a .* has 40 tokens, the model takes 31"
+        OptionError, match=r"initial_prompt='a .* has 40 tokens, over the model's limit of 31"
     ):
         transcription(ScriptedDecoder([]), noise(0.5), initial_prompt="a " * 40)

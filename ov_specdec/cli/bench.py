@@ -18,7 +18,7 @@ from ov_specdec.bench.plot import plot_ratios
 from ov_specdec.bench.prompts import PROMPT_SETS, read_prompts
 from ov_specdec.bench.report import make_report, make_table
 from ov_specdec.bench.summary import Row, summarize
-from ov_specdec.bench.turns import Run, Schedule, Way, take_turns
+from ov_specdec.bench.turns import Run, Schedule, Way, run_interleaved
 from ov_specdec.checks import require_int
 from ov_specdec.cli.messages import end_interrupted, fail, say
 from ov_specdec.cli.options import (
@@ -183,7 +183,7 @@ def _measure(ways: Mapping[str, Way], schedule: Schedule) -> tuple[list[Run], st
     runs: list[Run] = []
     try:
         with progress("Measuring", len(ways) * schedule.num_turns) as step:
-            for run in take_turns(ways, schedule, step):
+            for run in run_interleaved(ways, schedule, step):
                 runs.append(run)  # noqa: PERF402 - they are to outlast an error
     except (KeyboardInterrupt, SpecdecError) as error:
         if not runs:

@@ -44,7 +44,7 @@ def pop_cluster(options: dict[str, Any]) -> ClusterOptions | None:
     address = options.pop("address")
     if replicas is None and autoscale is None:
         if address is not None:
-            raise OptionError(f"--address '{address}' has no use without --replicas: give both")
+            raise OptionError(f"--address '{address}' has no effect without --replicas: give both")
         return None
     bounds = None if autoscale is None else _read_bounds(autoscale)
     if replicas is None:

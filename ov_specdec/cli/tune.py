@@ -133,10 +133,10 @@ def tune(
 
 def _refuse_what_is_for_a_pair(output: str | None, pairing: PairingName | None) -> None:
     if output is not None:
-        raise OptionError(f"--output '{output}' has no use without DRAFT: a profile is for a pair")
+        raise OptionError(f"--output '{output}' has no effect without DRAFT: a profile is for a pair")
     if pairing is not None:
         raise OptionError(
-            f"--pairing {pairing} has no use without a draft model: give DRAFT or --other-draft"
+            f"--pairing {pairing} has no effect without a draft model: give DRAFT or --other-draft"
         )
 
 

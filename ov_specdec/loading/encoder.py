@@ -47,7 +47,7 @@ def load_encoders(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[E
         if config.encoder_device is not None:
             raise OptionError(
                 Option("encoder_device", config.encoder_device),
-                f" has no use with {main.folder.path}, which is a decoder: leave it out",
+                f" has no effect with {main.folder.path}, which is a decoder: leave it out",
             )
         return [None] * len(models)
     own = [_prepare(main, config)]

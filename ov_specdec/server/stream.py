@@ -26,7 +26,7 @@ class Stream(Generic[T]):
         self._num_running = num_choices
         self._max_unread = max_unread
         self._unread: deque[tuple[int, T]] = deque()
-        self._news = asyncio.Event()
+        self._published = asyncio.Event()
         self.overflow = asyncio.Event()
         self._error: BaseException | None = None
 
@@ -54,9 +54,9 @@ class Stream(Generic[T]):
                 return self._unread.popleft()
             if not self._num_running:
                 return None
-            self._news.clear()
+            self._published.clear()
             timeout = None if deadline is None else deadline - monotonic()
-            await asyncio.wait_for(self._news.wait(), timeout)
+            await asyncio.wait_for(self._published.wait(), timeout)
 
     async def next_all(self) -> list[tuple[int, T]]:
         """All chunks that have come, at least one; none where there are no more. See `next`."""
@@ -69,7 +69,7 @@ class Stream(Generic[T]):
     def fail(self, error: BaseException) -> None:
         """End it with an error, the first one if there are several."""
         self._error = self._error or error
-        self._news.set()
+        self._published.set()
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody reads any more
@@ -82,10 +82,10 @@ class Stream(Generic[T]):
         if self._max_unread is not None and len(self._unread) > self._max_unread:
             self._unread.clear()
             self.overflow.set()
-        self._news.set()
+        self._published.set()
 
     def _end(self, error: BaseException | None) -> None:
         self._num_running -= 1
         if error is not None:
             self.fail(error)
-        self._news.set()
+        self._published.set()

@@ -83,7 +83,7 @@ def test_saved_caches_are_loaded(gpu, open_on_gpu, code, tmp_path):
     assert result.stats.cached_tokens == 99
 
 
-def test_suspended_texts_go_on(open_on_gpu, code):
+def test_preempted_texts_go_on(open_on_gpu, code):
     prompts = [code[50 * place : 50 * place + 150] for place in range(8)]
     with open_on_gpu(kv_cache_size=0.02) as pipeline:
         results = pipeline.generate_batch(prompts, max_new_tokens=60, num_assistant_tokens=3)
