@@ -62,7 +62,7 @@ def test_a_line_is_a_message_to_be_answered(chat):
 
 
 def test_clear_leaves_the_system_message(chat):
-    assert "but for the system message" in respond(chat, "/clear").note
+    assert "except for the system message" in respond(chat, "/clear").note
     assert chat.conversation.messages == (SYSTEM,)
     chat.conversation = Conversation((QUESTION, ANSWER))
     assert respond(chat, "/clear").note == "the conversation is empty"
@@ -202,7 +202,7 @@ BAD_SETTINGS = {
     "top-k many": "Invalid value for '--top-k': 'many' is not a valid integer",
     "top-p 2": "top_p=2.0 must be a number from 0.0 to 1.0",
     "ignore-eos perhaps": "'perhaps' is not a valid boolean",
-    r"stop \d": r"\d is no escape",
+    r"stop \d": r"\d is not an escape",
     "tempreature 1": "there is no option 'tempreature': did you mean temperature?",
     "xyz 1": "there is no option 'xyz': /set lists all options",
     "main x": "there is no option 'main'",

@@ -429,7 +429,11 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         ({"device": "TPU"}, DeviceError, "device 'TPU' is not available: OpenVINO finds .*CPU"),
         ({"draft_device": "TPU"}, DeviceError, "'TPU'"),
         ({"properties": {"NO_SUCH": "1"}}, DeviceError, "NO_SUCH=1 .*Unsupported property"),
-        ({"drafter": "none", "draft_device": "CPU"}, OptionError, "has no effect with drafter='none'"),
+        (
+            {"drafter": "none", "draft_device": "CPU"},
+            OptionError,
+            "has no effect with drafter='none'",
+        ),
         (
             {"draft": None, "drafter": "suffix", "profile": "p.json"},
             OptionError,

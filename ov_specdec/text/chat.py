@@ -46,9 +46,7 @@ def _check_mentioned(template: str, options: GenerationOptions) -> None:
         if not re.search(rf"\b{re.escape(name)}\b", template):
             what = () if name == "tools" else (f"'{name}' of ",)
             option = Option("tools" if name == "tools" else "chat_template_kwargs")
-            raise OptionError(
-                "the model's chat template ignores ", *what, option, ": leave it out"
-            )
+            raise OptionError("the model's chat template ignores ", *what, option, ": leave it out")
 
 
 def _render(
