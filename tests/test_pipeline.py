@@ -532,7 +532,7 @@ def test_a_notebook_shows_where_the_tokens_of_a_result_come_from():
     pieces = re.findall(r"<span[^>]*>(.*?)</span>|([^<]+)", text[1])
     assert pieces == [("", "&lt;b&gt;"), ("def a", ""), ("&amp;", "")]
     assert "cut short: prompt and output fill the KV caches, kv_cache_size" in small[1]
-    assert "in place of a rejected draft token" in small[1]
+    assert "replacement of a rejected draft token" in small[1]
     assert MEANINGS["bonus"] not in small[1]
     assert " color:" not in html, "the text keeps the notebook's colour, light or dark"
 

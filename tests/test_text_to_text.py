@@ -302,7 +302,7 @@ def test_what_an_encoder_decoder_cannot_do_is_an_error(pipeline, tmp_path):
         pipeline.generate([])
     pipeline.generate([5], max_new_tokens=1)
     for use in (pipeline.save_cache, pipeline.load_cache):
-        with pytest.raises(OptionError, match="an encoder-decoder model, is kept in a file"):
+        with pytest.raises(OptionError, match="an encoder-decoder model, cannot be saved"):
             use(tmp_path / "cache.safetensors")
 
 

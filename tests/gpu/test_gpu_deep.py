@@ -187,7 +187,7 @@ def test_the_command_line_decodes_there(compiled, texts_of_cpu):
 def test_check_agrees():
     done = run("check", "--device", "GPU")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(": 4 of 4 texts are the CPU's") >= 10
+    assert done.stdout.count(": 4 of 4 texts equal the CPU's") >= 10
     assert "WRONG" not in done.stdout
 
 
