@@ -328,7 +328,7 @@ def test_a_gated_delta_rule_has_no_static_shapes(tmp_path):
         assert pipeline.main.compiler is None
     with (
         load(hybrid, drafter="suffix", static_shapes=[4]) as pipeline,
-        pytest.warns(RuntimeWarning, match="no form for passes over 4 tokens"),
+        pytest.warns(RuntimeWarning, match="no static shape for passes over 4 tokens"),
     ):
         pipeline.prepare(seconds=0.2)
 

@@ -86,8 +86,8 @@ def require_windows(model: ov.Model, num_wanted: int) -> None:
     num_kept = sum(n.get_type_name() != "Constant" or int(n.get_data()) != 0 for n in found)
     if num_kept < num_wanted:
         raise ModelError(
-            f"this model cannot use a paged KV cache (OpenVINO keeps {num_kept} of {num_wanted} "
-            "layers with a window): use ",
+            f"this model cannot take a paged KV cache (of {num_wanted} layers with a window, "
+            f"OpenVINO carries over {num_kept}): use ",
             Option("kv", "stateful"),
         )
 

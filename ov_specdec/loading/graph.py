@@ -51,18 +51,18 @@ def to_paged(model: ov.Model) -> None:
         paged_attention_transformation(model)
     except RuntimeError as error:
         raise ModelError(
-            f"this model cannot use a paged KV cache ({openvino_message(error)}): use ",
+            f"this model cannot take a paged KV cache ({openvino_message(error)}): use ",
             Option("kv", "stateful"),
         ) from error
     if any(node.get_type_name() == "ReadValue" for node in model.get_ops()):
         raise ModelError(
-            "this model cannot use a paged KV cache (OpenVINO does not convert some of its "
-            "states): use ",
+            "this model cannot take a paged KV cache (OpenVINO leaves some of its states as they "
+            "are): use ",
             Option("kv", "stateful"),
         )
     if counts_by_index and not takes_positions(model) and not _has_alibi(model):
         raise ModelError(
-            "this model cannot use a paged KV cache (OpenVINO loses its way of counting "
+            "this model cannot take a paged KV cache (OpenVINO does not carry over how it counts "
             "positions): use ",
             Option("kv", "stateful"),
         )
