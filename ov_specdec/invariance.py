@@ -79,7 +79,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether passes up to `MUST_AGREE` tokens agree."""
+        """Whether passes up to `SMALL_PASS` tokens agree."""
         return not self.difference
 
 

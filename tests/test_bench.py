@@ -294,7 +294,7 @@ def test_what_was_measured_until_an_early_end_counts(
     assert done.returncode == code
     assert list(table_of(done.stdout)) == [("plain", 1), ("constant-2", 1)]
     assert done.stdout.rstrip().endswith(f"; partial: ended by {said}")
-    assert done.stderr.splitlines()[-1].startswith(f"{begins}ended by {said}: what was measured")
+    assert done.stderr.splitlines()[-1].startswith(f"{begins}ended by {said}: the results so far")
     report = json.loads((tmp_path / "b.json").read_text())
     assert report["settings"]["ended_by"] == said
     assert len(report["runs"]) == 3
@@ -372,7 +372,7 @@ def test_prompts_from_files(tmp_path):
 
 
 BAD_INPUT = {
-    "unknown method": (["--methods", "plain,fast"], "method 'fast' does not exist: there are"),
+    "unknown method": (["--methods", "plain,fast"], "method 'fast' does not exist: use plain"),
     "no rounds": (["--rounds", "0"], "--rounds 0 must be a whole number"),
     "no tokens": (["--max-new-tokens", "0"], "--max-new-tokens 0 must be"),
     "no draft": (["--main", "."], "no draft model for --main .: give --draft"),

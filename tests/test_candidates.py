@@ -179,7 +179,7 @@ def test_without_a_draft_tune_compares_drafters_and_writes_no_profile(
         f"| both {tiny_pair[1].name}",
     ]
     assert "\nverdict       " in done.stdout
-    assert re.search(r"took          \d+ s of measuring, \d+ s of loading", done.stdout)
+    assert re.search(r"took          \d+ s of measurement, \d+ s of loading", done.stdout)
     assert not (tmp_path / "ov-specdec" / "profiles").exists()
 
 
@@ -193,6 +193,6 @@ def test_such_a_comparison_is_told_as_json(tune_drafters):
 def test_without_a_draft_tune_refuses_what_is_for_one(tiny_pair, option):
     done = run("tune", tiny_pair[0], *option)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{' '.join(option).replace('profile.json', repr('profile.json'))} has no use" in (
+    assert f"{' '.join(option).replace('profile.json', repr('profile.json'))} has no effect" in (
         done.stderr.replace("\n", " ")
     )

@@ -348,7 +348,7 @@ def test_only_the_work_is_timed_and_only_outputs_are_counted():
 
 
 def test_an_initial_prompt_may_hold_no_special_token():
-    with pytest.raises(OptionError, match=r"'a x.* as the special token 58: leave it out"):
+    with pytest.raises(OptionError, match=r"'a x.* the special token 58: leave it out"):
         transcription(ScriptedDecoder([]), noise(0.5), initial_prompt="a " + "x" * 58)
 
 

@@ -17,7 +17,7 @@ CUTS = {
 }
 """Limits that cut an output short: the prefix of the line, and the remedy."""
 
-LOSES = "would be slower: a draft token costs more time than it saves"
+LOSES = "would be slower: a draft token costs more than it saves"
 TOO_SHORT = "the output is too short"
 LENGTH_0 = "the draft length is 0"
 

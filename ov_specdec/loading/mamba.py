@@ -12,8 +12,7 @@ Optimum uses their names too."""
 
 
 def take_usual_inputs(model: ov.Model, model_type: str) -> None:
-    """Change a model of these families to take the mask of a whole sequence, and no
-    `cache_position`.
+    """Adapt a model of these families to the mask of a whole sequence, without `cache_position`.
 
     It changes the model in place, and leaves other families unchanged.
     """

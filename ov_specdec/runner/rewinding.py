@@ -16,8 +16,8 @@ from ov_specdec.runner.stateful import StatefulModel, StatefulSlot
 
 MOST_REPEATED = 8
 """Maximum tokens to recompute together with draft tokens, instead of in an extra pass. With a
-Qwen3.5 of 0.8 B a token adds 3 to 50 ms on CPU: half of eight cost as much as such a pass in every
-fourth round."""
+Qwen3.5 of 0.8 B each token adds 3 ms to a pass of 50 ms on CPU: half of eight cost as much as such
+a pass in every fourth round."""
 
 
 class RewindingModel:

@@ -51,7 +51,8 @@ class Queue:
         """Extend it to `size` generations: see `Place`."""
         if size > self._room:
             param, what = ("n", "choices") if n > 1 else ("prompt", "prompts")
-            raise invalid(param, f"{size} {what} exceed the limit of {self._room}: send fewer")
+            room = f"the {self._room} places of the queue"
+            raise invalid(param, f"{size} {what} exceed {room}: send fewer")
         self._enter(size - place.size)
         place.size = size
 

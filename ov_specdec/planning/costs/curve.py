@@ -36,7 +36,7 @@ SIZE_BORDERS = tuple(math.sqrt(low * high) for low, high in pairwise(GRID))
 """Boundaries between rows and sizes: geometric means."""
 
 MOST_SAVED = 0.5
-"""Default saving of a static shape, in passes over one token: measured 0.13 to 0.25."""
+"""Maximum plausible saving of a static shape, in passes over one token: measured 0.13 to 0.25."""
 
 Role = Literal["main", "draft"]
 """The model of a pass."""
