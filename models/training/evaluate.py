@@ -210,7 +210,10 @@ def markdown(report: Report) -> str:
         for temperature, row in table.items():
             rates = " | ".join(f"{x:.2f}" for x in row.values())
             lines.append(f"| {kind(temperature)} | {rates} |")
-    lines += ["", f"| accepted after {LONG_PROMPT} tokens, length 4 | of those proposed | verified |"]
+    lines += [
+        "",
+        f"| accepted after {LONG_PROMPT} tokens, length 4 | of those proposed | verified |",
+    ]
     lines.append("|---|---|---|")
     for temperature, (proposed, verified) in report.long_prompts.items():
         lines.append(f"| {kind(temperature)} | {proposed:.2f} | {verified:.2f} |")

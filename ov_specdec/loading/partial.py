@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from ov_specdec.errors import ExportError
 
 RANDOM = r"[a-z0-9_]{8}"
-"""What `tempfile` appends to a name to make it unique."""
+"""The suffix that `tempfile` appends to make a name unique."""
 
 
 @contextmanager

@@ -349,7 +349,7 @@ class Word(Part):
 class Transcription(Part):
     """The answer as json; as verbose_json it has task, language, duration and segments too.
 
-    words: where words are asked for.
+    words: if words are requested.
     """
 
     text: str

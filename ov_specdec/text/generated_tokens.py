@@ -1,8 +1,8 @@
 """Keeps the ids of generated answers, so that later turns of a conversation use the same ids.
 
 A sampled text does not always encode to the ids that were drawn: a model may write "ab" as "a" and
-"b". If a later turn encoded the answer anew, its ids would differ, and the KV cache of the earlier
-turn could not be reused.
+"b". If a later turn encoded the answer again, its ids would differ, and the KV cache of the
+earlier turn could not be reused.
 """
 
 from bisect import bisect_left

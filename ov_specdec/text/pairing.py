@@ -73,7 +73,7 @@ class TokenizerPair:
         return Translation(self.main, self.draft, self.common.special)
 
     def choose(self, name: PairingName) -> UsedPairing:
-        """The pairing that a name stands for.
+        """The pairing for a name.
 
         Raises `TokenizerMismatchError` for an intersection of vocabularies that share no text.
         """

@@ -56,7 +56,7 @@ class Tokenizer:
         from transformers import BatchEncoding  # takes long to import
 
         if not isinstance(text, str):
-            raise OptionError(f"{shorten(text)} is no text: give one text at a time")
+            raise OptionError(f"{shorten(text)} is not a text: give one text at a time")
         ids = self.encode(text)
         content = {"input_ids": ids, "attention_mask": [1] * len(ids)}
         is_batch = return_tensors is not None
