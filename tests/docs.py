@@ -34,7 +34,8 @@ def _package(files: list[Path]) -> str:
     name = ".".join(own.parent.relative_to(PACKAGE.parent).parts)
     modules = [path.relative_to(PACKAGE).with_suffix("").as_posix() for path in others]
     rows = [f"| `{module}` | {_line(path)} |" for module, path in zip(modules, others, strict=True)]
-    return "\n".join([f"## {name}\n", f"{_line(own)}\n", "| module | purpose |", "|---|---|", *rows, ""])
+    head = ("| module | purpose |", "|---|---|")
+    return "\n".join([f"## {name}\n", f"{_line(own)}\n", *head, *rows, ""])
 
 
 def _line(module: Path) -> str:

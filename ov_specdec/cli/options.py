@@ -168,7 +168,7 @@ LOADING_PIPELINE_OPTIONS = (
         "--drafter",
         type=click.Choice(get_args(DrafterName)),
         help="Source of draft tokens. [model; suffix for --main without --draft] model: the draft "
-        "model, --draft. suffix: what followed earlier matches in the prompt, the output, "
+        "model, --draft. suffix: what followed the longest match in the prompt, the output, "
         "--reference-texts or earlier outputs, without a draft model. both: suffix, or the draft "
         "model in rounds where it promises more. prompt-lookup: n-gram matches in prompt and "
         "output, as in other programs. none: plain decoding.",
