@@ -474,7 +474,7 @@ def test_plans_are_made_anew_when_passes_cost_something_else():
     assert planner.plan([bid(0.9)] * 2, answering(2)) != before
 
 
-def test_what_seconds_were_worth_is_forgotten_when_an_imagined_machine_is_measured():
+def test_what_seconds_were_worth_is_forgotten_when_a_nominal_curve_is_measured():
     def measured_after(num_rounds):
         costs = LiveCurve(NOMINAL)
         planner = Planner(costs)

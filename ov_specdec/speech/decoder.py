@@ -1,4 +1,4 @@
-"""Decodes windows with the models: the engine, drafters and scheduler that text has too."""
+"""Decodes windows with the engine, drafters and scheduler of text generation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,8 +33,7 @@ from ov_specdec.text.tokenizer import Tokenizer
 class WindowDecoder:
     """Implements `Decoder` with a main model and a drafter. encoders: of main and draft.
 
-    make_aligner: compiles what times of words are read off. learned: what outputs before have
-    taught about the speed of the models.
+    make_aligner: compiles the model for word times. learned: cost curves from earlier outputs.
     """
 
     main: Runner
@@ -48,16 +47,16 @@ class WindowDecoder:
 
     @cached_property
     def aligner(self) -> Aligner:
-        """Compiled when first asked for; raises `ModelError` where words have no times."""
+        """Compiled on first use; raises `ModelError` if the model has no word times."""
         return self.make_aligner()
 
     @property
     def encoder_seconds(self) -> float:
-        """Time that all passes of the encoders took so far."""
+        """Total time of all encoder passes so far."""
         return sum(encoder.seconds for encoder in self.encoders)
 
     def check(self, options: GenerationOptions) -> None:
-        """Refuse options that drafter or main model has no use for."""
+        """Refuse options that the drafter or the main model does not support."""
         self.drafters.check(options)
         for name, ids in options.token_ids().items():
             require_ids(Option(name), ids, self.settings.vocab_size)
@@ -84,7 +83,7 @@ class WindowDecoder:
             References([self.tokenizer.encode_rendered(text).ids for text in texts]),
             Source(features[None], options.cache_salt),
         )
-        # Its text is made of what is left of it in the end.
+        # The transcriber makes the text from the tokens that it keeps.
         output = Output(IncrementalDetokenizer(lambda _: "", []), len(prompt))
         sequence.publish, sequence.max_unread = output.add, None
         return Decoding(self.loop.read(sequence), partial(self.loop.cancel, sequence))
@@ -92,5 +91,5 @@ class WindowDecoder:
     def weights(
         self, features: Features, tokens: Sequence[int], cache_salt: str | None
     ) -> NDArray[np.float32]:
-        """How these ids attend to a window, by alignment head: [heads, tokens, places]."""
+        """Cross-attention of these ids to a window, by alignment head: [heads, tokens, places]."""
         return self.aligner.weights(Source(features[None], cache_salt), tokens)

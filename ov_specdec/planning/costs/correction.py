@@ -1,4 +1,4 @@
-"""Corrects a cost curve by the passes that really run."""
+"""Corrects a cost curve with the times of actual passes."""
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -12,25 +12,25 @@ Cell = tuple[Role, int, int]
 """The model, tokens in the pass, and the row of the curve."""
 
 ENOUGH = 15
-"""Comparisons whose median corrects a cell: it bears seven that were disturbed."""
+"""Comparisons whose median corrects a cell: it tolerates seven outliers."""
 
 AT_THE_TIME = 4
-"""Last passes of the main model that tell the machine's pace: it changes within seconds."""
+"""Last passes of the main model that give the machine's current speed, which changes in seconds."""
 
 STRENGTH = 0.5
-"""The part of a correction, as an exponent, that is believed at once."""
+"""The exponent of each correction, a damping."""
 
 
 class LiveCurve:
     """A measured curve, corrected by the passes that run. Implements `Costs`.
 
-    A pass takes what the curve says times the machine's present pace, which is the same for all
-    passes. So what the main model's passes of a size take is compared with those of other sizes
-    just before, and drafting with the main model's passes: what takes longer as a whole changes
-    nothing, and a size that runs alone cannot be told from the pace.
+    A pass takes the time of the curve times the machine's current slowdown, which is common to all
+    passes. So passes of one size are compared with recent ones of other sizes, and drafting with
+    passes of the main model. A common slowdown changes nothing, and a size that runs alone cannot
+    be corrected.
 
-    The mean of the main model's corrections is 1. Otherwise two sizes that are compared with each
-    other only, in steps that differ in more than their size, would correct each other for ever.
+    The mean of the main model's corrections is 1. Otherwise two sizes that are compared only with
+    each other, in steps that differ in more than their size, would correct each other for ever.
     """
 
     def __init__(self, measured: CostCurve) -> None:
@@ -42,7 +42,7 @@ class LiveCurve:
         self._last_size = 0
 
     def learn(self, step: StepStats) -> None:
-        """Take note of a step without prefill. Changes of size are like no other."""
+        """Learn from a step without prefill; ignores passes after a change of size."""
         done = step.main
         row = nearest_row(done.num_cached)
         self._learn_drafting(step.drafts, row)
@@ -57,7 +57,7 @@ class LiveCurve:
             self._last_size = done.num_tokens
 
     def _learn_drafting(self, drafts: Sequence[PassStats], row: int) -> None:
-        """One comparison of each size; passes that were prepared anew tell nothing of it."""
+        """Compare each size once; ignores passes after a change of size."""
         draft = self.curve.draft
         if draft is None:
             return
@@ -72,10 +72,10 @@ class LiveCurve:
             self._compare(("draft", size, row), seconds[size] / expected[size])
 
     def improve(self) -> None:
-        """Nothing to do: see `KeptCosts`."""
+        """Do nothing: see `KeptCosts`."""
 
     def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
-        """Have a model's static shapes be these, each of which saves so many seconds."""
+        """Set a model's static shapes, each of which saves `saved` seconds."""
         self.measured = self.measured.with_static(role, sizes, saved)
         self._correct()
 
@@ -106,7 +106,7 @@ class LiveCurve:
 
 @dataclass(frozen=True)
 class FixedCurve:
-    """A curve that nothing that is measured changes. Implements `Costs`."""
+    """A constant curve. Implements `Costs`."""
 
     curve: CostCurve
 
