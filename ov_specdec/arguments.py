@@ -1,4 +1,4 @@
-"""Checks of what a pipeline is made with."""
+"""Checks of the arguments of a pipeline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ from ov_specdec.text.pairing import PairingName
 
 
 def check_devices(configs: Sequence[RuntimeConfig]) -> None:
-    """Refuse, before models are read, what their devices do not run with.
+    """Refuse, before models are read, settings that their devices do not support.
 
     configs: the main model's first. Raises `DeviceError` and `OptionError`.
     """
@@ -52,7 +52,7 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
 
 
 def _make_cache_dir(cache_dir: str | Path | None) -> None:
-    """Have the folder for compiled models; OpenVINO would fail later, and name properties."""
+    """Make the folder for compiled models; OpenVINO would fail later, with a vague message."""
     if cache_dir is None:
         return
     try:
@@ -65,7 +65,7 @@ def _make_cache_dir(cache_dir: str | Path | None) -> None:
 
 
 def may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> bool:
-    """Whether a profile may say how to compile: not where the caller has said so already."""
+    """Whether a profile may set properties: not if the caller set them."""
     is_free = main.precision == "default" and not main.properties and main.num_threads is None
     if is_free and not draft.properties and draft.device == main.device:
         return True
@@ -88,7 +88,7 @@ def may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> 
 def check_limits(
     max_batch_size: int, kv_cache_size: float | None, max_prefill_tokens_per_step: int | None
 ) -> Limits:
-    """How much may run at a time; `OptionError` for what is no such number."""
+    """The limits of concurrency; `OptionError` for invalid numbers."""
     require_int("max_batch_size", max_batch_size, low=1)
     if kv_cache_size is not None:
         require_number("kv_cache_size", kv_cache_size, low=0.0)
@@ -99,7 +99,7 @@ def check_limits(
 
 
 def usual_drafter(main: str | Path | None, draft: str | Path | None) -> DrafterName:
-    """Where draft tokens come from unless somebody says so: the draft model, where there is one."""
+    """The default drafter: the draft model, if there is one."""
     return "model" if main is None or draft is not None else "suffix"
 
 
@@ -112,9 +112,9 @@ def check_drafter(
     pairing: PairingName | None,
     profile: str | Path = "auto",
 ) -> DrafterKind:
-    """The drafter; `OptionError` where it lacks its model, or has no use for what is given.
+    """The drafter; `OptionError` if its model is missing, or an argument has no effect with it.
 
-    drafter: None takes `usual_drafter`. `ModelError` for a model that is nowhere.
+    drafter: None takes `usual_drafter`. `ModelError` for a model that does not exist.
     """
     if drafter is None:
         drafter = usual_drafter(main, draft)
@@ -145,7 +145,7 @@ def check_drafter(
         if value and not kind.has_draft_model:
             raise OptionError(
                 Option(name, value),
-                " has no use with ",
+                " has no effect with ",
                 Option("drafter", kind.name),
                 ": leave it out",
             )
@@ -153,7 +153,7 @@ def check_drafter(
 
 
 def _no_draft(main: str | Path) -> OptionError:
-    """Of a drafter that needs a draft model; `ModelError` for a main model that is nowhere."""
+    """The error of a missing draft model; `ModelError` if the main model does not exist."""
     check_place(main)
     return OptionError(
         "no draft model for ",

@@ -1,4 +1,4 @@
-"""Options of a generation that contradict each other, or need each other."""
+"""Options of a generation that contradict or need each other."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from typing import Any
 from ov_specdec.errors import Option, OptionError
 
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
-"""Options that mean something only where tokens are drawn."""
+"""Options that only affect sampling."""
 
 CHAT_OPTIONS = (
     *("tools", "chat_template_kwargs"),
     *("add_generation_prompt", "continue_final_message"),
 )
-"""Options that mean something only where the prompt is put into a chat template."""
+"""Options that only affect prompts in a chat template."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Conflict:
 
 
 def _has_no_draw(name: str, options: Any) -> bool:
-    """Whether an option is given, and tokens are not to be drawn."""
+    """Whether an option is given without sampling."""
     return options.do_sample is False and getattr(options, name) is not None
 
 
 def _has_no_template(name: str, options: Any) -> bool:
-    """Whether an option is given, and the prompt is not put into a chat template."""
+    """Whether an option is given without a chat template."""
     return not options.apply_chat_template and name in options.chat_options()
 
 
@@ -105,7 +105,7 @@ CONFLICTS = (
 
 
 def require_no_conflict(options: Any) -> None:
-    """Refuse options of a generation that do not go together."""
+    """Refuse options of a generation that contradict each other."""
     for conflict in CONFLICTS:
         if conflict.holds(options):
             value = getattr(options, conflict.other)

@@ -1,4 +1,4 @@
-"""Checks of options whose values hold others: mappings, lists of lists, functions."""
+"""Checks of options with nested values: mappings, lists of lists, functions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ NOT_FOR_TEMPLATES = (
     *("messages", "conversations", "chat_template", "tools", "add_generation_prompt"),
     *("continue_final_message", "return_assistant_tokens_mask"),
 )
-"""What transformers gives to a chat template by itself, from other options."""
+"""Arguments of a chat template that transformers sets from other options."""
 
 
 def require_biases(name: str, value: object) -> None:
@@ -49,10 +49,10 @@ def require_tools(name: str, value: object) -> None:
 
 
 def require_template_arguments(name: str, value: object) -> None:
-    """Refuse a value that does not map names to values, or names what has its own option."""
+    """Refuse a value that does not map names to values, or that sets another option."""
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
         raise OptionError(Option(name, value), " must map names to values")
     if taken := [each for each in value if each in NOT_FOR_TEMPLATES]:
         raise OptionError(
-            Option(name), f" holds '{taken[0]}', which is given in another way: leave it out there"
+            Option(name), f" contains '{taken[0]}', which another option sets: leave it out there"
         )

@@ -1,4 +1,4 @@
-"""The models of a pipeline: from folders to what runs generations on them."""
+"""Loads the models of a pipeline, and makes the generator that runs on them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,12 +51,11 @@ def open_sources(
 
 @dataclass(frozen=True)
 class Models:
-    """Loaded models, the main model first, and how they were chosen.
+    """Loaded models, the main model first.
 
-    source: the main model as read. guard_report: on the tokenizers of a pair. paired: how a draft
-    with another tokenizer drafts. profile: the file that properties were taken from. invariance:
-    whether passes of the main model agree. text_to_text: how its decoder begins, if it has an
-    encoder.
+    source: of the main model. guard_report: on the tokenizers of a pair. paired: the pairing of a
+    draft with another tokenizer. profile: the file of the properties. invariance: whether passes of
+    the main model agree. text_to_text: how its decoder begins, if it has an encoder.
     """
 
     source: ModelSource
@@ -85,7 +84,7 @@ def load(
 ) -> Models:
     """Load a main model, and its draft if there is one.
 
-    Raises what `SpeculativePipeline` raises of models and devices.
+    Raises as `SpeculativePipeline` does for models and devices.
     """
     begins = sources[0].text_to_text()
     main, *drafts = configs[: len(sources)]
@@ -96,7 +95,7 @@ def load(
         report, paired = pair_models(sources, pairing)
         file, (main, *drafts) = _take_profile(profile, sources, [main, *drafts])
     main, off = configure(batch_invariant, sources[0].folder, main, others)
-    if main.precision != wanted:  # in place of what the profile says
+    if main.precision != wanted:  # which replaces that of the profile
         file = None
     sizes = [source.vocab_size for source in sources]
     to_load = list(zip(sources, [main, *drafts], sizes, strict=True))
@@ -112,9 +111,9 @@ def load(
 def pair_models(
     sources: Sequence[ModelSource], pairing: PairingName | None
 ) -> tuple[GuardReport, Pairing | None]:
-    """The guard's report on main and draft, and their pairing where their tokenizers differ.
+    """The guard's report on main and draft, and their pairing if their tokenizers differ.
 
-    Raises `TokenizerMismatchError` where they differ and no pairing is given, or none is possible.
+    Raises `TokenizerMismatchError` if they differ and no pairing is given, or none is possible.
     """
     report = check_pair(*sources)
     if pairing is None or report.compatible:
@@ -125,9 +124,9 @@ def pair_models(
 
 
 def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:
-    """The pairing that the models of two folders need, of those that the given one stands for.
+    """The pairing of the models of two folders; None if they have the same tokenizer.
 
-    None where they have the same tokenizer. Raises what `pair_models` raises.
+    Raises as `pair_models` does.
     """
     _, found = pair_models([open_source(main), open_source(draft)], pairing)
     return found.name if found else None
@@ -152,7 +151,7 @@ def _take_profile(
 def make_generator(
     models: Models, costs: KeptCosts, drafter: DrafterKind, limits: Limits
 ) -> TextGenerator:
-    """What runs generations on loaded models. costs: of their passes."""
+    """The generator on loaded models. costs: of their passes."""
     source, main, draft = models.source, models.loaded[0].runner, models.draft
     shapes = _make_static_shapes(models.loaded, costs, drafter)
     engine = Engine(main, draft.runner if draft else None, limits, costs, shapes)

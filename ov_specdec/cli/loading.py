@@ -1,4 +1,4 @@
-"""Models loaded for a command, with spinners on stderr."""
+"""Loads models for a command, with spinners on stderr."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,21 +11,21 @@ from ov_specdec.stats import BatchInvariance
 def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
     """Load the models, with a spinner on stderr.
 
-    One request at a time, where nothing else is said.
+    The default maximum batch size is 1.
     """
     with console.status("Loading models"):
         return SpeculativePipeline(**{"max_batch_size": 1, **arguments})
 
 
 def make_lasting_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
-    """The same for what will run for long: it is checked, too, whether passes are invariant."""
+    """Load models for a long run, and check batch invariance."""
     pipeline = make_pipeline(arguments)
     check_invariance(pipeline)
     return pipeline
 
 
 def prepare(pipeline: SpeculativePipeline) -> None:
-    """Measure what passes cost and compile static shapes, with a spinner on stderr."""
+    """Measure the cost of passes and compile static shapes, with a spinner on stderr."""
     with console.status("Measuring, and compiling static shapes") as status:
         pipeline.prepare(
             lambda share: status.update(f"Measuring, and compiling static shapes: {share:.0%}")

@@ -1,4 +1,4 @@
-"""What `generate` and `compare` share: prompt, models, and the options of both."""
+"""Options that `generate` and `compare` share: prompt, models and generation."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ from ov_specdec.options import GenerationOptions
 from ov_specdec.text.messages import Message
 
 SYSTEM_OPTION = click.option(
-    "--system", metavar="TEXT", help="System message before the prompt, for chat models."
+    "--system", metavar="TEXT", help="System message, for chat models. [none]"
 )
 
 PROMPT_OPTIONS = (
@@ -34,10 +34,10 @@ PROMPT_OPTIONS = (
     click.option(
         "--prompt-file",
         metavar="F",
-        help="Read the prompt from a file, - for stdin. [what is piped in, without a PROMPT]",
+        help="Read the prompt from a file, - for stdin. [stdin if there is no PROMPT]",
     ),
     SYSTEM_OPTION,
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object only."),
 )
 
 GENERATION_NAMES = tuple(field.name for field in fields(GenerationOptions))
@@ -72,9 +72,9 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def pop_generation(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options of a generation out of a command's, and keep those that were typed.
+    """Take the given generation options out of a command's.
 
-    The others are left to the pipeline, which may take them from the model.
+    The pipeline has defaults for the others, and may take them from the model.
     """
     source = click.get_current_context().get_parameter_source
     generation = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
@@ -90,6 +90,6 @@ def with_system(system: str, prompt: str) -> list[Message]:
 
 
 def check_generation(options: Mapping[str, Any], pipeline: Mapping[str, Any]) -> None:
-    """Refuse, before models are loaded, what a generation would refuse afterwards."""
+    """Refuse invalid options of a generation before models are loaded."""
     drafter = pipeline["drafter"] or usual_drafter(pipeline["main"], pipeline["draft"])
     DrafterFactory(kind_of(drafter)).check(GenerationOptions.from_kwargs(options))

@@ -5,7 +5,7 @@ from threading import Event
 
 
 class Cancellation:
-    """Ends one run from any thread, whatever the run is doing."""
+    """Ends one run from any thread, in any state."""
 
     def __init__(self) -> None:
         self._event = Event()
@@ -22,9 +22,9 @@ class Cancellation:
             self._end()
 
     def calls(self, end: Callable[[], None]) -> None:
-        """Have `end` called on cancellation: at once, if that has come already.
+        """Call `end` on cancellation, or at once if the run is already cancelled.
 
-        It takes the place of the function before it: a run does one thing at a time.
+        Replaces the previous function, because a run does one thing at a time.
         """
         # In this order, a cancellation from another thread is never missed.
         self._end = end

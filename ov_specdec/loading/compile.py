@@ -1,4 +1,4 @@
-"""Compiled models and their runners."""
+"""Compiles models, and makes their runners."""
 
 import hashlib
 import os
@@ -28,10 +28,9 @@ from ov_specdec.runner.stateful import StatefulModel
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A compiled model, the KV backend it runs on, and the reason for that one.
+    """A compiled model, its KV backend, and the reason for that backend.
 
-    folder, config: what was compiled, and how. compiler: of its static shapes, where it may have
-    some.
+    folder, config: its source and settings. compiler: of its static shapes, if it may have some.
     """
 
     runner: Runner
@@ -42,23 +41,23 @@ class LoadedModel:
     compiler: ShapeCompiler | None = None
 
     def fingerprint(self) -> str:
-        """What the content of a KV cache depends on, beside the tokens."""
+        """A key of all that the content of a KV cache depends on, besides the tokens."""
         found = fingerprint(self.folder, self.config, self.kv)
         most = self.runner.max_pass_tokens if isinstance(self.runner, PagedModel) else None
         return found if most is None else f"{found} in passes of {most}"
 
 
 def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: Backend) -> str:
-    """What the passes of a model depend on, and so the content of its KV cache."""
+    """A key of all that passes of a model, and so the content of its KV cache, depend on."""
     device = find_device(openvino_core(), config.device)
     properties = {**config.properties_for(device)}
-    properties.pop("CACHE_DIR", None)  # where, not how
+    properties.pop("CACHE_DIR", None)  # no effect on results
     form = ["fused qkv"] if kv == "paged" and device.is_cpu else []
     if config.batch_invariant:
         form.append(f"batch invariant {config.shares_passes}")
     if folder.border is not None:
         form.append(f"border {folder.border}")
-    # Processors of several generations may have one name, and be told to act as an older one.
+    # Processors of several generations may share a name, and a variable may limit instructions.
     acts_as = [os.environ.get(name, "") for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")]
     machine = [describe_machine(config.device), *device.capabilities, *acts_as]
     parts = [folder.digest(), *machine, kv, *form, *sorted(map(str, properties.items()))]
@@ -75,15 +74,15 @@ def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -
 
 
 def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
-    """Compile models side by side, each on the device and KV backend that its config asks for.
+    """Compile models in parallel, each on the device and KV backend of its config.
 
-    Each comes with the size of its vocabulary; logits beyond so many columns are cut off. The
-    sources' IR may be changed on the way. Raises `DeviceError` for what a device does
-    not offer, `ModelError` for a model whose KV cache cannot be rolled back.
+    Each has the size of its vocabulary; further columns of logits are cut off. May change the
+    sources' IR. Raises `DeviceError` if a device does not support a setting, `ModelError` for a
+    model whose KV cache cannot be rolled back.
     """
     prepared = [prepare(source, config, config.kv) for source, config, _ in models]
-    # Nothing but compilation, which lets go of Python's lock: a thread that changes a graph under
-    # that lock and one that compiles can wait for each other for ever.
+    # Only compilation, which releases the GIL: a thread that changes a graph under the GIL and one
+    # that compiles can deadlock.
     with ThreadPoolExecutor() as pool:
         compiled = list(pool.map(Prepared.compile, prepared))
     sizes = [vocab_size for _, _, vocab_size in models]
@@ -97,9 +96,9 @@ def _open(
     vocab_size: int,
     encoder: Encoder | None,
 ) -> LoadedModel:
-    """A runner on a compiled model; on another KV backend where it did not compile for the first.
+    """A runner on a compiled model, on another KV backend if it did not compile for the first.
 
-    Raises the `DeviceError` where there is no other.
+    Raises the `DeviceError` if there is no other.
     """
     source, config = prepared.source, prepared.config
     if isinstance(model, DeviceError):

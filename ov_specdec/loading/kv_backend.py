@@ -1,4 +1,4 @@
-"""The choice of a KV backend for a model, and the model in the form that it takes."""
+"""Chooses the KV backend of a model, and changes its graph for it."""
 
 from typing import NamedTuple
 
@@ -14,8 +14,8 @@ from ov_specdec.loading.runtime_config import Backend, KvBackend
 from ov_specdec.loading.source import ModelSource, read_ir
 
 FREE_ROLLBACK = "drops rejected draft tokens at no cost"
-AS_ASKED = "as asked for"
-"""The reason for a KV backend that somebody has chosen."""
+AS_ASKED = "as requested"
+"""The reason for a KV backend that the caller chose."""
 
 
 class Choice(NamedTuple):
@@ -27,10 +27,10 @@ class Choice(NamedTuple):
 
 
 def choose_backend(source: ModelSource, device: Device, kv: KvBackend, max_length: int) -> Choice:
-    """The paged backend where it is right, else the stateful one.
+    """The paged backend if it is correct and fast, else the stateful one.
 
-    The source's model may be changed. max_length: tokens that a sequence may have. Raises
-    `DeviceError` and `ModelError` where kv="paged" cannot be had.
+    May change the source's model. max_length: maximum tokens of a sequence. Raises `DeviceError`
+    and `ModelError` if kv="paged" is not possible.
     """
     if kv == "stateful":
         return Choice("stateful", AS_ASKED, source.model)
@@ -45,16 +45,16 @@ def choose_backend(source: ModelSource, device: Device, kv: KvBackend, max_lengt
     except ModelError as error:
         if kv == "paged":
             raise
-        # The attempt may have left the model half changed.
+        # The attempt may have changed the model partly.
         return Choice("stateful", str(error), read_ir(source.folder))
-    if device.is_cpu:  # a GPU has no keys quantized by token, and its plugin fuses products itself
+    if device.is_cpu:  # a GPU does not quantize keys by token, and its plugin fuses products itself
         center_keys(source.model)
         fuse_qkv(source.model)
     return Choice("paged", AS_ASKED if kv == "paged" else FREE_ROLLBACK, source.model)
 
 
 def _page(source: ModelSource, max_length: int) -> None:
-    """Turn attention into paged attention; `ModelError` where that would change it."""
+    """Turn attention into paged attention; `ModelError` if that would change results."""
     num_windowed = count_windowed(source.model)
     require_whole(source, max_length)
     to_paged(source.model)
@@ -62,6 +62,6 @@ def _page(source: ModelSource, max_length: int) -> None:
 
 
 def _require_fast(model: ov.Model) -> None:
-    """Raise `ModelError` for a paged model that is slower on CPU than as it was exported."""
+    """Raise `ModelError` for a paged model that is slower on CPU than the stateful one."""
     if has_delta_rule(model):
         raise ModelError("passes on a paged KV cache take longer: OpenVINO's gated delta rule")

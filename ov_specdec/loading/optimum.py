@@ -1,4 +1,4 @@
-"""Optimum's command for exports, in a process of its own; and what its failures mean."""
+"""Runs Optimum's export in a separate process, and explains its failures."""
 
 import importlib.util
 import os
@@ -13,8 +13,8 @@ from typing import IO
 
 from ov_specdec.errors import ExportError, TransformersVersionError, install
 
-# What the output of a failed export gives away, and what to do about it; the first match counts.
-# A remedy may name what the pattern's groups matched.
+# Patterns in the output of a failed export, with messages; the first match counts. A message may
+# quote the pattern's groups.
 FAILURES = (
     (
         r"(?s)group-wise quantization with group size value (-?\d+).*?channel size: (\d+)",
@@ -59,7 +59,7 @@ FAILURES = (
     (r"MemoryError|Cannot allocate memory", "memory ran out: close other programs"),
 )
 WANTED_VERSION = re.compile(r"(Maximum|Minimum) required is (\S+), got: (\S+)")
-"""What Optimum says of a version of transformers that it does not export a family with."""
+"""Optimum's message about an unsupported version of transformers."""
 
 KILLED = -9
 
@@ -74,7 +74,7 @@ def check_optimum() -> None:
 
 
 def run_optimum(name: str, target: Path, options: Sequence[str], python: str | Path) -> None:
-    """Export a model into a folder; `ExportError` says what went wrong, and what to do."""
+    """Export a model to a folder; `ExportError` names the cause and the remedy."""
     command = ["optimum.commands.optimum_cli", "export", "openvino"]
     command += ["--model", name, *options, str(target)]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
@@ -91,10 +91,10 @@ def run_optimum(name: str, target: Path, options: Sequence[str], python: str | P
 def run_child(
     command: Sequence[str], log: IO[str], temporary: Path, python: str | Path = sys.executable
 ) -> int:
-    """Run a module with arguments in a process that ends with this one; returns its exit status.
+    """Run a module with arguments in a process that ends with this one. Returns its exit status.
 
-    Its output goes to `log`, and its temporary files into a folder that outlives it, since a
-    process that is ended from outside removes none.
+    Its output goes to `log`, its temporary files to `temporary`, since a killed process removes
+    none.
     """
     with subprocess.Popen(  # noqa: S603
         [str(python), str(CHILD), *command],
@@ -106,16 +106,16 @@ def run_child(
         try:
             return process.wait()
         finally:
-            process.kill()  # of an interrupted export; one that has ended is left alone
+            process.kill()  # after an interruption; no effect on an ended one
             process.wait()
 
 
 def _explain(log: str, status: int, name: str, place: Path) -> str:
-    """What went wrong in a failed export, with the remedy, from what Optimum printed."""
+    """The message for a failed export, with a remedy, from Optimum's output."""
     if known := known_failure(log, name, place):
         return known
     if status == KILLED:
-        return "the export was killed, most likely because memory ran out: close other programs"
+        return "the export was killed, probably because memory ran out: close other programs"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     last = lines[-1] if lines else f"exit status {status}"
     return f"optimum-cli failed ({last}): run it by hand for its whole output"

@@ -1,4 +1,4 @@
-"""From a model as read to one that is ready to be compiled: its KV backend and its graph."""
+"""Prepares a model for compilation: its KV backend and its graph."""
 
 from dataclasses import dataclass, field
 
@@ -31,21 +31,20 @@ from ov_specdec.loading.static_shapes import COMPILE_OPTIONS, ShapeCompiler
 from ov_specdec.runner.stateful import MAX_HIDDEN
 
 MOST_COPIED = 0.01
-"""Bytes of recurrent states, of a byte of weights, that may be copied in each round. Of an LFM2 of
-354 M they are 0.0003, and take 0.6 ms of 23. Of a Qwen3.5 of 0.8 B they are 0.05, and take 15 ms of
-49: suffix drafts were at 0.83 to 1.21 of plain decoding."""
+"""Maximum size of recurrent states relative to weights for copies in each round. For an LFM2 of
+354 M it is 0.0003, and copying takes 0.6 of 23 ms. For a Qwen3.5 of 0.8 B it is 0.05, and copying
+takes 15 of 49 ms: suffix drafts had a speedup of 0.83 to 1.21."""
 
 OWN_STATES = "past_key_values"
-"""How the states begin that hold a sequence's own keys and values, where others hold its source's.
-"""
+"""Prefix of states with a sequence's own keys and values, if other states hold its source's."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A model that is ready to be compiled, and what its runner will need.
+    """A model ready to compile, with the arguments of its runner.
 
-    axes, max_hidden: of a stateful one, see `StatefulModel`. is_recurrent: it has recurrent states
-    beside its KV cache. copies_little: they are small beside its weights.
+    axes, max_hidden: of a stateful model, see `StatefulModel`. is_recurrent: it has recurrent
+    states besides its KV cache. copies_little: they are small relative to its weights.
     """
 
     source: ModelSource
@@ -62,20 +61,20 @@ class Prepared:
 
     @property
     def may_fall_back(self) -> bool:
-        """Whether there is another KV backend to try; a stateful one has no static shapes."""
+        """Whether another KV backend may be tried; a stateful one has no static shapes."""
         if self.kv != "paged" or self.config.kv != "auto" or _needs_static_shapes(self.config):
             return False
         return has_readable_states(self.device, self.config.properties_for(self.device))
 
     def compile(self) -> ov.CompiledModel | DeviceError:
-        """The model, compiled; or the error for what a device lacks."""
+        """The compiled model, or the error of the device."""
         properties = self.config.properties_for(self.device)
         return compile_for(self.device, self.model, properties, self.source.folder.path)
 
     def compiler(self) -> ShapeCompiler | None:
-        """What compiles it for static shapes; None on a GPU, which fails to run them.
+        """The compiler of its static shapes; None on a GPU, which fails to run them.
 
-        Of models with a gated delta rule none can be made: it is tried only where sizes are given.
+        Models with a gated delta rule have none, so "auto" does not try.
         """
         wanted = self.config.static_shapes
         if wanted == "none" or self.kv != "paged" or not self.device.is_cpu:
@@ -94,8 +93,8 @@ class Prepared:
 def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepared:
     """Choose the KV backend of a model, and change its graph for it.
 
-    kv: what to choose from. Raises `DeviceError` and `OptionError` for what does not go together,
-    and `ModelError` for a model that cannot be used.
+    kv: the backends to choose from. Raises `DeviceError` and `OptionError` for settings that
+    contradict each other, and `ModelError` for an unsupported model.
     """
     device = find_device(openvino_core(), config.device)
     max_length = _max_length(source.folder, config.max_model_len)
@@ -116,7 +115,7 @@ def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepar
         axes = sequence_axes(model)
         copies_little = recurrent_bytes(model) <= MOST_COPIED * source.folder.num_bytes
         if not copies_little:
-            reason = f"{reason}; its recurrent states take long to copy: nothing is drafted"
+            reason = f"{reason}; copying its recurrent states takes long: nothing is drafted"
         _refuse_static_shapes(config, reason)
         _require_readable_states(config, device)
     elif config.max_hidden_tokens is not None:
@@ -127,7 +126,7 @@ def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepar
             Option("kv", "stateful"),
         )
     select_rows(model, axis=0 if backend == "paged" else 1)
-    # Recurrent layers read as many rows as attention does.
+    # Recurrent layers have as many rows as attention.
     repeats_rows = config.batch_invariant and config.shares_passes and state is None
     if backend == "paged" and repeats_rows:
         repeat_attention_rows(model)
@@ -141,7 +140,7 @@ def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepar
 
 
 def _max_length(folder: ModelFolder, wanted: int | None) -> int:
-    """Tokens that a sequence may have; `OptionError` for more than the model's context."""
+    """Maximum tokens of a sequence; `OptionError` for more than the model's context."""
     context = folder.context_length
     if wanted is not None and wanted > context:
         raise OptionError(
@@ -152,19 +151,19 @@ def _max_length(folder: ModelFolder, wanted: int | None) -> int:
 
 
 def _max_hidden(source: ModelSource, config: RuntimeConfig, device: Device) -> int:
-    """Stale entries that a stateful KV cache may keep hidden."""
-    # In a window or a chunk, hidden entries would take the places of visible ones.
+    """Maximum hidden entries of a stateful KV cache."""
+    # In a window or chunk, hidden entries would displace visible ones.
     if is_local(source) or not hides_by_mask(source.model):
         return 0
     if config.max_hidden_tokens is not None:
         return config.max_hidden_tokens
-    return MAX_HIDDEN if device.is_cpu else 0  # a GPU has once read what the mask hides
+    return MAX_HIDDEN if device.is_cpu else 0  # a GPU once read masked entries
 
 
 def _lacks_choice(folder: ModelFolder) -> ModelError:
     return ModelError(
-        f"{folder.path}/config.json says that texts of more than {folder.border} tokens take other "
-        "factors (LongRoPE), but its graph does not choose any by that: export the model again "
+        f"{folder.path}/config.json has other factors for texts of more than {folder.border} "
+        "tokens (LongRoPE), but its graph does not select them: export the model again "
         "with ov-specdec export, or set max_position_embeddings in config.json to "
         f"{folder.border} to use it for shorter texts"
     )
@@ -173,7 +172,7 @@ def _lacks_choice(folder: ModelFolder) -> ModelError:
 def _prepare_encoder_decoder(
     source: ModelSource, config: RuntimeConfig, device: Device, max_length: int
 ) -> Prepared:
-    """A decoder that attends to an encoder's output: its states are trimmed at once."""
+    """Prepare the decoder of an encoder-decoder model, whose states are trimmed at once."""
     if config.kv == "paged":
         raise OptionError(
             Option("kv", "paged"),
@@ -199,7 +198,7 @@ def _prepare_encoder_decoder(
 
 
 def _needs_static_shapes(config: RuntimeConfig) -> bool:
-    """Whether sizes were asked for, and not left open."""
+    """Whether sizes of static shapes were requested."""
     return not isinstance(config.static_shapes, str)
 
 

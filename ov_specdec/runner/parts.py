@@ -1,4 +1,4 @@
-"""Spans cut into parts, for passes over a bounded number of tokens."""
+"""Splits spans for passes over a bounded number of tokens."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from ov_specdec.runner.base import Span
 
 
 class Part(NamedTuple):
-    """Some of the tokens of a span, from place `begin` on. of: the span's index."""
+    """Some of the tokens of a span, from index `begin`. of: the span's index."""
 
     of: int
     begin: int
@@ -15,7 +15,7 @@ class Part(NamedTuple):
 
 
 def divide(parts: Sequence[Part], most: int | None) -> Iterator[list[Part]]:
-    """Spans in passes over at most so many tokens each, in their order. most: None for any."""
+    """Divide spans into passes over at most `most` tokens each, in order. most: None for any."""
     taken: list[Part] = []
     room = most or sum(len(part.span.tokens) for part in parts)
     most = room

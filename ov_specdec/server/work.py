@@ -1,4 +1,4 @@
-"""How much one request may ask for."""
+"""Limits the work of one request."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,11 +8,10 @@ from ov_specdec.openai.errors import invalid
 
 
 def limit_work(ask: Ask, prompts: Sequence[Sequence[int]], context: int, most: int) -> Ask:
-    """A request, within a number of tokens; `ApiError` where it asks for more.
+    """A request with its output length limited; `ApiError` if it asks for more than `most` tokens.
 
-    Counted for every choice: its prompt, the tokens that it may generate, and those that
-    log-probabilities name beside them. Where the request does not say how many it wants, it gets
-    what there is room for. prompts: the ids of each. context: tokens of prompt and output.
+    For every choice, its prompt, maximum output and top log-probabilities count. A request without
+    an output length gets what fits. prompts: the ids of each. context: tokens of prompt and output.
     """
     lengths = [len(ids) for ids in prompts]
     named = ask.options.get("prompt_logprobs") or 0
@@ -32,7 +31,7 @@ def limit_work(ask: Ask, prompts: Sequence[Sequence[int]], context: int, most: i
         raise invalid(
             None,
             f"the {ask.num_choices} choices of the request have up to {asked} tokens together, "
-            f"with prompts and what log-probabilities name, max_request_tokens={most}: ask for "
+            f"prompts and top log-probabilities included, over max_request_tokens={most}: ask for "
             "fewer choices, shorter ones, or fewer log-probabilities",
             "too_many_tokens",
         )
