@@ -10,11 +10,15 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Work:
-    """A request. tenant: whose cached prefixes may be used. prefixes: see `hash_prefixes`."""
+    """A request. tenant: whose cached prefixes may be used. prefixes: see `hash_prefixes`.
+
+    hint: of requests that are likely to share prefixes, the same.
+    """
 
     ask: Ask
     tenant: str | None
     prefixes: tuple[bytes, ...]
+    hint: bytes | None = None
 
 
 @dataclass(frozen=True)

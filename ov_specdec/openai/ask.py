@@ -19,7 +19,8 @@ class Ask:
     tokens to name at each place; None for no log-probabilities. echo: begin with the
     prompt. origins: say of each piece of a stream where its tokens come from. prediction: a text
     that the answer is expected to repeat. user: the name that the caller has for its user, for
-    the log. settings: what a response of this endpoint repeats of the request.
+    the log. cache_key: requests with the same key are likely to share prefixes. settings: what a
+    response of this endpoint repeats of the request.
     """
 
     endpoint: Endpoint
@@ -35,6 +36,7 @@ class Ask:
     origins: bool = False
     prediction: str | None = None
     user: str | None = None
+    cache_key: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
