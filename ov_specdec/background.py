@@ -1,4 +1,4 @@
-"""Generations that a thread of their own runs, and hands over as they come: for servers."""
+"""Runs generations in a separate thread and passes their chunks on: for servers."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,27 +13,27 @@ OnEnd = Callable[[BaseException | None], None]
 
 
 class Background:
-    """Runs generations together in one thread, for readers that may not wait for each other.
+    """Runs generations together in one thread, for readers that must not wait for each other.
 
-    on_error: told of an error that is no single generation's, which ends those that were running.
+    on_error: called with an error that concerns no single generation, and ends the running ones.
     """
 
     def __init__(self, generator: TextGenerator, on_error: Callable[[Exception], None]) -> None:
         self._generator = generator
         self._loop = generator.loop
         self.kv_cache_tokens = generator.main.num_free or 0
-        """Tokens that the main model's KV cache has room for; 0 where the device manages it."""
+        """Capacity of the main model's KV cache in tokens; 0 if the device manages it."""
         self._loop.start(on_error)
 
     @property
     def kv_cache_usage(self) -> float:
-        """The part of the main model's KV cache in use, 0 to 1; 0 where the device manages it."""
+        """Used fraction of the main model's KV cache, 0 to 1; 0 if the device manages it."""
         free = self._generator.main.num_free
         return 1 - free / self.kv_cache_tokens if free is not None and self.kv_cache_tokens else 0.0
 
     @property
     def scheduler(self) -> Scheduler:
-        """What is running and waiting."""
+        """The scheduler, with running and waiting sequences."""
         return self._loop.engine.scheduler
 
     @property
@@ -43,23 +43,22 @@ class Background:
 
     @property
     def step_seconds(self) -> float:
-        """How long a step is running already; 0 while none is."""
+        """Seconds since the current step began; 0 if none is running."""
         return self._loop.step_seconds
 
     def check(
         self, ids: Sequence[int], options: GenerationOptions, receive: Receive, on_end: OnEnd
     ) -> Generation:
-        """A generation that is yet to be submitted; raises what `stream` raises.
+        """A generation to submit; raises as `stream` does.
 
-        ids: of its prompt, as `encode` gives them. receive: is handed chunks as they come, the last
-        one with the finish reason. on_end: is called once, with the error that has ended it,
-        `Cancelled` for example. Both are called in the thread, or in that which cancels or closes,
-        and may not wait.
+        ids: of its prompt, from `encode`. receive: called with chunks as they come, the last one
+        with the finish reason. on_end: called once, with the error that ended it, `Cancelled` for
+        example. Both run in this thread, or in the one that cancels or closes, and must not block.
         """
         return self._generator.begin(ids, options, receive, on_end)
 
     def submit(self, generation: Generation) -> None:
-        """Have a generation run as soon as there is room."""
+        """Queue a generation."""
         self._loop.add(generation.sequence)
 
     def cancel(self, generation: Generation) -> None:
@@ -67,9 +66,9 @@ class Background:
         self._loop.cancel(generation.sequence)
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
-        """The ids of a prompt; raises what `stream` raises."""
+        """The ids of a prompt; raises as `stream` does."""
         return self._generator.encode(prompt, options)
 
     def join(self, timeout: float) -> None:
-        """Wait, once the pipeline is closed, until the thread has ended, for so many seconds."""
+        """After the pipeline was closed, wait up to `timeout` seconds for the thread."""
         self._loop.join(timeout)

@@ -17,9 +17,9 @@ KWARGS = Path(ov_specdec.__file__).parent / "kwargs.py"
 OPTIONS_INTRODUCTION = """\
 # Options of a generation
 
-All of them, made from their descriptions in `ov_specdec/options.py` by `python -m tests.docs`:
-their names in [Python](guide.md#options), on the [command line](cli.md), and in requests to the
-[server](server.md#fields), where they have one.
+All options with their names in [Python](guide.md#options), on the [command line](cli.md) and in
+requests to the [server](server.md#fields). `python -m tests.docs` writes this page from their
+descriptions in `ov_specdec/options.py`.
 """
 
 
@@ -38,7 +38,7 @@ def options_page(options: type = GenerationOptions) -> str:
 
 
 TABLE_HEAD = (
-    "| Python | is | default | command line | request | what it does |",
+    "| Python | type | default | command line | request | effect |",
     "|---|---|---|---|---|---|",
 )
 

@@ -306,7 +306,7 @@ def test_a_prompt_cache_saves_reading_the_system_message_again(chat_pair, tmp_pa
     assert reused == reused_after_reading >= len(system.split())
     assert (second, len(notes.splitlines())) == (first, 1)
     _, notes, _ = chat("Do not speak Python.")
-    assert re.search(r"holds \d+ of the \d+ tokens that this chat begins with: delete", notes)
+    assert re.search(r"matches \d+ of the first \d+ tokens of this chat: delete", notes)
     assert file.read_bytes() == written
 
     file.with_name("prompt.draft.safetensors").unlink()  # as of a chat that had no draft

@@ -179,7 +179,7 @@ def test_check_tells_compatible_from_not_by_its_exit_code(tiny_pair, tmp_path):
     (other / "tokenizer.json").write_text(json.dumps(spec))
     unknown = run("check", tiny_pair[0], other)
     assert unknown.returncode == 1
-    assert "\npairings: none, for " in unknown.stdout
+    assert "\npairings: none (" in unknown.stdout
 
     assert run("check", tiny_pair[0], "nowhere").returncode == 2
 

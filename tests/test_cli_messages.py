@@ -155,9 +155,9 @@ def test_any_text_can_be_written(text):
 @pytest.mark.parametrize(
     ("typed", "complaint"),
     [
-        (r"\d", r"\d is no escape; write \\ for a backslash"),
-        ("a\\", "\\ is no escape"),
-        (r"\x4", r"\x is no escape"),
+        (r"\d", r"\d is not an escape; write \\ for a backslash"),
+        ("a\\", "\\ is not an escape"),
+        (r"\x4", r"\x is not an escape"),
         (r"\ud83d", "not valid text"),
         ("\udcff", "not valid text; give it as UTF-8"),
     ],
@@ -176,8 +176,8 @@ def test_other_escapes_are_refused(typed, complaint):
         ("nohost.invalid", None, "--host 'nohost.invalid' is not known (.*): give a name"),
         ("a..b", None, "--host 'a..b' is not known"),
         # Addresses for documentation, which no machine has.
-        ("192.0.2.1", None, "nothing can be served on --host '192.0.2.1' (.*): choose"),
-        ("192.0.2.1", 7860, "on --host '192.0.2.1' --port 7860 (.*): choose"),
+        ("192.0.2.1", None, "--host '192.0.2.1' cannot be used (.*): choose"),
+        ("192.0.2.1", 7860, "--host '192.0.2.1' --port 7860 cannot be used (.*): choose"),
     ],
 )
 def test_where_nothing_can_be_served_is_said(host, port, complaint):

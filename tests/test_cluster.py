@@ -251,7 +251,7 @@ def test_what_a_serve_yaml_has_no_use_for_is_named():
 
 
 def test_what_a_serve_yaml_cannot_set_is_refused():
-    with pytest.raises(OptionError, match="max_batch_size=4 is no setting but an argument"):
+    with pytest.raises(OptionError, match="max_batch_size=4 is an argument of the pipeline, not"):
         build(ClusterArgs(settings={"max_batch_size": 4}))
     with pytest.raises(OptionError, match="api_keys must be a list of texts"):
         build(ClusterArgs(settings={"api_keys": "secret"}))

@@ -150,7 +150,7 @@ def test_with_a_seed_both_methods_write_the_same_sample(pipeline):
 
 @pytest.mark.parametrize(
     ("samples", "explanation"),
-    [(True, "each is a sample of its own"), (False, "differ after 5 tokens")],
+    [(True, "independent samples from the same"), (False, "differ after 5 tokens")],
 )
 def test_a_difference_is_explained(samples, explanation):
     other = [*CHUNKS[:-1], Chunk("g", [7], "bonus", [], "length", CHUNKS[-1].stats)]

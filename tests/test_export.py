@@ -168,7 +168,7 @@ def test_an_export_runs_in_the_environment_that_was_asked_for(monkeypatch, tmp_p
 
 def test_an_export_that_was_killed_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(export_module, "run_child", lambda *_: -9)
-    with pytest.raises(ExportError, match="killed, most likely because memory ran out"):
+    with pytest.raises(ExportError, match="killed, probably because memory ran out"):
         export_model("owner/x", tmp_path, "fp16")
 
 

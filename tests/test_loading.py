@@ -341,5 +341,5 @@ def test_an_input_that_no_decoder_of_its_family_has_is_named(tmp_path):
     model.add_parameters([place])
     ov.save_model(model, tmp_path / "openvino_model.xml")
     folder = ModelFolder(tmp_path, 256, None, frozenset())
-    with pytest.raises(ModelError, match=r"wants an input 'cache_position', which a text"):
+    with pytest.raises(ModelError, match=r"has an input 'cache_position', which text"):
         read_ir(folder)

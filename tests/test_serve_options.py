@@ -42,11 +42,11 @@ def test_what_is_typed_counts_more_than_the_environment_and_that_more_than_a_fil
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("max-queu: 1", "'max-queu' is no option: did you mean max-queue"),
+        ("max-queu: 1", "'max-queu' is not an option: did you mean max-queue"),
         ("[1]", "must map options to values"),
         ("a: [", "cannot be read"),
         ("max-queue: many", "'many' is not a valid int"),
-        ("config: other.yaml", "'config' is no option"),
+        ("config: other.yaml", "'config' is not an option"),
         (None, "cannot be read"),
     ],
 )

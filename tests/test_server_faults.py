@@ -354,7 +354,7 @@ def test_a_thousand_malformed_bodies(server):
             assert answer.json()["error"]["message"]
 
 
-def test_a_pool_at_its_limit_suspends_and_every_answer_is_whole(chat_pair):
+def test_a_pool_at_its_limit_preempts_and_every_answer_is_whole(chat_pair):
     main, draft = chat_pair
     prompts = [f"def area{i}(w, h):" for i in range(6)]
     fields = {"max_tokens": 80, "ignore_eos": True}

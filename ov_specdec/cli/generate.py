@@ -71,7 +71,7 @@ def as_dict(result: GenerationResult) -> dict[str, Any]:
 
 
 def scores(result: GenerationResult, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The log-probabilities of a result for JSON, where they were asked for."""
+    """The requested log-probabilities of a result, for JSON."""
     return {
         name: [_describe(token, tokenizer) for token in tokens]
         for name in ("logprobs", "prompt_logprobs")
@@ -86,7 +86,7 @@ def _describe(token: TokenLogprobs, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _scored(token_id: int, logprob: float | None, tokenizer: Tokenizer) -> dict[str, Any]:
-    """A token, what it adds to a text, and its log-probability; JSON has no infinity."""
+    """A token, its text and its log-probability; JSON has no infinity."""
     text = tokenizer.piece(token_id).decode(errors="backslashreplace")
     return {
         "token_id": token_id,

@@ -1,4 +1,4 @@
-"""What `generate` and `compare` share: prompt, models, and the options of both."""
+"""Options that commands share: prompt, models, loading and generation."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
@@ -33,11 +33,11 @@ from ov_specdec.text.messages import Message
 from ov_specdec.text.pairing import PairingName
 
 MODEL_OPTIONS = (
-    click.option("--main", metavar="DIR", help="Main model: folder or Hub name. [embedded]"),
+    click.option("--main", metavar="DIR", help="Main model: a folder or Hub name. [embedded]"),
     click.option(
         "--draft",
         metavar="DIR",
-        help="Draft model, which proposes tokens: folder or Hub name. [embedded]",
+        help="Draft model: a folder or Hub name. [embedded]",
     ),
 )
 OUTPUT_OPTION = click.option(
@@ -45,7 +45,7 @@ OUTPUT_OPTION = click.option(
     type=click.Path(path_type=Path),
     default=Path("models"),
     show_default=True,
-    help="Folder that the model folders go into.",
+    help="Parent folder of the exported model folders.",
 )
 DEVICE_OPTION = click.option("--device", default="CPU", show_default=True, help="OpenVINO device.")
 PROFILE_OPTION = click.option(
@@ -53,7 +53,7 @@ PROFILE_OPTION = click.option(
     metavar="auto|none|FILE",
     default="auto",
     show_default=True,
-    help="Take up what ov-specdec tune has measured for these models on this machine.",
+    help="Use settings that ov-specdec tune found for these models on this machine.",
 )
 COMPILE_OPTIONS = (
     click.option(
@@ -61,21 +61,21 @@ COMPILE_OPTIONS = (
         type=click.Choice(get_args(Precision)),
         default="default",
         show_default=True,
-        help="What to compute in; exact: f32, with nothing quantized but weights.",
+        help="Precision of computation; exact: f32, with only weights quantized.",
     ),
     click.option(
         "--property",
         "properties",
         multiple=True,
         metavar="KEY=VALUE",
-        help="OpenVINO property for both models; may be given several times.",
+        help="Set an OpenVINO property of both models; repeatable.",
     ),
 )
 LOADING_OPTIONS = (
-    click.option("--draft-device", help="Device of the draft model. [that of the main model]"),
+    click.option("--draft-device", help="Device of the draft model. [the main model's]"),
     click.option(
         "--encoder-device",
-        help="Device of the encoders of encoder-decoder models. [that of the model]",
+        help="Device of the encoder of encoder-decoder models. [the model's]",
     ),
     click.option(
         "--num-threads", type=int, metavar="N", help="CPU threads of each model. [OpenVINO decides]"
@@ -83,31 +83,33 @@ LOADING_OPTIONS = (
     click.option(
         "--cache-dir",
         metavar="DIR",
-        help="Keep compiled models in this folder: later starts are faster.",
+        help="Cache compiled models in this folder, for faster starts.",
     ),
 )
-"""Where models run, and how they are loaded, for text and for speech."""
+"""Devices and loading of models, for text and speech."""
 
 DRAFT_PROPERTY_OPTION = click.option(
     "--draft-property",
     "draft_properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help="The same for the draft model alone.",
+    help="Set an OpenVINO property of the draft model only, over --property; repeatable.",
 )
 PAIRING_OPTION = click.option(
     "--pairing",
     type=click.Choice(get_args(PairingName)),
-    help="Draft with a model that has another tokenizer: by the tokens that both have, by its "
-    "text, or by whichever suits the two. [such a draft is refused]",
+    help="Pair models with different tokenizers. intersection: draft only common tokens; "
+    "retokenize: encode the draft's text again; auto: choose by sample texts. [refuse such a "
+    "draft]",
 )
 BATCH_INVARIANT_OPTION = click.option(
     "--batch-invariant",
     type=click.Choice(["auto", "true", "false"]),
     default="auto",
     show_default=True,
-    help="Run passes so that a text is the same, to the bit, with any drafter or none, alone or "
-    "beside others. auto: where this machine can; true: or fail; false: a little faster without.",
+    help="Run passes in a form that gives each token the same logits, to the bit, at any draft "
+    "length and concurrency. auto: if this machine can; true: fail if it cannot; false: never, "
+    "slightly faster.",
 )
 RUNTIME_OPTIONS = (
     PAIRING_OPTION,
@@ -118,45 +120,45 @@ RUNTIME_OPTIONS = (
         type=click.Choice(get_args(KvBackend)),
         default="auto",
         show_default=True,
-        help="How KV caches are kept.",
+        help="Type of KV cache; auto: paged if the model and device support it.",
     ),
     click.option(
         "--max-hidden-tokens",
         type=int,
         metavar="N",
-        help="With --kv stateful: rejected draft tokens that stay in the KV cache, hidden, until "
-        "there are more than N, when it is copied without them; 0: copy at every rejection. [128]",
+        help="With --kv stateful: maximum rejected tokens that stay masked in the KV cache before "
+        "a trim; 0: trim after every rejection. [128]",
     ),
     click.option(
         "--kv-cache-size",
         type=float,
         metavar="GB",
-        help="Memory for the KV caches of both models, on each of their devices. [half of what is "
-        "free, as it is needed]",
+        help="Maximum memory in GB for the KV caches of both models, on each device. [half of the "
+        "free memory]",
     ),
     click.option(
         "--max-model-len",
         type=int,
         metavar="N",
-        help="Tokens that prompt and output may have together. [the main model's context]",
+        help="Maximum tokens of prompt and output together. [the main model's context]",
     ),
     PROFILE_OPTION,
     *COMPILE_OPTIONS,
     DRAFT_PROPERTY_OPTION,
     BATCH_INVARIANT_OPTION,
 )
-"""How models are paired, and how they run."""
+"""Pairing and execution of models."""
 
 
 def generation_config_option(default: GenerationConfigUse) -> Callable[..., Any]:
-    """Whether a model's own way of sampling is taken up: `--generation-config`."""
+    """The option `--generation-config`."""
     return click.option(
         "--generation-config",
         type=click.Choice(get_args(GenerationConfigUse)),
         default=default,
         show_default=True,
-        help="model: sample as the main model's generation_config.json recommends; none: greedy, "
-        "unless options say otherwise.",
+        help="Default sampling options. model: from the main model's generation_config.json; none: "
+        "greedy.",
     )
 
 
@@ -165,11 +167,11 @@ LOADING_PIPELINE_OPTIONS = (
     click.option(
         "--drafter",
         type=click.Choice(get_args(DrafterName)),
-        help="Where draft tokens come from. [model; suffix for --main without --draft] model: the "
-        "draft model, --draft. suffix: what followed the same words before, in the prompt, the "
-        "output, --reference-texts or earlier outputs; it needs no draft model. both: suffix, and "
-        "the draft model where that promises more. prompt-lookup: the simpler form of suffix that "
-        "other programs have, to compare with. none: plain decoding.",
+        help="Source of draft tokens. [model; suffix for --main without --draft] model: the draft "
+        "model, --draft. suffix: what followed the longest match in the prompt, the output, "
+        "--reference-texts or earlier outputs, without a draft model. both: suffix, or the draft "
+        "model in rounds where it promises more. prompt-lookup: n-gram matches in prompt and "
+        "output, as in other programs. none: plain decoding.",
     ),
     *RUNTIME_OPTIONS,
 )
@@ -181,9 +183,9 @@ STATIC_SHAPES_OPTION = click.option(
     metavar="auto|none|N,N,...",
     default="auto",
     show_default=True,
-    help="Compile the models once more for some numbers of tokens in a pass, in the background "
-    "after two seconds of decoding: passes are faster, and take more memory. auto: small models, "
-    "those numbers that save most; N,N,...: these for the main model.",
+    help="Compile the models for fixed numbers of tokens in a pass, in the background after two "
+    "seconds of decoding: passes are faster, and take more memory. auto: for small models, the "
+    "sizes that save most time; N,N,...: these sizes for the main model.",
 )
 
 
@@ -195,29 +197,28 @@ BATCH_OPTIONS = (
         default=signature(SpeculativePipeline).parameters["max_batch_size"].default,
         show_default=True,
         metavar="N",
-        help="Requests that run at a time; others wait.",
+        help="Maximum concurrent sequences; others wait.",
     ),
     click.option(
         "--max-prefill-tokens-per-step",
         type=int,
         metavar="N",
-        help="Tokens of prompts that a pass reads while others are being answered. "
+        help="Maximum prefill tokens of each prompt in a pass while other requests decode. "
         f"[{Limits.max_prefill_tokens_per_step}]",
     ),
 )
-"""Options of loading for commands that run requests together."""
+"""Loading options of commands with concurrent requests."""
 
 SERVED_NAME_OPTION = click.option(
-    "--served-model-name", metavar="NAME", help="Name of the model. [that of its folder]"
+    "--served-model-name", metavar="NAME", help="Name of the model. [its folder's name]"
 )
 STRICT_FIELDS_OPTION = click.option(
     "--strict-fields",
     is_flag=True,
-    help="Refuse fields of requests that are not known. [they are ignored, with a warning for each "
-    "name]",
+    help="Refuse unknown fields of requests. [ignore them, with a warning for each name]",
 )
 SYSTEM_OPTION = click.option(
-    "--system", metavar="TEXT", help="System message before the prompt, for chat models."
+    "--system", metavar="TEXT", help="System message, for chat models. [none]"
 )
 
 PROMPT_OPTIONS = (
@@ -225,10 +226,10 @@ PROMPT_OPTIONS = (
     click.option(
         "--prompt-file",
         metavar="F",
-        help="Read the prompt from a file, - for stdin. [what is piped in, without a PROMPT]",
+        help="Read the prompt from a file, - for stdin. [stdin if there is no PROMPT]",
     ),
     SYSTEM_OPTION,
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object only."),
 )
 
 
@@ -270,20 +271,20 @@ def pop_pipeline(options: dict[str, Any]) -> dict[str, Any]:
     pipeline["static_shapes"] = parse_sizes(pipeline["static_shapes"])
     pipeline["batch_invariant"] = parse_invariance(pipeline["batch_invariant"])
     for name in ("properties", "draft_properties"):
-        # None, for a profile is taken up only where no properties are given.
+        # None, because a profile applies only if no properties are given.
         pipeline[name] = parse_properties(pipeline[name]) or None
     return pipeline
 
 
 def model_name(main: str | None) -> str:
-    """What requests call a model unless a name is given: that of its folder."""
+    """The default name of a model in requests: that of its folder."""
     return "ov-specdec" if main is None else Path(main).resolve().name
 
 
 def pop_generation(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options of a generation out of a command's, and keep those that were typed.
+    """Take the given generation options out of a command's.
 
-    The others are left to the pipeline, which may take them from the model.
+    The pipeline has defaults for the others, and may take them from the model.
     """
     source = click.get_current_context().get_parameter_source
     generation = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
@@ -301,7 +302,7 @@ def with_system(system: str, prompt: str) -> list[Message]:
 def with_options(
     options: Iterable[Callable[..., Any]],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A decorator that gives a command several options, shown in their order."""
+    """A decorator that gives a command several options, in order."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(tuple(options)):
@@ -312,7 +313,7 @@ def with_options(
 
 
 def check_generation(options: Mapping[str, Any], pipeline: Mapping[str, Any]) -> None:
-    """Refuse, before models are loaded, what a generation would refuse afterwards."""
+    """Refuse invalid options of a generation before models are loaded."""
     drafter = pipeline["drafter"] or usual_drafter(pipeline["main"], pipeline["draft"])
     DrafterFactory(kind_of(drafter)).check(GenerationOptions.from_kwargs(options))
 
@@ -320,14 +321,14 @@ def check_generation(options: Mapping[str, Any], pipeline: Mapping[str, Any]) ->
 def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
     """Load the models, with a spinner on stderr.
 
-    One request at a time, where nothing else is said.
+    The default maximum batch size is 1.
     """
     with console.status("Loading models"):
         return SpeculativePipeline(**{"max_batch_size": 1, **arguments})
 
 
 def prepare(pipeline: SpeculativePipeline) -> None:
-    """Measure what passes cost and compile static shapes, with a spinner on stderr."""
+    """Measure the cost of passes and compile static shapes, with a spinner on stderr."""
     with console.status("Measuring, and compiling static shapes") as status:
         pipeline.prepare(
             lambda share: status.update(f"Measuring, and compiling static shapes: {share:.0%}")
@@ -335,7 +336,7 @@ def prepare(pipeline: SpeculativePipeline) -> None:
 
 
 def make_lasting_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
-    """The same for what will run for long: it is checked, too, whether passes are invariant."""
+    """Load models for a long run, and check batch invariance."""
     pipeline = make_pipeline(arguments)
     see_invariance(pipeline)
     return pipeline
@@ -355,13 +356,13 @@ def parse_invariance(given: str) -> WantedInvariance:
 
 
 def parse_sizes(given: str) -> StaticShapes:
-    """The numbers of `--static-shapes`, or its word; `OptionError` for what is neither."""
+    """The sizes of `--static-shapes`, or its keyword; `OptionError` for other values."""
     numbers = given.split(",")
     return check_sizes(list(map(int, numbers)) if all(map(str.isdecimal, numbers)) else given)
 
 
 def parse_properties(pairs: Iterable[str]) -> dict[str, str]:
-    """OpenVINO properties from KEY=VALUE; `OptionError` for what has another form."""
+    """OpenVINO properties from KEY=VALUE; `OptionError` for other forms."""
     properties = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")

@@ -1,4 +1,4 @@
-"""What the ingress sends to a replica."""
+"""Messages between ingress and replicas."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Work:
-    """A request. tenant: whose cached prefixes may be used. prefixes: see `hash_prefixes`.
+    """A request. tenant: namespace of its cached prefixes. prefixes: see `hash_prefixes`.
 
-    hint: of requests that are likely to share prefixes, the same.
+    hint: see `hash_key`.
     """
 
     ask: Ask
@@ -23,7 +23,7 @@ class Work:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What the ingress needs of the models. max_length: tokens of prompt and output."""
+    """A model as the ingress sees it. max_length: tokens of prompt and output."""
 
     tokenizer: Tokenizer
     max_length: int

@@ -1,4 +1,4 @@
-"""Runs of several visitors: one at a time, each of which its visitor may cancel."""
+"""Runs of several visitors, one at a time; a visitor may cancel their own."""
 
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -19,7 +19,7 @@ States = Generator[tuple[State, str], None, None]
 
 @dataclass(frozen=True)
 class RunQueue:
-    """Who may use the models, and who waits."""
+    """The current run and waiting ones."""
 
     runs: Cancellations = field(default_factory=Cancellations)
     turns: Turns = field(default_factory=Turns)
@@ -27,7 +27,7 @@ class RunQueue:
     def run(
         self, visitor: str, state: State, work: Callable[[Cancellation], States[State]]
     ) -> States[State]:
-        """Wait for those who came before, and work. state: what to show until there is more."""
+        """Wait for earlier runs, then run `work`. state: shown meanwhile."""
         cancellation, turn = self.runs.start(visitor), self.turns.join()
         try:
             if not turn.is_set():
@@ -35,7 +35,7 @@ class RunQueue:
                 cancellation.calls(turn.set)
                 turn.wait()
             if not cancellation.is_set():
-                # Whoever comes next needs the models, also where this visitor has just left.
+                # The next run needs the models, even if this visitor has just left.
                 with closing(work(cancellation)) as states:
                     for state, line in states:
                         yield state, line
@@ -45,7 +45,7 @@ class RunQueue:
             self.runs.end(visitor, cancellation)
 
     def cancel(self, visitor: str) -> None:
-        """End the visitor's runs within one pass, and those that wait at once."""
+        """End the visitor's running generations within one pass, and waiting ones at once."""
         self.runs.cancel(visitor)
 
     def cancel_all(self) -> None:

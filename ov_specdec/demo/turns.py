@@ -1,18 +1,18 @@
-"""Who may use the models: one run at a time, in the order in which they were asked for."""
+"""Exclusive use of the models: one run at a time, first come, first served."""
 
 from collections import deque
 from threading import Event, Lock
 
 
 class Turns:
-    """A queue of runs. Each waits for the event that it was given."""
+    """A queue of runs. Each waits for its own event."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._queue: deque[Event] = deque()
 
     def join(self) -> Event:
-        """A place at the end of the queue: an event that is set once it is this run's turn."""
+        """Join the queue. Returns an event that is set once this run may start."""
         turn = Event()
         with self._lock:
             self._queue.append(turn)
@@ -20,7 +20,7 @@ class Turns:
         return turn
 
     def leave(self, turn: Event) -> None:
-        """Give up a place, which may be the first one, and let the next run begin."""
+        """Leave the queue, or end the current run, and let the next one start."""
         with self._lock:
             self._queue.remove(turn)
             if self._queue:

@@ -1,4 +1,4 @@
-"""From a model as read to a runner: KV backend, properties, compilation."""
+"""Compiles a model from its source: KV backend, properties, runner."""
 
 import hashlib
 import os
@@ -53,25 +53,23 @@ from ov_specdec.runner.rewinding import RewindingModel
 from ov_specdec.runner.stateful import MAX_HIDDEN, StatefulModel
 
 MOST_COPIED = 0.01
-"""Bytes of recurrent states, of a byte of weights, that may be copied in each round. Of an LFM2 of
-354 M they are 0.0003, and take 0.6 ms of 23. Of a Qwen3.5 of 0.8 B they are 0.05, and take 15 ms of
-49: suffix drafts were at 0.83 to 1.21 of plain decoding."""
+"""Maximum size of recurrent states relative to weights for copies in each round. For an LFM2 of
+354 M it is 0.0003, and copying takes 0.6 of 23 ms. For a Qwen3.5 of 0.8 B it is 0.05, and copying
+takes 15 of 49 ms: suffix drafts had a speedup of 0.83 to 1.21."""
 
 FREE_ROLLBACK = "drops rejected draft tokens at no cost"
-AS_ASKED = "as asked for"
-"""The reason for a KV backend that somebody has chosen."""
+AS_ASKED = "as requested"
+"""The reason for a KV backend that the caller chose."""
 
 OWN_STATES = "past_key_values"
-"""How the states begin that hold a sequence's own keys and values, where others hold its source's.
-"""
+"""Prefix of states with a sequence's own keys and values, if other states hold its source's."""
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A compiled model, the KV backend it runs on, and the reason for that one.
+    """A compiled model, its KV backend, and the reason for that backend.
 
-    folder, config: what was compiled, and how. compiler: of its static shapes, where it may have
-    some.
+    folder, config: its source and settings. compiler: of its static shapes, if it may have some.
     """
 
     runner: Runner
@@ -82,23 +80,23 @@ class LoadedModel:
     compiler: ShapeCompiler | None = None
 
     def fingerprint(self) -> str:
-        """What the content of a KV cache depends on, beside the tokens."""
+        """A key of all that the content of a KV cache depends on, besides the tokens."""
         found = fingerprint(self.folder, self.config, self.kv)
         most = self.runner.max_pass_tokens if isinstance(self.runner, PagedModel) else None
         return found if most is None else f"{found} in passes of {most}"
 
 
 def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: Backend) -> str:
-    """What the passes of a model depend on, and so the content of its KV cache."""
+    """A key of all that passes of a model, and so the content of its KV cache, depend on."""
     device = find_device(openvino_core(), config.device)
     properties = {**config.properties_for(device)}
-    properties.pop("CACHE_DIR", None)  # where, not how
+    properties.pop("CACHE_DIR", None)  # no effect on results
     form = ["fused qkv"] if kv == "paged" and device.is_cpu else []
     if config.batch_invariant:
         form.append(f"batch invariant {config.shares_passes}")
     if folder.border is not None:
         form.append(f"border {folder.border}")
-    # Processors of several generations may have one name, and be told to act as an older one.
+    # Processors of several generations may share a name, and a variable may limit instructions.
     acts_as = [os.environ.get(name, "") for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")]
     machine = [describe_machine(config.device), *device.capabilities, *acts_as]
     parts = [folder.digest(), *machine, kv, *form, *sorted(map(str, properties.items()))]
@@ -107,7 +105,7 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: Backend) -> str:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A model that is ready to be compiled, and what its runner will need."""
+    """A model ready to compile, with the arguments of its runner."""
 
     source: ModelSource
     config: RuntimeConfig
@@ -120,7 +118,7 @@ class _Prepared:
 
     @property
     def max_length(self) -> int:
-        """Tokens that a sequence may have; `OptionError` for more than the model's context."""
+        """Maximum tokens of a sequence; `OptionError` for more than the model's context."""
         context, wanted = self.source.folder.context_length, self.config.max_model_len
         if wanted is not None and wanted > context:
             raise OptionError(
@@ -132,20 +130,20 @@ class _Prepared:
 
     @property
     def may_fall_back(self) -> bool:
-        """Whether there is another KV backend to try; a stateful one has no static shapes."""
+        """Whether another KV backend may be tried; a stateful one has no static shapes."""
         if self.kv != "paged" or self.config.kv != "auto" or _needs_static_shapes(self.config):
             return False
         return has_readable_states(self.device, self.config.properties_for(self.device))
 
     def compile(self) -> ov.CompiledModel | DeviceError:
-        """The model, compiled; or the error for what a device lacks."""
+        """The compiled model, or the error of the device."""
         properties = self.config.properties_for(self.device)
         return compile_for(self.device, self.model, properties, self.source.folder.path)
 
     def compiler(self) -> ShapeCompiler | None:
-        """What compiles it for static shapes; None on a GPU, which fails to run them.
+        """The compiler of its static shapes; None on a GPU, which fails to run them.
 
-        Of models with a gated delta rule none can be made: it is tried only where sizes are given.
+        Models with a gated delta rule have none, so "auto" does not try.
         """
         wanted = self.config.static_shapes
         if wanted == "none" or self.kv != "paged" or not self.device.is_cpu:
@@ -171,15 +169,15 @@ def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -
 
 
 def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
-    """Compile models side by side, each on the device and KV backend that its config asks for.
+    """Compile models in parallel, each on the device and KV backend of its config.
 
-    Each comes with the size of its vocabulary; logits beyond so many columns are cut off. The
-    sources' IR may be changed on the way. Raises `DeviceError` for what a device does
-    not offer, `ModelError` for a model whose KV cache cannot be rolled back.
+    Each has the size of its vocabulary; further columns of logits are cut off. May change the
+    sources' IR. Raises `DeviceError` if a device does not support a setting, `ModelError` for a
+    model whose KV cache cannot be rolled back.
     """
     prepared = [_prepare(source, config, config.kv) for source, config, _ in models]
-    # Nothing but compilation, which lets go of Python's lock: a thread that changes a graph under
-    # that lock and one that compiles can wait for each other for ever.
+    # Only compilation, which releases the GIL: a thread that changes a graph under the GIL and one
+    # that compiles can deadlock.
     with ThreadPoolExecutor() as pool:
         compiled = list(pool.map(_Prepared.compile, prepared))
     sizes = [vocab_size for _, _, vocab_size in models]
@@ -194,9 +192,9 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     state = recurrent_state(source.model)
     max_hidden = config.max_hidden_tokens
     if max_hidden is None:
-        # A GPU has once read what the mask hides.
+        # A GPU once read masked entries.
         max_hidden = MAX_HIDDEN if device.is_cpu else 0
-    # In a window or a chunk, hidden entries would take the places of visible ones.
+    # In a window or chunk, hidden entries would displace visible ones.
     if is_local(source) or not hides_by_mask(source.model):
         max_hidden = 0
     warn_of_lost_cap(source)
@@ -211,7 +209,7 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
     if backend == "stateful":
         axes = sequence_axes(model)
         if state is not None and not _copies_little(model, source.folder):
-            reason = f"{reason}; its recurrent states take long to copy: nothing is drafted"
+            reason = f"{reason}; copying its recurrent states takes long: nothing is drafted"
         _refuse_static_shapes(config, reason)
         _require_readable_states(config, device)
     elif config.max_hidden_tokens is not None:
@@ -222,7 +220,7 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
             Option("kv", "stateful"),
         )
     select_rows(model, axis=0 if backend == "paged" else 1)
-    # Recurrent layers read as many rows as attention does.
+    # Recurrent layers have as many rows as attention.
     repeats_rows = config.batch_invariant and config.shares_passes and state is None
     if backend == "paged" and repeats_rows:
         repeat_attention_rows(model)
@@ -233,8 +231,8 @@ def _prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> _Prep
 
 def _lacks_choice(folder: ModelFolder) -> ModelError:
     return ModelError(
-        f"{folder.path}/config.json says that texts of more than {folder.border} tokens take other "
-        "factors (LongRoPE), but its graph does not choose any by that: export the model again "
+        f"{folder.path}/config.json has other factors for texts of more than {folder.border} "
+        "tokens (LongRoPE), but its graph does not select them: export the model again "
         "with ov-specdec export, or set max_position_embeddings in config.json to "
         f"{folder.border} to use it for shorter texts"
     )
@@ -243,7 +241,7 @@ def _lacks_choice(folder: ModelFolder) -> ModelError:
 def _prepare_encoder_decoder(
     source: ModelSource, config: RuntimeConfig, device: Device
 ) -> _Prepared:
-    """A decoder that attends to an encoder's output: its states are trimmed at once."""
+    """Prepare the decoder of an encoder-decoder model, whose states are trimmed at once."""
     if config.kv == "paged":
         raise OptionError(
             Option("kv", "paged"),
@@ -269,7 +267,7 @@ def _prepare_encoder_decoder(
 
 
 def _needs_static_shapes(config: RuntimeConfig) -> bool:
-    """Whether sizes were asked for, and not left open."""
+    """Whether sizes of static shapes were requested."""
     return not isinstance(config.static_shapes, str)
 
 
@@ -296,9 +294,9 @@ def _open(
     vocab_size: int,
     encoder: Encoder | None,
 ) -> LoadedModel:
-    """A runner on a compiled model; on another KV backend where it did not compile for the first.
+    """A runner on a compiled model, on another KV backend if it did not compile for the first.
 
-    Raises the `DeviceError` where there is no other.
+    Raises the `DeviceError` if there is no other.
     """
     folder = prepared.source.folder
     max_length, border = prepared.max_length, folder.border
@@ -339,7 +337,7 @@ def _open(
 
 
 def _open_paged(prepared: _Prepared, model: ov.CompiledModel, vocab_size: int) -> PagedModel:
-    """A runner with memory of its device."""
+    """A paged runner with memory of its device."""
     return PagedModel(
         model,
         max_length=prepared.max_length,
@@ -363,12 +361,12 @@ def _loaded(runner: Runner, prepared: _Prepared) -> LoadedModel:
 
 
 def _copies_little(model: ov.Model, folder: ModelFolder) -> bool:
-    """Whether the recurrent states of an exported model are small beside its weights."""
+    """Whether the recurrent states of an exported model are small relative to its weights."""
     return recurrent_bytes(model) <= MOST_COPIED * folder.num_bytes
 
 
 def _require_fast(model: ov.Model) -> None:
-    """Raise `ModelError` for a paged model that is slower on CPU than as it was exported."""
+    """Raise `ModelError` for a paged model that is slower on CPU than the stateful one."""
     if has_delta_rule(model):
         raise ModelError("passes on a paged KV cache take longer: OpenVINO's gated delta rule")
 
@@ -376,7 +374,7 @@ def _require_fast(model: ov.Model) -> None:
 def _choose_backend(
     source: ModelSource, device: Device, kv: KvBackend, max_length: int | None
 ) -> tuple[Backend, str, ov.Model]:
-    """The backend, the reason for it, and the model in the form that it takes."""
+    """The backend, the reason for it, and the model in its form."""
     if kv == "stateful":
         return "stateful", AS_ASKED, source.model
     if not device.takes_paged:
@@ -393,9 +391,9 @@ def _choose_backend(
     except ModelError as error:
         if kv == "paged":
             raise
-        # The attempt may have left the model half changed.
+        # The attempt may have changed the model partly.
         return "stateful", str(error), read_ir(source.folder)
-    if device.is_cpu:  # a GPU has no keys quantized by token, and its plugin fuses products itself
+    if device.is_cpu:  # a GPU does not quantize keys by token, and its plugin fuses products itself
         center_keys(source.model)
         fuse_qkv(source.model)
     return (

@@ -1,4 +1,4 @@
-"""Export of a checkpoint to OpenVINO IR, by Optimum's own command."""
+"""Exports a checkpoint to OpenVINO IR with Optimum's command."""
 
 import importlib.util
 import json
@@ -46,11 +46,11 @@ ENCODER_DECODER_FILES = (
 
 TASK = "text-generation"
 ENCODER_DECODER_TASKS = {"whisper": "automatic-speech-recognition"}
-"""Of encoder-decoder models, by their type; others make texts of texts."""
+"""Tasks of encoder-decoder models by type; the default is text to text."""
 TEXT_TO_TEXT_TASK = "text2text-generation"
 
-# Files that hold a vocabulary, by the kinds of tokenizers that transformers knows. The last one is
-# code of the model's own, which may read files of any name.
+# Vocabulary files of the kinds of tokenizers in transformers. The last pattern is a model's own
+# code, which may read other files.
 TOKENIZERS = (
     ("tokenizer.json",),
     ("tokenizer.model*",),
@@ -65,8 +65,8 @@ TOKENIZERS = (
     ("tokenization_*.py",),
 )
 
-# What the output of a failed export gives away, and what to do about it; the first match counts.
-# A remedy may name what the pattern's groups matched.
+# Patterns in the output of a failed export, with messages; the first match counts. A message may
+# quote the pattern's groups.
 FAILURES = (
     (
         r"(?s)group-wise quantization with group size value (-?\d+).*?channel size: (\d+)",
@@ -111,7 +111,7 @@ FAILURES = (
     (r"MemoryError|Cannot allocate memory", "memory ran out: close other programs"),
 )
 WANTED_VERSION = re.compile(r"(Maximum|Minimum) required is (\S+), got: (\S+)")
-"""What Optimum says of a version of transformers that it does not export a family with."""
+"""Optimum's message about an unsupported version of transformers."""
 
 KILLED = -9
 
@@ -138,15 +138,15 @@ def export_model(
     on_note: Callable[[str], object] = lambda _note: None,
     on_progress: Progress = lambda _line: None,
 ) -> Exported:
-    """Export a Hub model or a local checkpoint into a folder of its own below `output`.
+    """Export a Hub model or a local checkpoint to its own folder in `output`.
 
-    The IR is written beside its final place and moved there when it is complete, so that an
-    export that was cut short is never taken for finished. A finished one is left as it is; the
-    int4 options that are given are part of its name, but one of another model is an error.
-    transformers: the version to export with, in an environment of its own; None: the one that is
-    installed. `on_note` is told of a group size that was chosen here, `on_progress` of how that
-    environment is made. Raises `ExportError`, `TransformersVersionError` where Optimum wants
-    another version, and `OptionError` for int4 options with another format.
+    The IR is written to a temporary folder and moved when complete, so that an interrupted export
+    is never taken for a finished one. A finished export of the same model is kept; given int4
+    options are part of its name, and a folder of another model is an error. transformers: the
+    version for the export, in a separate environment; None: the installed one. on_note: called with
+    a note, such as a chosen group size. on_progress: called with the progress of the environment.
+    Raises `ExportError`, `TransformersVersionError` if Optimum needs another version, and
+    `OptionError` for int4 options with another format.
     """
     int4 = int4 or Int4Options()
     if weight_format != "int4" and (given := int4.arguments()):
@@ -180,7 +180,7 @@ def export_model(
 
 
 def _note_lost_cap(folder: Path, name: str, on_note: Callable[[str], object]) -> None:
-    """Say where what was exported does not cap attention scores as the checkpoint does."""
+    """Report a cap on attention scores that the export lost."""
     found = ModelFolder.read(folder)
     if found.attention_cap is not None and (lost := lost_cap(found, read_ir(found))):
         on_note(f"{name}: {lost}")
@@ -191,8 +191,8 @@ def _check_source(name: str) -> None:
     if source.is_dir():
         if (source / decoder_file(source)).is_file():
             raise ExportError(
-                f"'{name}' is already exported, for it holds {decoder_file(source)}: use it as it "
-                "is, or give the folder of its checkpoint"
+                f"'{name}' is already exported, since it contains {decoder_file(source)}: use it "
+                "directly, or give the folder of its checkpoint"
             )
         if not (source / "config.json").is_file():
             raise ExportError(f"'{name}' holds no config.json: give the folder of a checkpoint")
@@ -204,7 +204,7 @@ def _check_source(name: str) -> None:
 
 
 def _require_tokenizer(checkpoint: Path, name: str) -> None:
-    """Refuse a checkpoint without a vocabulary: transformers would make up a tokenizer for it."""
+    """Refuse a checkpoint without a vocabulary: transformers would invent a tokenizer."""
     if (checkpoint / MARIAN_FILE).is_file():
         raise ExportError(
             f"'{name}' has Marian's tokenizer ({MARIAN_FILE}), which cannot be saved as a "
@@ -219,7 +219,7 @@ def _require_tokenizer(checkpoint: Path, name: str) -> None:
 
 
 def _cached_snapshot(name: str) -> Path:
-    """What the export has downloaded of a Hub model."""
+    """The downloaded snapshot of a Hub model."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -241,7 +241,7 @@ def _with_group_size(
     widths = layer_widths(_read_config(name, place))
     size = fitting_group_size(widths)
     if size == DEFAULT_GROUP_SIZE:
-        return int4  # Optimum has settings of its own for some models: leave it to them
+        return int4  # Optimum has specific settings for some models
     if size is None:
         raise ExportError(
             f"{name}: int4 groups of {', '.join(map(str, GROUP_SIZES))} do not fit its layers of "
@@ -257,18 +257,18 @@ def _with_group_size(
 
 
 def _task(name: str, place: Path) -> str:
-    """What Optimum is to export a model for."""
+    """Optimum's task for a model."""
     try:
         config = _read_config(name, place)
     except ExportError:
-        return TASK  # Optimum meets the same error, and all that it knows of it is explained
+        return TASK  # Optimum will report the same error
     if not config.get("is_encoder_decoder"):
         return TASK
     return ENCODER_DECODER_TASKS.get(str(config.get("model_type")), TEXT_TO_TEXT_TASK)
 
 
 def _read_config(name: str, place: Path) -> dict[str, Any]:
-    """A checkpoint's config.json; of a Hub model, it is downloaded."""
+    """A checkpoint's config.json, downloaded for a Hub model."""
     from huggingface_hub import hf_hub_download
 
     local = Path(name) / "config.json"
@@ -318,10 +318,10 @@ def _run_optimum(name: str, target: Path, options: Sequence[str], python: str | 
 def run_child(
     command: Sequence[str], log: IO[str], temporary: Path, python: str | Path = sys.executable
 ) -> int:
-    """Run a module with arguments in a process that ends with this one; returns its exit status.
+    """Run a module with arguments in a process that ends with this one. Returns its exit status.
 
-    Its output goes to `log`, and its temporary files into a folder that outlives it, since a
-    process that is ended from outside removes none.
+    Its output goes to `log`, its temporary files to `temporary`, since a killed process removes
+    none.
     """
     with subprocess.Popen(  # noqa: S603
         [str(python), str(CHILD), *command],
@@ -333,16 +333,16 @@ def run_child(
         try:
             return process.wait()
         finally:
-            process.kill()  # of an interrupted export; one that has ended is left alone
+            process.kill()  # after an interruption; no effect on an ended one
             process.wait()
 
 
 def _explain(log: str, status: int, name: str, place: Path) -> str:
-    """What went wrong in a failed export, with the remedy, from what Optimum printed."""
+    """The message for a failed export, with a remedy, from Optimum's output."""
     if known := _known_failure(log, name, place):
         return known
     if status == KILLED:
-        return "the export was killed, most likely because memory ran out: close other programs"
+        return "the export was killed, probably because memory ran out: close other programs"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     last = lines[-1] if lines else f"exit status {status}"
     return f"optimum-cli failed ({last}): run it by hand for its whole output"
