@@ -1,4 +1,4 @@
-"""Checks of the arguments of a pipeline, and of the compatibility of its models."""
+"""Checks of the arguments of a pipeline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,16 +13,13 @@ from ov_specdec.checks import (
     require_texts,
 )
 from ov_specdec.drafters.factory import DrafterKind, DrafterName, kind_of
-from ov_specdec.drafters.pairing import Pairing
 from ov_specdec.engine import Limits
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.files import expand_home
 from ov_specdec.loading.devices import find_device, openvino_core, require_paged
 from ov_specdec.loading.locate import check_place
 from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
-from ov_specdec.text.guard import GuardReport
-from ov_specdec.text.pairing import PairingName, UsedPairing
+from ov_specdec.text.pairing import PairingName
 
 
 def check_devices(configs: Sequence[RuntimeConfig]) -> None:
@@ -134,17 +131,7 @@ def check_drafter(
         if model is not None and not isinstance(model, str | Path):
             raise OptionError(Option(name, model), " must be a folder or a name on the Hub")
     if kind.has_draft_model and main is not None and draft is None:
-        check_place(main)
-        raise OptionError(
-            "no draft model for ",
-            Option("main", str(main)),
-            ": give ",
-            Option("draft"),
-            ", or choose ",
-            Option("drafter", "suffix"),
-            " or ",
-            Option("drafter", "none"),
-        )
+        raise _no_draft(main)
     if not isinstance(profile, str | Path):
         raise OptionError(Option("profile", profile), " must be 'auto', 'none' or a file")
     given = (
@@ -165,25 +152,16 @@ def check_drafter(
     return kind
 
 
-def pair_models(
-    sources: Sequence[ModelSource], pairing: PairingName | None
-) -> tuple[GuardReport, Pairing | None]:
-    """The guard's report on main and draft, and their pairing if their tokenizers differ.
-
-    Raises `TokenizerMismatchError` if they differ and no pairing is given, or none is possible.
-    """
-    report = check_pair(*sources)
-    if pairing is None or report.compatible:
-        report.require()
-        return report, None
-    tokenizers = pair_tokenizers(*sources)
-    return report, Pairing(tokenizers.choose(pairing), tokenizers)
-
-
-def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:
-    """The pairing of the models of two folders; None if they have the same tokenizer.
-
-    Raises as `pair_models` does.
-    """
-    _, found = pair_models([open_source(main), open_source(draft)], pairing)
-    return found.name if found else None
+def _no_draft(main: str | Path) -> OptionError:
+    """The error of a missing draft model; `ModelError` if the main model does not exist."""
+    check_place(main)
+    return OptionError(
+        "no draft model for ",
+        Option("main", str(main)),
+        ": give ",
+        Option("draft"),
+        ", or choose ",
+        Option("drafter", "suffix"),
+        " or ",
+        Option("drafter", "none"),
+    )

@@ -1,6 +1,6 @@
 """Descriptions of options: bounds, help, and names on the command line and in requests."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from types import NoneType, UnionType
@@ -29,7 +29,7 @@ class About:
     list; low is also the minimum length of a text. unit: of a number. unset: description of the
     default. metavar: placeholder of a value; "": by its type. flag: its name on the command line;
     "": its own; None: it has none. field: the same for requests. endpoints: those that take it.
-    speech: whether it applies to speech too.
+    check: refuses other values, by the option's name. group: title of the group that begins here.
     """
 
     help: str
@@ -43,7 +43,8 @@ class About:
     flag: str | None = ""
     field: str | None = ""
     endpoints: tuple[Endpoint, ...] = ENDPOINTS
-    speech: bool = False
+    check: Callable[[str, Any], None] | None = None
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,12 @@ class Described:
         return "--" + (self.about.flag or self.name).replace("_", "-")
 
     def check(self, value: object) -> None:
-        """Refuse a value of another type, or out of bounds.
-
-        It does not check the content of mappings, nor lists of anything but numbers and texts.
-        """
+        """Refuse a value of another type, out of bounds, or that its own check refuses."""
         if value is None and NoneType in _alternatives(self.kind):
             return
-        if self.item in (int, float, str):
+        if self.about.check is not None:
+            self.about.check(self.name, value)
+        elif self.item in (int, float, str):
             for each in as_tuple(value):
                 self._check_one(self.item, each)
         elif self.choices and value not in self.choices and len(self.kinds) == 1:
@@ -128,6 +128,16 @@ def _describe(options: Any) -> dict[str, Described]:
             kind, about = get_args(field.type)
             found[field.name] = Described(field.name, kind, field.default, about)
     return found
+
+
+def by_group(options: Any) -> dict[str, list[str]]:
+    """The names of all options by group."""
+    groups: dict[str, list[str]] = {}
+    for name, each in describe(options).items():
+        if each.about.group:
+            groups[each.about.group] = group = []
+        group.append(name)
+    return groups
 
 
 def check_described(options: Any) -> None:

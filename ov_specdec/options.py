@@ -4,9 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from ov_specdec.checks import make_plain, require_int, require_known, require_number
+from ov_specdec.checks import make_plain, require_int, require_known
+from ov_specdec.conflicts import CHAT_OPTIONS, SAMPLING_OPTIONS, require_no_conflict
 from ov_specdec.description import About, as_tuple, check_described, describe
-from ov_specdec.errors import Option, OptionError, shorten
+from ov_specdec.nested_values import (
+    require_biases,
+    require_functions,
+    require_template_arguments,
+    require_tools,
+    require_words,
+)
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
@@ -16,31 +23,6 @@ MAX_DRAFT_LENGTH = 256
 
 MAX_LOGPROBS = 100
 """Maximum number of top log-probabilities at each position."""
-
-CHAT_OPTIONS = (
-    *("tools", "chat_template_kwargs"),
-    *("add_generation_prompt", "continue_final_message"),
-)
-"""Options that only affect prompts in a chat template."""
-
-NOT_FOR_TEMPLATES = (
-    *("messages", "conversations", "chat_template", "tools", "add_generation_prompt"),
-    *("continue_final_message", "return_assistant_tokens_mask"),
-)
-"""Arguments of a chat template that transformers sets from other options."""
-
-SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
-"""Options that only affect sampling."""
-
-GROUPS = {
-    "Length and end of the output": "max_new_tokens",
-    "Sampling": "do_sample",
-    "Logits processors": "repetition_penalty",
-    "Speculation": "num_assistant_tokens",
-    "Log-probabilities": "logprobs",
-    "Prompt": "cache_prompt",
-}
-"""The first option of each group, by the group's title."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +44,7 @@ class GenerationOptions:
             low=1,
             unit="tokens",
             field=None,
-            speech=True,
+            group="Length and end of the output",
         ),
     ] = 128
     min_new_tokens: Annotated[
@@ -76,32 +58,16 @@ class GenerationOptions:
     ] = 0
     stop_strings: Annotated[
         str | Sequence[str],
-        About(
-            "End the output before this text.",
-            low=1,
-            metavar="S",
-            flag="stop",
-            field="stop",
-        ),
+        About("End the output before this text.", low=1, metavar="S", flag="stop", field="stop"),
     ] = ()
     eos_token_id: Annotated[
         int | Sequence[int] | None,
-        About(
-            "End the text at this token.",
-            low=0,
-            unset="the model's",
-            metavar="ID",
-            field=None,
-        ),
+        About("End the text at this token.", low=0, unset="the model's", metavar="ID", field=None),
     ] = None
     ignore_eos: Annotated[bool, About("Continue after an end-of-sequence token.")] = False
     stop_token_ids: Annotated[
         Sequence[int],
-        About(
-            "End the text at this token too, and leave its text out.",
-            low=0,
-            metavar="ID",
-        ),
+        About("End the text at this token too, and leave its text out.", low=0, metavar="ID"),
     ] = ()
     include_stop_str_in_output: Annotated[
         bool, About("Keep the stop string or token at the end of the text.")
@@ -114,31 +80,20 @@ class GenerationOptions:
             "A temperature of 0 is greedy decoding too.",
             unset="sample if one of the next five is given",
             field=None,
+            group="Sampling",
         ),
     ] = None
     temperature: Annotated[
         float | None, About("Divide logits by X; 0 is greedy decoding.", low=0.0)
     ] = None
-    top_k: Annotated[
-        int | None, About("Keep the N most likely tokens; 0 keeps all.", low=0, speech=True)
-    ] = None
+    top_k: Annotated[int | None, About("Keep the N most likely tokens; 0 keeps all.", low=0)] = None
     top_p: Annotated[
         float | None,
-        About(
-            "Keep the fewest most likely tokens whose mass reaches X.",
-            low=0.0,
-            high=1.0,
-            speech=True,
-        ),
+        About("Keep the fewest most likely tokens whose mass reaches X.", low=0.0, high=1.0),
     ] = None
     min_p: Annotated[
         float | None,
-        About(
-            "Drop tokens less likely than X times the most likely one.",
-            low=0.0,
-            high=1.0,
-            speech=True,
-        ),
+        About("Drop tokens less likely than X times the most likely one.", low=0.0, high=1.0),
     ] = None
     typical_p: Annotated[
         float | None,
@@ -146,7 +101,6 @@ class GenerationOptions:
             "Keep the tokens whose surprise is closest to the entropy until their mass reaches X.",
             above=0.0,
             high=1.0,
-            speech=True,
         ),
     ] = None
     seed: Annotated[
@@ -157,7 +111,6 @@ class GenerationOptions:
             "with any drafter and concurrency. If passes are not batch-invariant, this needs the "
             "same settings and cache_prompt=False too.",
             low=0,
-            speech=True,
         ),
     ] = None
     choice: Annotated[
@@ -175,52 +128,36 @@ class GenerationOptions:
             "Divide positive logits of tokens in prompt and output by X; multiply negative ones.",
             "Above 1, these tokens become less likely.",
             above=0.0,
-            speech=True,
+            group="Logits processors",
         ),
     ] = 1.0
     presence_penalty: Annotated[
-        float,
-        About("Subtract X from the logits of tokens in the output.", low=-2.0, high=2.0),
+        float, About("Subtract X from the logits of tokens in the output.", low=-2.0, high=2.0)
     ] = 0.0
     frequency_penalty: Annotated[
-        float,
-        About("Subtract X for each occurrence of a token in the output.", low=-2.0, high=2.0),
+        float, About("Subtract X for each occurrence of a token in the output.", low=-2.0, high=2.0)
     ] = 0.0
     logit_bias: Annotated[
         Mapping[int, float] | None,
         About(
             "Add a bias to a token's logit; -inf forbids it.",
             metavar="ID=BIAS",
-            speech=True,
+            check=require_biases,
         ),
     ] = None
     bad_words_ids: Annotated[
         Sequence[Sequence[int]],
-        About(
-            "Forbid a token sequence.",
-            metavar="ID,ID,...",
-            speech=True,
-        ),
+        About("Forbid a token sequence.", metavar="ID,ID,...", check=require_words),
     ] = ()
     suppress_tokens: Annotated[
-        Sequence[int],
-        About(
-            "Forbid tokens.",
-            low=0,
-            metavar="ID,ID,...",
-            speech=True,
-        ),
+        Sequence[int], About("Forbid tokens.", low=0, metavar="ID,ID,...")
     ] = ()
     no_repeat_ngram_size: Annotated[
-        int,
-        About("Forbid repeated n-grams of this length; 0 allows all.", low=0, speech=True),
+        int, About("Forbid repeated n-grams of this length; 0 allows all.", low=0)
     ] = 0
     encoder_no_repeat_ngram_size: Annotated[
         int,
-        About(
-            "Forbid n-grams of the prompt of this length in the output; 0 allows all.",
-            low=0,
-        ),
+        About("Forbid n-grams of the prompt of this length in the output; 0 allows all.", low=0),
     ] = 0
     forced_bos_token_id: Annotated[
         int | None,
@@ -259,7 +196,7 @@ class GenerationOptions:
             "pipeline. Processors of transformers work too.",
             flag=None,
             field=None,
-            speech=True,
+            check=require_functions,
         ),
     ] = ()
     num_assistant_tokens: Annotated[
@@ -270,7 +207,7 @@ class GenerationOptions:
             high=MAX_DRAFT_LENGTH,
             unit="tokens",
             metavar="auto|N",
-            speech=True,
+            group="Speculation",
         ),
     ] = "auto"
     num_assistant_tokens_schedule: Annotated[
@@ -282,7 +219,6 @@ class GenerationOptions:
             'nominal costs instead.) "heuristic" adds two after a fully accepted draft, and '
             'otherwise subtracts one; "constant" keeps the length.',
             unset="constant for N; adaptive for auto",
-            speech=True,
         ),
     ] = None
     assistant_confidence_threshold: Annotated[
@@ -293,7 +229,6 @@ class GenerationOptions:
             "the next draft token would not pay.",
             low=0.0,
             high=1.0,
-            speech=True,
         ),
     ] = 0.0
     assistant_do_sample: Annotated[
@@ -301,27 +236,15 @@ class GenerationOptions:
         About(
             "When sampling, sample draft tokens too, instead of taking the most likely ones.",
             "The output has the same distribution either way.",
-            speech=True,
         ),
     ] = True
     prompt_lookup_num_tokens: Annotated[
         int | None,
-        About(
-            "Draft at most N tokens for a match of prompt-lookup.",
-            low=1,
-            unit="tokens",
-            speech=True,
-        ),
+        About("Draft at most N tokens for a match of prompt-lookup.", low=1, unit="tokens"),
     ] = None
     max_matching_ngram_size: Annotated[
         int | None,
-        About(
-            "Match n-grams of up to N tokens in prompt-lookup.",
-            low=1,
-            unit="tokens",
-            unset="3",
-            speech=True,
-        ),
+        About("Match n-grams of up to N tokens in prompt-lookup.", low=1, unit="tokens", unset="3"),
     ] = None
     reference_texts: Annotated[
         str | Sequence[str],
@@ -330,7 +253,6 @@ class GenerationOptions:
             "It is not part of the prompt.",
             metavar="FILE",
             field=None,
-            speech=True,
         ),
     ] = ()
     logprobs: Annotated[
@@ -340,6 +262,7 @@ class GenerationOptions:
             low=0,
             high=MAX_LOGPROBS,
             field=None,
+            group="Log-probabilities",
         ),
     ] = None
     logprobs_mode: Annotated[
@@ -367,6 +290,7 @@ class GenerationOptions:
             "False prefills the whole prompt, and keeps the suffix drafter from earlier outputs. "
             "If passes are not batch-invariant, only False gives the text of empty caches.",
             field=None,
+            group="Prompt",
         ),
     ] = True
     cache_salt: Annotated[
@@ -375,7 +299,6 @@ class GenerationOptions:
             "Share cached prefixes and earlier outputs only with prompts of the same salt.",
             "Timing then reveals nothing of the prompts of others.",
             flag=None,
-            speech=True,
         ),
     ] = None
     apply_chat_template: Annotated[
@@ -392,6 +315,7 @@ class GenerationOptions:
             'Pass arguments to the chat template, such as {"enable_thinking": false}.',
             metavar="JSON",
             endpoints=("chat", "responses"),
+            check=require_template_arguments,
         ),
     ] = None
     tools: Annotated[
@@ -401,6 +325,7 @@ class GenerationOptions:
             "Or as functions with type hints and a docstring in Google's style.",
             metavar="JSON-FILE",
             field=None,
+            check=require_tools,
         ),
     ] = ()
     add_generation_prompt: Annotated[
@@ -424,11 +349,8 @@ class GenerationOptions:
     def __post_init__(self) -> None:
         make_plain(self)
         check_described(self)
-        self._check_ends()
-        self._check_sampling()
-        self._check_processors()
-        self._check_speculation()
-        self._check_chat()
+        require_int("min_new_tokens", self.min_new_tokens, low=0, high=self.max_new_tokens)
+        require_no_conflict(self)
 
     @classmethod
     def from_kwargs(cls, options: Mapping[str, Any]) -> "GenerationOptions":
@@ -442,7 +364,9 @@ class GenerationOptions:
     def samples(self) -> bool:
         """Whether tokens are sampled."""
         if self.do_sample is None:
-            return self.temperature != 0 and bool(self._given_sampling_options())
+            return self.temperature != 0 and any(
+                getattr(self, name) is not None for name in SAMPLING_OPTIONS
+            )
         return self.do_sample
 
     @property
@@ -489,114 +413,3 @@ class GenerationOptions:
             "stop_token_ids": as_tuple(self.stop_token_ids),
             "suppress_tokens": as_tuple(self.suppress_tokens),
         }
-
-    def _given_sampling_options(self) -> list[str]:
-        return [name for name in SAMPLING_OPTIONS if getattr(self, name) is not None]
-
-    def _named(self, name: str) -> Option:
-        return Option(name, getattr(self, name))
-
-    def _refuse(
-        self, name: str, reason: str, other: str, remedy: str = "leave out one of the two"
-    ) -> None:
-        """Raise an error for two contradictory options."""
-        raise OptionError(self._named(name), f" {reason} ", self._named(other), f": {remedy}")
-
-    def _check_ends(self) -> None:
-        require_int("min_new_tokens", self.min_new_tokens, low=0, high=self.max_new_tokens)
-        if self.ignore_eos and self.eos_token_id is not None:
-            self._refuse("eos_token_id", "has no effect with", "ignore_eos")
-        if self.logprobs is None and self.logprobs_mode != "raw_logprobs":
-            raise OptionError(
-                self._named("logprobs_mode"),
-                " has no effect without ",
-                Option("logprobs"),
-                ": give both",
-            )
-
-    def _check_sampling(self) -> None:
-        if self.do_sample and self.temperature == 0:
-            self._refuse("temperature", "is greedy decoding, so it contradicts", "do_sample")
-        if self.do_sample is False and (given := self._given_sampling_options()):
-            self._refuse(given[0], "has no effect with", "do_sample")
-        if self.choice and self.seed is None:
-            raise OptionError(
-                self._named("choice"), " has no effect without ", Option("seed"), ": give both"
-            )
-
-    def _check_processors(self) -> None:
-        if self.tgt_lang is not None and self.forced_bos_token_id is not None:
-            self._refuse("tgt_lang", "contradicts", "forced_bos_token_id")
-        if self.logit_bias is not None and not isinstance(self.logit_bias, Mapping):
-            raise OptionError(self._named("logit_bias"), " must map token ids to biases")
-        for token, bias in (self.logit_bias or {}).items():
-            require_int("logit_bias", token, low=0)
-            if bias != float("-inf"):
-                require_number("logit_bias", bias)
-        for word in as_tuple(self.bad_words_ids):
-            if not isinstance(word, Sequence) or isinstance(word, str) or not word:
-                raise OptionError(
-                    Option("bad_words_ids", word), " must be sequences of ids, none empty"
-                )
-            for token in word:
-                require_int("bad_words_ids", token, low=0)
-        functions = self.logits_processor
-        if not isinstance(functions, Sequence) or not all(map(callable, functions)):
-            raise OptionError(self._named("logits_processor"), " must be a list of functions")
-
-    def _check_speculation(self) -> None:
-        number, schedule = self.num_assistant_tokens, self.num_assistant_tokens_schedule
-        if schedule == "constant" and number == "auto":
-            raise OptionError(
-                self._named("num_assistant_tokens_schedule"),
-                " needs a number in ",
-                Option("num_assistant_tokens"),
-            )
-        if schedule == "adaptive" and number != "auto":
-            self._refuse(
-                "num_assistant_tokens", "has no effect with", "num_assistant_tokens_schedule"
-            )
-
-    def _check_chat(self) -> None:
-        if self.cache_salt is not None and not self.cache_prompt:
-            self._refuse("cache_salt", "has no effect with", "cache_prompt")
-        if self.add_generation_prompt and self.continue_final_message:
-            self._refuse(
-                "add_generation_prompt",
-                "begins an answer, so it contradicts",
-                "continue_final_message",
-            )
-        if not isinstance(self.tools, Sequence) or isinstance(self.tools, str):
-            raise OptionError(self._named("tools"), " must be a list")
-        for index, tool in enumerate(self.tools):
-            if not isinstance(tool, Mapping) and not callable(tool):
-                raise OptionError(
-                    Option("tools"),
-                    f"[{index}]={shorten(tool)} must be a JSON schema or a function",
-                )
-        kwargs = {} if self.chat_template_kwargs is None else self.chat_template_kwargs
-        if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
-            raise OptionError(self._named("chat_template_kwargs"), " must map names to values")
-        if taken := [name for name in kwargs if name in NOT_FOR_TEMPLATES]:
-            raise OptionError(
-                Option("chat_template_kwargs"),
-                f" contains '{taken[0]}', which another option sets: leave it out there",
-            )
-        if not self.apply_chat_template and (given := self.chat_options()):
-            raise OptionError(
-                Option(given[0]),
-                " has no effect with ",
-                self._named("apply_chat_template"),
-                ": leave out one of the two",
-            )
-
-
-def by_group(options: type = GenerationOptions) -> dict[str, list[str]]:
-    """The names of all options by group."""
-    groups: dict[str, list[str]] = {}
-    begins = {first: group for group, first in GROUPS.items()}
-    for name in describe(options):
-        if name in begins:
-            present = groups.setdefault(begins[name], [])
-        present.append(name)
-    return groups

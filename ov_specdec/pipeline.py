@@ -1,29 +1,21 @@
 """`SpeculativePipeline`, the Python interface: a main model, a drafter, and text from both."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from ov_specdec.arguments import (
-    check_devices,
-    check_drafter,
-    check_limits,
-    may_tune,
-    pair_models,
-)
-from ov_specdec.background import Background
+from typing_extensions import Unpack
+
+from ov_specdec.arguments import check_devices, check_drafter, check_limits, may_tune
 from ov_specdec.batch import Batch
 from ov_specdec.checks import require_choice, require_text
 from ov_specdec.chunks import GenerationResult, collect
-from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
-from ov_specdec.drafters.pairing import DraftModel, Pairing
-from ov_specdec.engine import Engine, EngineLoop
-from ov_specdec.errors import CLOSED, DeviceError, Option, OptionError, SessionError
+from ov_specdec.drafters.factory import DrafterKind, DrafterName
+from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
 from ov_specdec.foreign_options import drop_neutral
 from ov_specdec.generation import GenerationStream, TextGenerator
 from ov_specdec.kwargs import GenerationKwargs
-from ov_specdec.loading.compile import LoadedModel, load_models
+from ov_specdec.loading.compile import LoadedModel
 from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.generation_config import (
     GenerationConfigUse,
@@ -31,33 +23,18 @@ from ov_specdec.loading.generation_config import (
     defaults_of,
     read_sampling_defaults,
 )
-from ov_specdec.loading.invariance import (
-    SLOWER,
-    WantedInvariance,
-    check_wanted,
-    configure,
-    open_invariance,
-)
+from ov_specdec.loading.invariance import WantedInvariance, check_wanted
 from ov_specdec.loading.kept_costs import kept_costs
-from ov_specdec.loading.memory_limit import limit_memory
-from ov_specdec.loading.pass_agreement import verifiable
 from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
 from ov_specdec.loading.static_shapes import StaticShapes as WantedShapes
 from ov_specdec.loading.static_shapes import check_sizes
 from ov_specdec.options import GenerationOptions
-from ov_specdec.pipeline_models import make_static_shapes, open_sources, take_profile
+from ov_specdec.pipeline_models import load, make_generator, open_sources
 from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress
-from ov_specdec.planning.schedule import LearnedStats
 from ov_specdec.saved_cache import load_caches, save_caches
 from ov_specdec.stats import BatchInvariance, Stopwatch
-from ov_specdec.text.guard import GuardReport
-from ov_specdec.text.pairing import PairingName, UsedPairing
+from ov_specdec.text.pairing import PairingName
 from ov_specdec.text.prompt import Prompt, take_prompt
-
-if sys.version_info >= (3, 11):
-    from typing import Unpack
-else:
-    from typing_extensions import Unpack
 
 
 class SpeculativePipeline:
@@ -149,56 +126,35 @@ class SpeculativePipeline:
         )
         configs = [config, config.for_draft(draft_device, draft_properties)]
         check_devices(configs if kind.has_draft_model else configs[:1])
-        tunes = may_tune(profile, *configs)
+        if not may_tune(profile, *configs):
+            profile = "none"
 
         sources = open_sources(main, draft, kind, chat_template)
-        paired: Pairing | None = None
-        self.guard_report: GuardReport | None = None
-        self.profile: Path | None = None
-        self.pairing: UsedPairing | None = None
-        if len(sources) > 1:
-            self.guard_report, paired = pair_models(sources, pairing)
-            self.pairing = paired.name if paired else None
-            if tunes:
-                self.profile, configs = take_profile(profile, sources, configs)
-
-        vocab_size, begins = sources[0].vocab_size, sources[0].text_to_text()
         self._defaults = SamplingDefaults()
         if generation_config == "model":
             path = sources[0].folder.path
-            self._defaults = read_sampling_defaults(path, vocab_size=vocab_size)
-        others = SLOWER if precision == "default" and not properties else ()
-        configs[0], off = configure(batch_invariant, sources[0].folder, configs[0], others)
-        if configs[0].precision != precision:  # in place of what the profile says
-            self.profile = None
-        # Main first, then the draft where there is one; empty once the pipeline is closed.
-        vocab_sizes = [source.vocab_size for source in sources]
-        to_load = list(zip(sources, configs, vocab_sizes, strict=False))
-        self._models = load_models(to_load)
+            self._defaults = read_sampling_defaults(path, vocab_size=sources[0].vocab_size)
+        models = load(
+            sources,
+            configs,
+            pairing=pairing,
+            profile=profile,
+            batch_invariant=batch_invariant,
+            kv_cache_size=kv_cache_size,
+            max_batch_size=max_batch_size,
+        )
+        self.load_seconds = watch.total()
         self.drafter = kind.name
         self.tokenizer = sources[0].tokenizer
-        self.load_seconds = watch.total()
-        limit_memory(self._models, kv_cache_size, max_batch_size)
-        self._models = verifiable(self._models, to_load)
-        self._invariance = open_invariance(self.main, off)
-        if batch_invariant is True and not self._invariance.check().is_proven:
-            raise DeviceError(Option("batch_invariant", True), f": {self.batch_invariant.reason}")
+        self.guard_report = models.guard_report
+        self.profile = models.profile
+        self.pairing = models.paired.name if models.paired else None
+        # Main first, then the draft where there is one; empty once the pipeline is closed.
+        self._models = models.loaded
+        self._invariance = models.invariance
         compare = self._invariance.compare
         self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds, compare)
-        draft_runner = self.draft.runner if self.draft else None
-        shapes = make_static_shapes(self._models, self._costs, kind)
-        engine = Engine(self.main.runner, draft_runner, limits, self._costs, shapes)
-        self._generator: TextGenerator | None = TextGenerator(
-            self.main.runner,
-            EngineLoop(engine),
-            self.tokenizer,
-            vocab_size,
-            sources[0].eos_token_ids,
-            DrafterFactory(kind, DraftModel(draft_runner, paired) if draft_runner else None),
-            LearnedStats(self._costs),
-            text_to_text=begins,
-            invariance=self._invariance,
-        )
+        self._generator: TextGenerator | None = make_generator(models, self._costs, kind, limits)
 
     @property
     def batch_invariant(self) -> BatchInvariance:
@@ -272,12 +228,14 @@ class SpeculativePipeline:
         checked = [self.complete_options(**{**shared, **each}) for each in own]
         return generator.batch(list(zip(prompts, checked, strict=True)))
 
-    def background(self, on_error: Callable[[Exception], None]) -> Background:
-        """Generations that a separate thread runs, for servers. on_error: see `EngineLoop`.
+    def background(self, on_error: Callable[[Exception], None]) -> TextGenerator:
+        """Start a thread that runs generations, for servers. Returns their generator.
 
-        Its generations share passes with those of `stream` and `generate`.
+        They share passes with those of `stream` and `generate`. on_error: see `EngineLoop.start`.
         """
-        return Background(self._open_generator(), on_error)
+        generator = self._open_generator()
+        generator.loop.start(on_error)
+        return generator
 
     def open_batch(self) -> Batch[Any]:
         """Generate for prompts that arrive over time, together, in the calling thread.

@@ -1,10 +1,11 @@
 """`SpeechPipeline`, the Python interface for speech: a Whisper, a drafter, text from recordings."""
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+
+from typing_extensions import Unpack
 
 from ov_specdec.arguments import check_devices, check_drafter
 from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
@@ -28,16 +29,11 @@ from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.model import Model
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
-from ov_specdec.speech.settings import Task, WhisperSettings
+from ov_specdec.speech.settings import WhisperSettings
 from ov_specdec.speech.stream import TranscriptionStream
 from ov_specdec.speech.transcriber import Transcription
 from ov_specdec.stats import Stopwatch
 from ov_specdec.text.guard import GuardReport
-
-if sys.version_info >= (3, 11):
-    from typing import Unpack
-else:
-    from typing_extensions import Unpack
 
 
 class SpeechPipeline:
@@ -136,24 +132,10 @@ class SpeechPipeline:
         return len(runners) > 1 and runners[0].encoder is runners[1].encoder
 
     def transcribe(
-        self,
-        audio: Audio,
-        *,
-        language: str | None = None,
-        task: Task = "transcribe",
-        return_timestamps: bool = False,
-        initial_prompt: str | None = None,
-        **options: Unpack[TranscriptionKwargs],
+        self, audio: Audio, **options: Unpack[TranscriptionKwargs]
     ) -> TranscriptionResult:
         """Transcribe to the end. Recording and options: see `stream`."""
-        with self.stream(
-            audio,
-            language=language,
-            task=task,
-            return_timestamps=return_timestamps,
-            initial_prompt=initial_prompt,
-            **options,
-        ) as chunks:
+        with self.stream(audio, **options) as chunks:
             return collect(list(chunks))
 
     def read(
@@ -166,16 +148,7 @@ class SpeechPipeline:
         rate = self._extractor.sampling_rate
         return read_audio(audio, rate, max_seconds, on_block), rate
 
-    def stream(
-        self,
-        audio: Audio,
-        *,
-        language: str | None = None,
-        task: Task = "transcribe",
-        return_timestamps: bool = False,
-        initial_prompt: str | None = None,
-        **options: Unpack[TranscriptionKwargs],
-    ) -> TranscriptionStream:
+    def stream(self, audio: Audio, **options: Unpack[TranscriptionKwargs]) -> TranscriptionStream:
         """Transcribe, and yield chunks as they come: one for each window of up to 30 seconds.
 
         audio: a file (wav, flac, ogg, mp3, m4a, mp4, webm), its path or open; or (samples,
@@ -186,13 +159,7 @@ class SpeechPipeline:
         invalid recording. `cancel` and `close` of the returned stream end the transcription.
         """
         decoder = self._open_decoder()
-        given = {
-            "language": language,
-            "task": task,
-            "return_timestamps": return_timestamps,
-            "initial_prompt": initial_prompt,
-        }
-        chosen = TranscriptionOptions.from_kwargs({**given, **options})
+        chosen = TranscriptionOptions.from_kwargs(options)
         decoder.check(chosen.at(0.0))
         if chosen.word_timestamps:
             _ = decoder.aligner  # compile it, or fail, before decoding starts

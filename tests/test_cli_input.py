@@ -198,7 +198,7 @@ def no_loading(monkeypatch):
     def load(*args, **kwargs):
         raise AssertionError("loaded")
 
-    monkeypatch.setattr("ov_specdec.pipeline.load_models", load)
+    monkeypatch.setattr("ov_specdec.pipeline_models.load_models", load)
     monkeypatch.setattr("ov_specdec.pipeline_models.open_source", load)
 
 

@@ -12,8 +12,9 @@ from ov_specdec.checks import require_bool, require_int, require_number
 from ov_specdec.cli.address import check_address
 from ov_specdec.cli.app import COMMANDS, app
 from ov_specdec.cli.escapes import unescape
+from ov_specdec.cli.model_options import PIPELINE_NAMES
 from ov_specdec.cli.option_names import in_option_names
-from ov_specdec.cli.options import GENERATION_NAMES, PIPELINE_NAMES
+from ov_specdec.cli.options import GENERATION_NAMES
 from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.options import GenerationOptions
 

@@ -12,7 +12,7 @@ from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
 from ov_specdec.drafters import Beginning, DrafterKind, Proposal
 from ov_specdec.engine import Sequence
 from ov_specdec.errors import CacheFullError, SessionError
-from ov_specdec.loading import compile as compile_module
+from ov_specdec.loading import prepare as prepare_module
 from ov_specdec.loading.devices import Device
 from ov_specdec.loading.graph import hides_by_mask, to_paged
 from ov_specdec.loading.positions import reconnect_positions, takes_positions
@@ -40,7 +40,7 @@ def load(hybrid, *args, kv="paged", **settings):
 @pytest.fixture
 def copied(monkeypatch):
     """States are copied, however large they are beside tiny weights."""
-    monkeypatch.setattr(compile_module, "MOST_COPIED", 1.0)
+    monkeypatch.setattr(prepare_module, "MOST_COPIED", 1.0)
 
 
 class Mostly:
@@ -427,7 +427,7 @@ def test_a_draft_that_cannot_be_rolled_back_changes_no_text(tmp_path):
 
 def test_a_gpu_is_refused_with_the_reason(hybrid, monkeypatch):
     gpu = Device("GPU", "Fake GPU", ("FP32", "FP16"))
-    monkeypatch.setattr(compile_module, "find_device", lambda core, name: gpu)
+    monkeypatch.setattr(prepare_module, "find_device", lambda core, name: gpu)
     with pytest.raises(DeviceError, match=r"recurrent states .* not been run on GPU: use device"):
         load(hybrid, drafter="suffix")
 

@@ -232,7 +232,7 @@ def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline, 
 
 
 def test_a_step_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):
-    scheduler = server.service.engine.background.scheduler
+    scheduler = server.service.engine.generator.loop.engine.scheduler
 
     def failing():
         monkeypatch.undo()

@@ -7,7 +7,7 @@ from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.chunks import collect
 from ov_specdec.engine.static_shapes import MOST
 from ov_specdec.errors import DeviceError, ModelError
-from ov_specdec.loading import compile as compile_module
+from ov_specdec.loading import prepare as prepare_module
 from ov_specdec.loading import static_shapes as shapes_module
 from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.devices import compile_for
@@ -194,7 +194,7 @@ def test_a_static_shape_that_cannot_be_made_is_left_out_and_said(tiny_pair, monk
         return compile_for(device, model, properties, path)
 
     monkeypatch.setattr(shapes_module, "static_shape", fails_at_three)
-    monkeypatch.setattr("ov_specdec.loading.compile.compile_for", fails_at_four)
+    monkeypatch.setattr("ov_specdec.loading.prepare.compile_for", fails_at_four)
     with SpeculativePipeline(*tiny_pair, static_shapes=[2, 3, 4]) as pipeline:
         with pytest.warns(RuntimeWarning) as warned:
             pipeline.prepare()
@@ -228,7 +228,7 @@ def test_a_stateful_model_has_no_static_shapes(tiny_pair):
 
 def test_those_of_a_stateful_model_are_refused_before_anything_is_compiled(tiny_pair, monkeypatch):
     compiled = []
-    monkeypatch.setattr(compile_module, "compile_for", lambda *given: compiled.append(given))
+    monkeypatch.setattr(prepare_module, "compile_for", lambda *given: compiled.append(given))
     with pytest.raises(OptionError, match=r"static_shapes=\[4\] needs a paged KV cache"):
         SpeculativePipeline(*tiny_pair, kv="stateful", static_shapes=[4])
     assert compiled == []

@@ -11,13 +11,13 @@ import click
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 from ov_specdec.batch_file import Results, Serving, Tally, answer_lines, find_changed
+from ov_specdec.cli.loading import make_pipeline
 from ov_specdec.cli.messages import end_interrupted
-from ov_specdec.cli.options import (
+from ov_specdec.cli.model_options import (
     BATCH_OPTIONS,
     PIPELINE_OPTIONS,
     SERVED_NAME_OPTION,
     STRICT_FIELDS_OPTION,
-    make_pipeline,
     model_name,
     pop_pipeline,
     with_options,

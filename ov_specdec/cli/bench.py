@@ -21,7 +21,7 @@ from ov_specdec.bench.summary import Row, summarize
 from ov_specdec.bench.turns import Run, Schedule, Way, run_interleaved
 from ov_specdec.checks import require_int
 from ov_specdec.cli.messages import end_interrupted, fail, say
-from ov_specdec.cli.options import (
+from ov_specdec.cli.model_options import (
     MODEL_OPTIONS,
     RUNTIME_OPTIONS,
     STATIC_SHAPES_OPTION,

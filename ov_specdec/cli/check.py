@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from ov_specdec.cli.options import (
+from ov_specdec.cli.loading import check_invariance
+from ov_specdec.cli.model_options import (
     COMPILE_OPTIONS,
     DEVICE_OPTION,
     parse_properties,
-    see_invariance,
     with_options,
 )
 from ov_specdec.cli.terminal import console, with_errors
@@ -86,7 +86,7 @@ def check_passes(
         with console.status("Loading models"):
             pipeline = SpeculativePipeline(main, max_batch_size=size, **drafter, **options)
         with pipeline:
-            known = see_invariance(pipeline)
+            known = check_invariance(pipeline)
         if not known.is_proven:
             break
     return known

@@ -11,7 +11,8 @@ from ov_specdec.baseline import common_prefix, plain_options
 from ov_specdec.checks import require_int
 from ov_specdec.chunks import GenerationResult
 from ov_specdec.cli.generate import as_dict
-from ov_specdec.cli.options import make_pipeline, prepare, shared_options
+from ov_specdec.cli.loading import make_pipeline, prepare
+from ov_specdec.cli.options import shared_options
 from ov_specdec.cli.summary import warnings_of, why_plain
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.pipeline import SpeculativePipeline

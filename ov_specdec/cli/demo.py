@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from ov_specdec.cli.address import check_address
-from ov_specdec.cli.options import (
+from ov_specdec.cli.model_options import (
     BATCH_INVARIANT_OPTION,
     COMPILE_OPTIONS,
     DEVICE_OPTION,

@@ -8,8 +8,7 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from ov_specdec.arguments import pair_models
-from ov_specdec.cli.options import OUTPUT_OPTION, PAIRING_OPTION
+from ov_specdec.cli.model_options import OUTPUT_OPTION, PAIRING_OPTION
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import (
     ExportError,
@@ -23,6 +22,7 @@ from ov_specdec.loading.checkpoint_tokenizers import compare_checkpoints
 from ov_specdec.loading.export import WEIGHT_FORMATS, Exported, export_model
 from ov_specdec.loading.int4 import Int4Options
 from ov_specdec.loading.source import open_source
+from ov_specdec.pipeline_models import pair_models
 from ov_specdec.text.pairing import PairingName
 
 OWN_DRAFT_FORMATS = ("int8", "int4")

@@ -7,8 +7,10 @@ import click
 
 from ov_specdec.chunks import Chunk, GenerationResult, collect
 from ov_specdec.cli.generation_options import LOGPROBS, options_of
+from ov_specdec.cli.loading import make_pipeline
 from ov_specdec.cli.messages import end_interrupted
-from ov_specdec.cli.options import make_pipeline, shared_options, with_options
+from ov_specdec.cli.model_options import with_options
+from ov_specdec.cli.options import shared_options
 from ov_specdec.cli.summary import details, figures, warnings_of
 from ov_specdec.cli.terminal import print_json, with_errors
 from ov_specdec.errors import Option, OptionError

@@ -1,11 +1,9 @@
-"""Options that commands share: prompt, models, loading and generation."""
+"""Options that `generate` and `compare` share: prompt, models and generation."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from inspect import signature
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -16,207 +14,17 @@ from ov_specdec.cli.generation_options import (
     length_option,
     option_of,
 )
-from ov_specdec.cli.prompt import read_prompt
-from ov_specdec.cli.terminal import console
-from ov_specdec.drafters.factory import DrafterFactory, DrafterName, kind_of
-from ov_specdec.engine import Limits
-from ov_specdec.errors import OptionError
-from ov_specdec.loading.devices import Precision
-from ov_specdec.loading.generation_config import GenerationConfigUse
-from ov_specdec.loading.invariance import WantedInvariance
-from ov_specdec.loading.runtime_config import KvBackend
-from ov_specdec.loading.static_shapes import StaticShapes, check_sizes
-from ov_specdec.options import GenerationOptions
-from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.stats import BatchInvariance
-from ov_specdec.text.messages import Message
-from ov_specdec.text.pairing import PairingName
-
-MODEL_OPTIONS = (
-    click.option("--main", metavar="DIR", help="Main model: a folder or Hub name. [embedded]"),
-    click.option(
-        "--draft",
-        metavar="DIR",
-        help="Draft model: a folder or Hub name. [embedded]",
-    ),
-)
-OUTPUT_OPTION = click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    default=Path("models"),
-    show_default=True,
-    help="Parent folder of the exported model folders.",
-)
-DEVICE_OPTION = click.option("--device", default="CPU", show_default=True, help="OpenVINO device.")
-PROFILE_OPTION = click.option(
-    "--profile",
-    metavar="auto|none|FILE",
-    default="auto",
-    show_default=True,
-    help="Use settings that ov-specdec tune found for these models on this machine.",
-)
-COMPILE_OPTIONS = (
-    click.option(
-        "--precision",
-        type=click.Choice(get_args(Precision)),
-        default="default",
-        show_default=True,
-        help="Precision of computation; exact: f32, with only weights quantized.",
-    ),
-    click.option(
-        "--property",
-        "properties",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Set an OpenVINO property of both models; repeatable.",
-    ),
-)
-LOADING_OPTIONS = (
-    click.option("--draft-device", help="Device of the draft model. [the main model's]"),
-    click.option(
-        "--encoder-device",
-        help="Device of the encoder of encoder-decoder models. [the model's]",
-    ),
-    click.option(
-        "--num-threads", type=int, metavar="N", help="CPU threads of each model. [OpenVINO decides]"
-    ),
-    click.option(
-        "--cache-dir",
-        metavar="DIR",
-        help="Cache compiled models in this folder, for faster starts.",
-    ),
-)
-"""Devices and loading of models, for text and speech."""
-
-DRAFT_PROPERTY_OPTION = click.option(
-    "--draft-property",
-    "draft_properties",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Set an OpenVINO property of the draft model only, over --property; repeatable.",
-)
-PAIRING_OPTION = click.option(
-    "--pairing",
-    type=click.Choice(get_args(PairingName)),
-    help="Pair models with different tokenizers. intersection: draft only common tokens; "
-    "retokenize: encode the draft's text again; auto: choose by sample texts. [refuse such a "
-    "draft]",
-)
-BATCH_INVARIANT_OPTION = click.option(
-    "--batch-invariant",
-    type=click.Choice(["auto", "true", "false"]),
-    default="auto",
-    show_default=True,
-    help="Run passes in a form that gives each token the same logits, to the bit, at any draft "
-    "length and concurrency. auto: if this machine can; true: fail if it cannot; false: never, "
-    "slightly faster.",
-)
-RUNTIME_OPTIONS = (
-    PAIRING_OPTION,
-    DEVICE_OPTION,
-    *LOADING_OPTIONS,
-    click.option(
-        "--kv",
-        type=click.Choice(get_args(KvBackend)),
-        default="auto",
-        show_default=True,
-        help="Type of KV cache; auto: paged if the model and device support it.",
-    ),
-    click.option(
-        "--max-hidden-tokens",
-        type=int,
-        metavar="N",
-        help="With --kv stateful: maximum rejected tokens that stay masked in the KV cache before "
-        "a trim; 0: trim after every rejection. [128]",
-    ),
-    click.option(
-        "--kv-cache-size",
-        type=float,
-        metavar="GB",
-        help="Maximum memory in GB for the KV caches of both models, on each device. [half of the "
-        "free memory]",
-    ),
-    click.option(
-        "--max-model-len",
-        type=int,
-        metavar="N",
-        help="Maximum tokens of prompt and output together. [the main model's context]",
-    ),
-    PROFILE_OPTION,
-    *COMPILE_OPTIONS,
-    DRAFT_PROPERTY_OPTION,
-    BATCH_INVARIANT_OPTION,
-)
-"""Pairing and execution of models."""
-
-
-def generation_config_option(default: GenerationConfigUse) -> Callable[..., Any]:
-    """The option `--generation-config`."""
-    return click.option(
-        "--generation-config",
-        type=click.Choice(get_args(GenerationConfigUse)),
-        default=default,
-        show_default=True,
-        help="Default sampling options. model: from the main model's generation_config.json; none: "
-        "greedy.",
-    )
-
-
-LOADING_PIPELINE_OPTIONS = (
-    *MODEL_OPTIONS,
-    click.option(
-        "--drafter",
-        type=click.Choice(get_args(DrafterName)),
-        help="Source of draft tokens. [model; suffix for --main without --draft] model: the draft "
-        "model, --draft. suffix: what followed the longest match in the prompt, the output, "
-        "--reference-texts or earlier outputs, without a draft model. both: suffix, or the draft "
-        "model in rounds where it promises more. prompt-lookup: n-gram matches in prompt and "
-        "output, as in other programs. none: plain decoding.",
-    ),
-    *RUNTIME_OPTIONS,
-)
-PIPELINE_OPTIONS = (*LOADING_PIPELINE_OPTIONS, generation_config_option("none"))
-
-
-STATIC_SHAPES_OPTION = click.option(
-    "--static-shapes",
-    metavar="auto|none|N,N,...",
-    default="auto",
-    show_default=True,
-    help="Compile the models for fixed numbers of tokens in a pass, in the background after two "
-    "seconds of decoding: passes are faster, and take more memory. auto: for small models, the "
-    "sizes that save most time; N,N,...: these sizes for the main model.",
-)
-
-
-BATCH_OPTIONS = (
+from ov_specdec.cli.model_options import (
+    PIPELINE_OPTIONS,
     STATIC_SHAPES_OPTION,
-    click.option(
-        "--max-batch-size",
-        type=int,
-        default=signature(SpeculativePipeline).parameters["max_batch_size"].default,
-        show_default=True,
-        metavar="N",
-        help="Maximum concurrent sequences; others wait.",
-    ),
-    click.option(
-        "--max-prefill-tokens-per-step",
-        type=int,
-        metavar="N",
-        help="Maximum prefill tokens of each prompt in a pass while other requests decode. "
-        f"[{Limits.max_prefill_tokens_per_step}]",
-    ),
+    pop_pipeline,
+    with_options,
 )
-"""Loading options of commands with concurrent requests."""
+from ov_specdec.cli.prompt import read_prompt
+from ov_specdec.drafters.factory import DrafterFactory, kind_of
+from ov_specdec.options import GenerationOptions
+from ov_specdec.text.messages import Message
 
-SERVED_NAME_OPTION = click.option(
-    "--served-model-name", metavar="NAME", help="Name of the model. [its folder's name]"
-)
-STRICT_FIELDS_OPTION = click.option(
-    "--strict-fields",
-    is_flag=True,
-    help="Refuse unknown fields of requests. [ignore them, with a warning for each name]",
-)
 SYSTEM_OPTION = click.option(
     "--system", metavar="TEXT", help="System message, for chat models. [none]"
 )
@@ -232,8 +40,6 @@ PROMPT_OPTIONS = (
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object only."),
 )
 
-
-PIPELINE_NAMES = tuple(signature(SpeculativePipeline).parameters)
 GENERATION_NAMES = tuple(field.name for field in fields(GenerationOptions))
 
 
@@ -265,22 +71,6 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options((*PROMPT_OPTIONS, *loading_options, *generation_options))(gathered)
 
 
-def pop_pipeline(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the arguments of `SpeculativePipeline` out of a command's options."""
-    pipeline = {name: options.pop(name) for name in PIPELINE_NAMES if name in options}
-    pipeline["static_shapes"] = parse_sizes(pipeline["static_shapes"])
-    pipeline["batch_invariant"] = parse_invariance(pipeline["batch_invariant"])
-    for name in ("properties", "draft_properties"):
-        # None, because a profile applies only if no properties are given.
-        pipeline[name] = parse_properties(pipeline[name]) or None
-    return pipeline
-
-
-def model_name(main: str | None) -> str:
-    """The default name of a model in requests: that of its folder."""
-    return "ov-specdec" if main is None else Path(main).resolve().name
-
-
 def pop_generation(options: dict[str, Any]) -> dict[str, Any]:
     """Take the given generation options out of a command's.
 
@@ -299,74 +89,7 @@ def with_system(system: str, prompt: str) -> list[Message]:
     return [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
 
 
-def with_options(
-    options: Iterable[Callable[..., Any]],
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A decorator that gives a command several options, in order."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(tuple(options)):
-            command = option(command)
-        return command
-
-    return decorate
-
-
 def check_generation(options: Mapping[str, Any], pipeline: Mapping[str, Any]) -> None:
     """Refuse invalid options of a generation before models are loaded."""
     drafter = pipeline["drafter"] or usual_drafter(pipeline["main"], pipeline["draft"])
     DrafterFactory(kind_of(drafter)).check(GenerationOptions.from_kwargs(options))
-
-
-def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
-    """Load the models, with a spinner on stderr.
-
-    The default maximum batch size is 1.
-    """
-    with console.status("Loading models"):
-        return SpeculativePipeline(**{"max_batch_size": 1, **arguments})
-
-
-def prepare(pipeline: SpeculativePipeline) -> None:
-    """Measure the cost of passes and compile static shapes, with a spinner on stderr."""
-    with console.status("Measuring, and compiling static shapes") as status:
-        pipeline.prepare(
-            lambda share: status.update(f"Measuring, and compiling static shapes: {share:.0%}")
-        )
-
-
-def make_lasting_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
-    """Load models for a long run, and check batch invariance."""
-    pipeline = make_pipeline(arguments)
-    see_invariance(pipeline)
-    return pipeline
-
-
-def see_invariance(pipeline: SpeculativePipeline) -> BatchInvariance:
-    """Check whether passes of the main model agree, with a spinner on stderr."""
-    with console.status("Checking whether passes agree") as status:
-        return pipeline.check_batch_invariant(
-            lambda share: status.update(f"Checking whether passes agree: {share:.0%}")
-        )
-
-
-def parse_invariance(given: str) -> WantedInvariance:
-    """The value of `--batch-invariant`."""
-    return "auto" if given == "auto" else given == "true"
-
-
-def parse_sizes(given: str) -> StaticShapes:
-    """The sizes of `--static-shapes`, or its keyword; `OptionError` for other values."""
-    numbers = given.split(",")
-    return check_sizes(list(map(int, numbers)) if all(map(str.isdecimal, numbers)) else given)
-
-
-def parse_properties(pairs: Iterable[str]) -> dict[str, str]:
-    """OpenVINO properties from KEY=VALUE; `OptionError` for other forms."""
-    properties = {}
-    for pair in pairs:
-        key, separator, value = pair.partition("=")
-        if not separator or not key:
-            raise OptionError(f"OpenVINO property '{pair}' must have the form KEY=VALUE")
-        properties[key] = value
-    return properties

@@ -14,12 +14,12 @@ from ov_specdec.checks import require_number
 from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, check_address, is_loopback
 from ov_specdec.cli.cluster_options import CLUSTER_OPTIONS, ClusterOptions, pop_cluster
 from ov_specdec.cli.config_file import CONFIG_OPTION
-from ov_specdec.cli.options import (
+from ov_specdec.cli.loading import make_lasting_pipeline
+from ov_specdec.cli.model_options import (
     BATCH_OPTIONS,
     LOADING_PIPELINE_OPTIONS,
     STRICT_FIELDS_OPTION,
     generation_config_option,
-    make_lasting_pipeline,
     model_name,
     pop_pipeline,
     with_options,

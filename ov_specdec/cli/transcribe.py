@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ov_specdec.cli.generation_options import option_of, options_of
 from ov_specdec.cli.messages import end_interrupted
-from ov_specdec.cli.options import (
+from ov_specdec.cli.model_options import (
     COMPILE_OPTIONS,
     DEVICE_OPTION,
     DRAFT_PROPERTY_OPTION,
@@ -21,10 +21,10 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.speech import LOADING, make_speech_pipeline
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.description import describe
+from ov_specdec.description import by_group, describe
 from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.errors import AudioError, Option, OptionError
-from ov_specdec.options import by_group
+from ov_specdec.options import GenerationOptions
 from ov_specdec.speech.audio import require_libraries
 from ov_specdec.speech.formats import WITH_WORDS, Format, write
 from ov_specdec.speech.options import TranscriptionOptions
@@ -40,7 +40,7 @@ TRANSCRIPTION_OPTIONS = (
         help="Maximum output tokens for each window of 30 seconds. [up to the model's context]",
     ),
     option_of("seed"),
-    *options_of(by_group()["Speculation"]),
+    *options_of(by_group(GenerationOptions)["Speculation"]),
 )
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from ov_specdec.arguments import find_pairing
 from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.checks import require_number
-from ov_specdec.cli.options import PAIRING_OPTION, STATIC_SHAPES_OPTION, parse_sizes
+from ov_specdec.cli.model_options import PAIRING_OPTION, STATIC_SHAPES_OPTION, parse_sizes
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.files import as_argument
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import default_path, require_writable
 from ov_specdec.loading.static_shapes import StaticShapes
+from ov_specdec.pipeline_models import find_pairing
 from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.tuning import (
     Budget,

@@ -1,7 +1,7 @@
-"""Cancels the runs of one visitor."""
+"""Cancels one run."""
 
 from collections.abc import Callable
-from threading import Event, Lock
+from threading import Event
 
 
 class Cancellation:
@@ -30,40 +30,3 @@ class Cancellation:
         self._end = end
         if self._event.is_set():
             end()
-
-
-class Cancellations:
-    """The unfinished runs of each visitor, waiting ones included."""
-
-    def __init__(self) -> None:
-        self._runs: dict[str, list[Cancellation]] = {}
-        self._lock = Lock()  # runs begin and end in threads of their own
-
-    def start(self, visitor: str) -> Cancellation:
-        """Register another run of this visitor."""
-        run = Cancellation()
-        with self._lock:
-            self._runs.setdefault(visitor, []).append(run)
-        return run
-
-    def end(self, visitor: str, run: Cancellation) -> None:
-        """Forget a run that has ended."""
-        with self._lock:
-            runs = self._runs[visitor]
-            runs.remove(run)
-            if not runs:
-                del self._runs[visitor]
-
-    def cancel(self, visitor: str) -> None:
-        """Cancel the visitor's runs."""
-        with self._lock:
-            runs = list(self._runs.get(visitor, ()))
-        for run in runs:
-            run.set()
-
-    def cancel_all(self) -> None:
-        """Cancel everybody's runs."""
-        with self._lock:
-            visitors = list(self._runs)
-        for visitor in visitors:
-            self.cancel(visitor)

@@ -1,19 +1,13 @@
 """Exports a checkpoint to OpenVINO IR with Optimum's command."""
 
-import importlib.util
 import json
-import os
-import re
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from ov_specdec.errors import ExportError, OptionError, TransformersVersionError, install
+from ov_specdec.errors import ExportError, OptionError
 from ov_specdec.loading.attention import lost_cap
 from ov_specdec.loading.export_environment import Progress, find_python
 from ov_specdec.loading.folder import ModelFolder
@@ -32,6 +26,7 @@ from ov_specdec.loading.locate import (
     decoder_file,
     is_hub_name,
 )
+from ov_specdec.loading.optimum import check_optimum, known_failure, run_optimum
 from ov_specdec.loading.origin import require_origin, write_origin
 from ov_specdec.loading.partial import partial_folder
 from ov_specdec.loading.source import read_ir
@@ -64,59 +59,6 @@ TOKENIZERS = (
     ("tiktoken.model",),
     ("tokenization_*.py",),
 )
-
-# Patterns in the output of a failed export, with messages; the first match counts. A message may
-# quote the pattern's groups.
-FAILURES = (
-    (
-        r"(?s)group-wise quantization with group size value (-?\d+).*?channel size: (\d+)",
-        "int4 in groups of {0} does not fit a layer of width {1}: choose a --group-size that "
-        "divides it, or -1 for one group to a row",
-    ),
-    (
-        r"GatedRepoError|gated repo|is restricted",
-        "the model is gated: accept its licence on https://huggingface.co/{name}, then log in with "
-        "`hf auth login` or set HF_TOKEN",
-    ),
-    (
-        r"RepositoryNotFoundError|is not a valid model identifier|Invalid username or password",
-        "there is no such model on the Hub, or it is private: check the name; for a private model "
-        "log in with `hf auth login` or set HF_TOKEN",
-    ),
-    (
-        r"No space left on device",
-        "the disk is full: free some space ({free} are left), choose another --output, or move the "
-        "download cache with HF_HOME",
-    ),
-    (
-        r"couldn't connect|LocalEntryNotFoundError|OfflineModeIsEnabled|ConnectionError"
-        r"|ConnectError|Max retries exceeded|ProxyError|Connection refused|Network is unreachable"
-        r"|Name or service not known|name resolution|ConnectTimeout|ReadTimeout",
-        "the Hub cannot be reached: check the network, or give a local folder",
-    ),
-    (
-        r"trust_remote_code|trust-remote-code",
-        "the model brings its own code: read it, then add --trust-remote-code",
-    ),
-    (
-        r"export a (\S+) model, that is a custom or unsupported architecture",
-        "Optimum has no export for the family '{0}': use an IR that was exported elsewhere, which "
-        "can be loaded as it is, or a model of another family",
-    ),
-    (
-        r"model type `(\S+)` but Transformers does not recognize",
-        "this version of transformers does not know the family '{0}': add --transformers with a "
-        "later one; where Optimum takes none, use an IR that was exported elsewhere",
-    ),
-    (r"MemoryError|Cannot allocate memory", "memory ran out: close other programs"),
-)
-WANTED_VERSION = re.compile(r"(Maximum|Minimum) required is (\S+), got: (\S+)")
-"""Optimum's message about an unsupported version of transformers."""
-
-KILLED = -9
-
-CHILD = Path(__file__).with_name("child.py")
-"""Run as a file: with -m, Python would import from the current folder."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +111,7 @@ def export_model(
         options = ["--task", f"{_task(name, partial)}-with-past"]
         options += ["--weight-format", weight_format, *int4.arguments()]
         options += ["--trust-remote-code"] if trust_remote_code else []
-        _run_optimum(name, partial / folder.name, options, python)
+        run_optimum(name, partial / folder.name, options, python)
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
         if not Path(name).is_dir():
             _require_tokenizer(_cached_snapshot(name), name)
@@ -276,7 +218,7 @@ def _read_config(name: str, place: Path) -> dict[str, Any]:
         path = local if local.is_file() else Path(hf_hub_download(name, local.name))
         config = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, *connection_errors()) as error:
-        known = _known_failure(f"{type(error).__name__}: {error}", name, place)
+        known = known_failure(f"{type(error).__name__}: {error}", name, place)
         remedy = "check it, or the network, or download the model and give its folder"
         raise ExportError(
             f"{name}: {known or f'config.json cannot be read ({error}): {remedy}'}"
@@ -286,12 +228,6 @@ def _read_config(name: str, place: Path) -> dict[str, Any]:
     return config
 
 
-def check_optimum() -> None:
-    """Raise `ExportError` if Optimum is not installed."""
-    if importlib.util.find_spec("optimum") is None or not importlib.util.find_spec("optimum.intel"):
-        raise ExportError(f"Optimum Intel is not installed: {install('export')}")
-
-
 def require_complete(folder: Path, remedy: str) -> None:
     """Raise `ExportError`, with the remedy, for a folder that lacks a part of a model."""
     is_pair = (folder / DECODER_FILE).is_file() or (folder / ENCODER_FILE).is_file()
@@ -299,58 +235,3 @@ def require_complete(folder: Path, remedy: str) -> None:
     missing = [file for file in needed if not (folder / file).is_file()]
     if missing:
         raise ExportError(f"'{folder.name}' has no {missing[0]}, so it is not usable: {remedy}")
-
-
-def _run_optimum(name: str, target: Path, options: Sequence[str], python: str | Path) -> None:
-    command = ["optimum.commands.optimum_cli", "export", "openvino"]
-    command += ["--model", name, *options, str(target)]
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-        status = run_child(command, log, target.parent, python)
-        log.seek(0)
-        output = log.read()
-    if not status:
-        return
-    if found := WANTED_VERSION.search(output):
-        raise TransformersVersionError(name, *found.groups())
-    raise ExportError(f"{name}: {_explain(output, status, name, target.parent)}")
-
-
-def run_child(
-    command: Sequence[str], log: IO[str], temporary: Path, python: str | Path = sys.executable
-) -> int:
-    """Run a module with arguments in a process that ends with this one. Returns its exit status.
-
-    Its output goes to `log`, its temporary files to `temporary`, since a killed process removes
-    none.
-    """
-    with subprocess.Popen(  # noqa: S603
-        [str(python), str(CHILD), *command],
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=log,
-        env={**os.environ, "TMPDIR": str(temporary.resolve())},
-    ) as process:
-        try:
-            return process.wait()
-        finally:
-            process.kill()  # after an interruption; no effect on an ended one
-            process.wait()
-
-
-def _explain(log: str, status: int, name: str, place: Path) -> str:
-    """The message for a failed export, with a remedy, from Optimum's output."""
-    if known := _known_failure(log, name, place):
-        return known
-    if status == KILLED:
-        return "the export was killed, probably because memory ran out: close other programs"
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    last = lines[-1] if lines else f"exit status {status}"
-    return f"optimum-cli failed ({last}): run it by hand for its whole output"
-
-
-def _known_failure(text: str, name: str, place: Path) -> str | None:
-    for pattern, remedy in FAILURES:
-        if match := re.search(pattern, text):
-            free = f"{shutil.disk_usage(place).free / 1e9:.1f} GB"
-            return remedy.format(*match.groups(), name=name, free=free)
-    return None

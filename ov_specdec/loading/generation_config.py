@@ -6,10 +6,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+from ov_specdec.conflicts import SAMPLING_OPTIONS
 from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.files import read_json
 from ov_specdec.foreign_options import CHOOSING, drop_neutral
-from ov_specdec.options import SAMPLING_OPTIONS, GenerationOptions
+from ov_specdec.options import GenerationOptions
 
 GenerationConfigUse = Literal["none", "model"]
 

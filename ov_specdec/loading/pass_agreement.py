@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.files import kept_file, read_kept, replacing
-from ov_specdec.loading.compile import AS_ASKED, LoadedModel, ToLoad, load_model
+from ov_specdec.loading.compile import LoadedModel, ToLoad, load_model
+from ov_specdec.loading.kv_backend import AS_ASKED
 from ov_specdec.loading.source import read_ir
 from ov_specdec.pass_agreement import (
     EXACT_TOLERANCE,

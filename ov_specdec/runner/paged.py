@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -15,6 +15,7 @@ from ov_specdec.logits import Logits
 from ov_specdec.runner.base import FOREIGN, Slot, Span, check_room, check_rows, check_tensors
 from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, VisibleMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
+from ov_specdec.runner.parts import Part, divide
 from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates, recurrent_inputs
 from ov_specdec.runner.static_shape import StaticShape
 
@@ -241,9 +242,7 @@ class PagedModel:
                 logits[part.of].append(rows.copy())
         return [np.concatenate(own) for own in logits]
 
-    def _passes(
-        self, spans: Sequence[Span], tables: Sequence[BlockTable]
-    ) -> Iterator[list["Part"]]:
+    def _passes(self, spans: Sequence[Span], tables: Sequence[BlockTable]) -> Iterator[list[Part]]:
         """Divide spans into passes on one side of the border, within `max_pass_tokens`."""
         parts = [Part(index, 0, span) for index, span in enumerate(spans)]
         for side in (False, True):
@@ -331,32 +330,3 @@ class PagedModel:
         """All cache and state tensors, by input name."""
         states = {} if self._recurrent is None else self._recurrent.tensors
         return {**self.memory.tensors, **states}
-
-
-class Part(NamedTuple):
-    """Some of the tokens of a span, from index `begin`. of: the span's index."""
-
-    of: int
-    begin: int
-    span: Span
-
-
-def divide(parts: Sequence[Part], most: int | None) -> Iterator[list[Part]]:
-    """Divide spans into passes over at most `most` tokens each, in order. most: None for any."""
-    taken: list[Part] = []
-    room = most or sum(len(part.span.tokens) for part in parts)
-    most = room
-    for of, _, span in parts:
-        begin, num_tokens = 0, len(span.tokens)
-        while begin < num_tokens:
-            end = min(begin + room, num_tokens)
-            num_rows = max(end - max(num_tokens - span.num_rows, begin), 0)
-            tokens = span.tokens[begin:end]
-            taken.append(Part(of, begin, span._replace(tokens=tokens, num_rows=num_rows)))
-            room -= end - begin
-            begin = end
-            if room == 0:
-                yield taken
-                taken, room = [], most
-    if taken:
-        yield taken

@@ -88,10 +88,10 @@ class LocalEngine:
         self, pipeline: SpeculativePipeline, settings: Settings, replica: str | None = None
     ) -> None:
         self.pipeline = pipeline
-        self.background = pipeline.background(_report)
+        self.generator = pipeline.background(_report)
         self.metrics = Metrics(settings.model_name, replica)
-        self.metrics.watch(self.background)
-        num_tokens = self.background.kv_cache_tokens
+        self.metrics.watch(self.generator.loop.engine.scheduler, self.generator.main)
+        num_tokens = self.generator.main.capacity or 0
         self.metrics.describe_cache(num_tokens=num_tokens, max_model_len=self.max_length)
         self.metrics.batch_invariant.set_function(lambda: pipeline.batch_invariant.is_proven)
         self._settings = settings
@@ -126,11 +126,11 @@ class LocalEngine:
         try:
             for generation, timer in generations:
                 timer.begin()
-                self.background.submit(generation)
+                self.generator.loop.add(generation.sequence)
             yield
         finally:
             for generation, _ in generations:
-                self.background.cancel(generation)
+                self.generator.loop.cancel(generation.sequence)
 
     def complete(self, options: dict[str, Any], tenant: str | None) -> GenerationOptions:
         """Options with the pipeline's defaults. tenant: namespace of cached prefixes."""
@@ -144,8 +144,8 @@ class LocalEngine:
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless the thread runs, and its current step makes progress."""
-        background = self.background
-        if not background.is_alive or background.step_seconds > self._settings.step_timeout:
+        loop = self.generator.loop
+        if not loop.is_alive or loop.step_seconds > self._settings.step_timeout:
             raise stalled()
 
     async def collect_metrics(self) -> list[Metric]:
@@ -155,14 +155,14 @@ class LocalEngine:
     def close(self) -> None:
         """Free the models."""
         self.pipeline.close()
-        self.background.join(self._settings.step_timeout)
+        self.generator.loop.join(self._settings.step_timeout)
 
     def _check(
         self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
     ) -> list[tuple[Generation, Timer]]:
         """The generations of a request, ready to submit. Too slow for the event loop."""
         options = self.complete(ask.options, tenant)
-        prompts = [self.background.encode(prompt, options) for prompt in ask.prompts]
+        prompts = [self.generator.encode(prompt, options) for prompt in ask.prompts]
         limited = limit_work(ask, prompts, self.max_length, self._settings.max_request_tokens)
         repeated = [ids for ids in prompts for _ in range(ask.n)]
         choices = zip(repeated, limited.generations(), strict=True)
@@ -185,7 +185,7 @@ class LocalEngine:
             self.metrics.ended(generation.output.stats, reason)
             stream.end(error)
 
-        generation = self.background.check(ids, options, receive, end)
+        generation = self.generator.begin(ids, options, receive, end)
         return generation, timer
 
 

@@ -1,6 +1,7 @@
 """Prometheus metrics, with vLLM's names after the prefix."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 
 from prometheus_client import (
@@ -14,9 +15,9 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from ov_specdec.background import Background
 from ov_specdec.chunks import Chunk
 from ov_specdec.engine.scheduler import Scheduler
+from ov_specdec.runner.base import Runner
 from ov_specdec.stats import GenerationStats
 
 PREFIX = "ov_specdec:"
@@ -82,12 +83,11 @@ class Metrics:
             registry=self.registry,
         )
 
-    def watch(self, background: Background) -> None:
-        """Read the gauges from the running generations."""
-        scheduler = background.scheduler
+    def watch(self, scheduler: Scheduler, main: Runner) -> None:
+        """Read the gauges from the scheduler and the main model."""
         self.running.set_function(lambda: len(scheduler.running))
         self.waiting.set_function(lambda: len(scheduler.waiting))
-        self.kv_usage.set_function(lambda: background.kv_cache_usage)
+        self.kv_usage.set_function(partial(_usage, main))
         self.registry.register(_Preemptions(scheduler, self._labels))
 
     def describe_cache(self, **config: int) -> None:
@@ -170,6 +170,12 @@ def export(families: Iterable[Metric]) -> bytes:
     registry = CollectorRegistry()
     registry.register(_Families(merged.values()))
     return generate_latest(registry)
+
+
+def _usage(main: Runner) -> float:
+    """Used fraction of a KV cache, 0 to 1; 0 if the device manages it."""
+    free, capacity = main.num_free, main.capacity
+    return 0.0 if free is None or not capacity else 1 - free / capacity
 
 
 class _Preemptions(Collector):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from ov_specdec.checks import make_plain, require_known
-from ov_specdec.description import About, as_tuple, check_described, describe
+from ov_specdec.description import About, as_tuple, by_group, check_described, describe
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.processors import LogitsProcessor
@@ -14,7 +14,13 @@ from ov_specdec.speech.settings import Task
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """As in openai/whisper."""
 
-GENERATION = tuple(name for name, each in describe(GenerationOptions).items() if each.about.speech)
+GENERATION = (
+    *("max_new_tokens", "top_k", "top_p", "min_p", "typical_p", "seed"),
+    *("repetition_penalty", "logit_bias", "bad_words_ids", "suppress_tokens"),
+    *("no_repeat_ngram_size", "logits_processor"),
+    *by_group(GenerationOptions)["Speculation"],
+    "cache_salt",
+)
 """Options of `GenerationOptions` that apply to speech too."""
 
 

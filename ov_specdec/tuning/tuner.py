@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ov_specdec.arguments import pair_models
 from ov_specdec.drafters.base import Drafter
 from ov_specdec.drafters.pairing import DraftModel
 from ov_specdec.engine import Engine
@@ -24,6 +23,7 @@ from ov_specdec.loading.invariance import configure
 from ov_specdec.loading.profile import Profile, fingerprint
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
+from ov_specdec.pipeline_models import pair_models
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Common
 from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve, Role
 from ov_specdec.planning.costs.curve import ROWS

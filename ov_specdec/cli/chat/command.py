@@ -25,19 +25,16 @@ from ov_specdec.cli.chat.prompt_cache import use_prompt_cache
 from ov_specdec.cli.chat.settings import Settings
 from ov_specdec.cli.generation_options import GENERATION_OPTIONS, length_option, option_of
 from ov_specdec.cli.interrupts import interrupts_call
+from ov_specdec.cli.loading import make_pipeline
 from ov_specdec.cli.messages import say
-from ov_specdec.cli.option_names import in_option_names
-from ov_specdec.cli.options import (
-    GENERATION_NAMES,
+from ov_specdec.cli.model_options import (
     PIPELINE_OPTIONS,
     STATIC_SHAPES_OPTION,
-    SYSTEM_OPTION,
-    check_generation,
-    make_pipeline,
-    pop_generation,
     pop_pipeline,
     with_options,
 )
+from ov_specdec.cli.option_names import in_option_names
+from ov_specdec.cli.options import GENERATION_NAMES, SYSTEM_OPTION, check_generation, pop_generation
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.drafters.factory import DrafterFactory, kind_of
 from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError

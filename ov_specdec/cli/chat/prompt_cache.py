@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ov_specdec.cli.chat.conversation import Conversation
-from ov_specdec.options import CHAT_OPTIONS
+from ov_specdec.conflicts import CHAT_OPTIONS
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.runner.store import draft_file
 

@@ -34,12 +34,11 @@ class Given:
     def pairs(self) -> Mapping[str, Models]:
         """Main and draft models by name."""
         main, draft = embedded_folder("main"), embedded_folder("draft")
-        properties = {"properties": self.properties}
-        pairs = {"embedded": Models(main, draft, **properties)}
+        pairs = {"embedded": Models(main, draft, properties=self.properties)}
         if self.chat:
-            pairs["chat"] = Models(self.chat, **properties)
+            pairs["chat"] = Models(self.chat, properties=self.properties)
         if self.expanded:
-            pairs["expanded"] = Models(self.expanded, draft, **properties)
+            pairs["expanded"] = Models(self.expanded, draft, properties=self.properties)
         return pairs
 
     @property
