@@ -277,6 +277,11 @@ def test_parts_of_a_content_become_one_text():
     assert asked.prompts == ([{"role": "user", "content": "a\nb"}],)
 
 
+@pytest.mark.parametrize("ask", [chat, completion, responses])
+def test_the_key_of_a_prompt_is_a_hint(ask):
+    assert ask(prompt_cache_key="k").cache_key == "k"
+
+
 def test_a_prediction_is_a_text_or_parts():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert chat(prediction={"type": "content", "content": parts}).prediction == "a\nb"

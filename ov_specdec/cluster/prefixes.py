@@ -23,6 +23,11 @@ def hash_prefixes(tokens: Sequence[int], namespace: Hashable = None) -> tuple[by
     return tuple(hashes)
 
 
+def hash_key(key: str, namespace: Hashable = None) -> bytes:
+    """A hash of a key that requests have been given. Equal only within one namespace."""
+    return blake2b(repr((namespace, key)).encode(), digest_size=16).digest()
+
+
 def preference(num_known: int, num_blocks: int, num_running: int, max_running: int) -> float:
     """The preference for a replica that is not full; higher is better.
 

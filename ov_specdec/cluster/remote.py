@@ -12,7 +12,7 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from ov_specdec.chunks import Chunk
-from ov_specdec.cluster.prefixes import hash_prefixes
+from ov_specdec.cluster.prefixes import hash_key, hash_prefixes
 from ov_specdec.cluster.work import ModelInfo, Work
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.options import GenerationOptions
@@ -66,8 +66,9 @@ class RemoteEngine:
     ) -> AsyncIterator[None]:
         """See `Engine`."""
         prefixes = await asyncio.to_thread(self._prefixes, ask, tenant)
+        hint = None if ask.cache_key is None else hash_key(ask.cache_key, tenant)
         await turn()
-        reading = asyncio.create_task(self._read(Work(ask, tenant, prefixes), stream))
+        reading = asyncio.create_task(self._read(Work(ask, tenant, prefixes, hint), stream))
         try:
             yield
         finally:

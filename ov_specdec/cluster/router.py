@@ -36,9 +36,10 @@ class PrefixRouter(RequestRouter):
     ) -> list[list[RunningReplica]]:
         """The replicas with room, best first."""
         hashes: Sequence[bytes] = ()
+        hint: bytes | None = None
         if pending_request is not None:
-            work = _work_of(pending_request)
-            hashes = work.prefixes if work else ()
+            if work := _work_of(pending_request):
+                hashes, hint = work.prefixes, work.hint
             # All of them were tried: wait before the next attempt.
             pending_request.routing_context.should_backoff = True
         ranks: defaultdict[float, list[RunningReplica]] = defaultdict(list)
@@ -47,6 +48,8 @@ class PrefixRouter(RequestRouter):
             num_running = sum(self._running[replica.replica_id].values())
             if num_running < self._batch_size * (1 + WAITING_BATCHES):
                 num_known = self._prefixes.count(replica.replica_id, hashes)
+                if hint and self._prefixes.count(replica.replica_id, [hint]):
+                    num_known = len(hashes)
                 rank = preference(num_known, len(hashes), num_running, self._batch_size)
                 ranks[rank].append(replica)
         return [ranks[each] for each in sorted(ranks, reverse=True)]
@@ -59,7 +62,7 @@ class PrefixRouter(RequestRouter):
         if work := _work_of(pending_request):
             request_id = pending_request.metadata.internal_request_id
             self._running[replica_id][request_id] = work.ask.num_choices
-            self._prefixes.remember(replica_id, work.prefixes)
+            self._prefixes.remember(replica_id, [*filter(None, [work.hint]), *work.prefixes])
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
         """Discount a request that ended or was rejected."""

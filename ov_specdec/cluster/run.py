@@ -2,12 +2,14 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
 from typing import Any
 
+import psutil
 import ray
 from ray import serve
 from ray.serve.config import HTTPOptions
@@ -18,6 +20,9 @@ from ov_specdec.cluster.cpus import read_places
 from ov_specdec.errors import DeviceError
 
 NAME = "ov-specdec"
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""What ends it."""
 
 OBJECT_STORE = 100_000_000
 """Bytes of shared memory: little, because chunks of text are sent inline."""
@@ -31,16 +36,16 @@ def serve_replicas(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; running requests then get `shutdown_timeout` to end.
 
-    address: see `connected`. on_ready: called when the server accepts requests. Raises
-    `DeviceError` if the replicas cannot be started.
+    While replicas load, a signal ends a Ray of its own at once. address: see `connected`. on_ready:
+    called when the server accepts requests. Raises `DeviceError` if the replicas cannot be started.
     """
-    with redirect_stdout(sys.stderr), connected(address):  # Ray prints what its workers print
-        try:
+    with ExitStack() as connection, redirect_stdout(sys.stderr):  # Ray prints what its workers do
+        with nullcontext() if address else _signals_end_all():
+            connection.enter_context(connected(address))
+            connection.callback(serve.delete, NAME)
             deploy(args, host, port)
-            on_ready()
-            _wait_for_signal()
-        finally:
-            serve.delete(NAME)
+        on_ready()
+        _wait_for_signal()
 
 
 @contextmanager
@@ -82,8 +87,36 @@ def reason_of(application: ApplicationStatusOverview) -> str:
     return lines[-1] if lines else "see Ray's log"
 
 
+@contextmanager
+def _signals_end_all() -> Iterator[None]:
+    """Have signals end this process at once, with 0, and all that it has started.
+
+    A thread does so: while it starts, Ray replaces handlers by its own, which take seconds.
+    """
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+
+    def end() -> None:
+        while number := receiver.recv(1):
+            if number[0] in SIGNALS:
+                for child in psutil.Process().children(recursive=True):
+                    with suppress(psutil.NoSuchProcess):  # Ray may end it just now
+                        child.kill()
+                os._exit(0)
+
+    threading.Thread(target=end, daemon=True).start()
+    for number in SIGNALS:  # those without a handler are not told of
+        signal.signal(number, lambda *_: None)
+    signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(-1)
+        sender.close()  # the thread ends
+
+
 def _wait_for_signal() -> None:
     ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         signal.signal(number, lambda *_: ended.set())
     ended.wait()

@@ -10,11 +10,15 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Work:
-    """A request. tenant: namespace of its cached prefixes. prefixes: see `hash_prefixes`."""
+    """A request. tenant: namespace of its cached prefixes. prefixes: see `hash_prefixes`.
+
+    hint: the same for requests that are likely to share prefixes.
+    """
 
     ask: Ask
     tenant: str | None
     prefixes: tuple[bytes, ...]
+    hint: bytes | None = None
 
 
 @dataclass(frozen=True)

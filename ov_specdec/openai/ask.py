@@ -18,8 +18,9 @@ class Ask:
     usage_in_events: add counts to every event too, of its choice so far. logprobs: number of most
     likely tokens at each position; None for no log-probabilities. echo: begin with the prompt.
     origins: add the origin of tokens to each piece of a stream. prediction: a text that the answer
-    is expected to repeat. user: the caller's name of its user, for the log. settings: fields of the
-    request that a response of this endpoint repeats.
+    is expected to repeat. user: the caller's name of its user, for the log. cache_key: the same for
+    requests that are likely to share prefixes. settings: fields of the request that a response of
+    this endpoint repeats.
     """
 
     endpoint: Endpoint
@@ -35,6 +36,7 @@ class Ask:
     origins: bool = False
     prediction: str | None = None
     user: str | None = None
+    cache_key: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property

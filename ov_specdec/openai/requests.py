@@ -35,6 +35,7 @@ class GenerationBody(Body):
     stream: bool | None = None
     user: str | None = None
     safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
 
     def ask(self, options: Object) -> Ask:
         """The parsed request. options: generation options of all endpoints."""
@@ -98,6 +99,7 @@ class ChoicesBody(GenerationBody):
             usage_in_events=bool(streaming.include_usage and streaming.continuous_usage_stats),
             origins=bool(self.return_origins),
             user=self.user or self.safety_identifier,
+            cache_key=self.prompt_cache_key,
             **more,
         )
 

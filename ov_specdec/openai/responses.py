@@ -79,6 +79,7 @@ class ResponsesBody(GenerationBody):
             options=options,
             stream=bool(self.stream),
             user=user,
+            cache_key=self.prompt_cache_key,
             settings=settings,
         )
 

@@ -21,6 +21,7 @@ from ov_specdec.server.queue import Place
 from ov_specdec.server.request_metrics import Clock
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
+from ov_specdec.server.work import refuse_hopeless
 
 log = logging.getLogger("ov_specdec.server")
 
@@ -60,6 +61,8 @@ class Reply(Response):
         service = self.service
         with service.entered(self.record.tenant) as place:
             ask = await self.read()
+            most = service.settings.max_request_tokens
+            refuse_hopeless(ask, service.engine.max_length, most)
             place.grow(ask.num_choices, ask.n)
             answer = service.answer(ask)
             stream = Stream[Chunk](

@@ -3,8 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ov_specdec.openai import Ask
+from ov_specdec.openai import ApiError, Ask
 from ov_specdec.openai.errors import invalid
+
+
+def refuse_hopeless(ask: Ask, context: int, most: int) -> None:
+    """Reject a request that is too large whatever its prompts are, before it enters the queue.
+
+    See `limit_work`.
+    """
+    asked = ask.num_choices * min(ask.options.get("max_new_tokens") or 1, context)
+    if asked > most:
+        raise _too_much(ask, asked, most)
 
 
 def limit_work(ask: Ask, prompts: Sequence[Sequence[int]], context: int, most: int) -> Ask:
@@ -28,11 +38,15 @@ def limit_work(ask: Ask, prompts: Sequence[Sequence[int]], context: int, most: i
         wanted = 1
     asked = read + each * ask.n * sum(min(wanted, there) for there in room)
     if asked > most:
-        raise invalid(
-            None,
-            f"the {ask.num_choices} choices of the request have up to {asked} tokens together, "
-            f"prompts and top log-probabilities included, over max_request_tokens={most}: ask for "
-            "fewer choices, shorter ones, or fewer log-probabilities",
-            "too_many_tokens",
-        )
+        raise _too_much(ask, asked, most)
     return ask
+
+
+def _too_much(ask: Ask, asked: int, most: int) -> ApiError:
+    return invalid(
+        None,
+        f"the {ask.num_choices} choices of the request have up to {asked} tokens together, "
+        f"prompts and top log-probabilities included, over max_request_tokens={most}: ask for "
+        "fewer choices, shorter ones, or fewer log-probabilities",
+        "too_many_tokens",
+    )
