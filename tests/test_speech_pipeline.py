@@ -296,13 +296,6 @@ def test_a_stream_is_closed_by_its_own_processor(pipeline):
     assert [chunk.finish_reason for chunk in stream] == ["cancelled"]
 
 
-def test_what_passes_have_cost_is_kept_after_each_output(pipeline, monkeypatch):
-    kept = []
-    monkeypatch.setattr(pipeline._costs, "keep", lambda: kept.append(True))
-    pipeline.transcribe((recording(1.5), RATE), language="en", max_new_tokens=2, **PLAIN)
-    assert kept == [True]
-
-
 def test_closing_frees_the_models(whisper):
     pipeline = SpeechPipeline(whisper.main, whisper.draft)
     assert pipeline.transcribe((recording(0.5), RATE), language="en", max_new_tokens=2).stats
