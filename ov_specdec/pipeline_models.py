@@ -30,7 +30,7 @@ USUAL_STEPS: Mapping[Role, Mapping[int, float]] = {
     "main": {2: 3.0, 8: 3.0},
     "draft": {1: 4.0, 2: 1.0},
 }
-"""Passes and their tokens assumed before a process has decoded."""
+"""Initial counts of passes by their tokens, for a process that has not decoded yet."""
 
 
 def open_sources(
