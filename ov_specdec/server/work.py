@@ -7,7 +7,7 @@ from ov_specdec.openai import ApiError, Ask
 from ov_specdec.openai.errors import invalid
 
 
-def refuse_hopeless(ask: Ask, context: int, most: int) -> None:
+def reject_oversized(ask: Ask, context: int, most: int) -> None:
     """Raise the error of `limit_work` for a request that exceeds the limit with any prompts.
 
     So it takes no places in the queue.
