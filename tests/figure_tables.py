@@ -219,13 +219,22 @@ def of_defaults(results: Results) -> Lines:
     pairs = ("embedded", "chat", "expanded")
     lines: Lines = [["", *map(results.model, pairs)]]
     cells: Mapping[str, Callable[[str], str]] = {
-        "default length / best constant length, greedy": lambda pair: spread(
+        "plain decoding, tokens/s": lambda pair: spread(
+            numbers(select(heldout(results, pair, 0.0), method="plain"), "speed"), ".0f"
+        ),
+        "default / plain, greedy": lambda pair: spread(
+            speedups(heldout(results, pair, 0.0), DEFAULT.get(pair, "adaptive"))
+        ),
+        "default / plain, temperature 0.8": lambda pair: spread(
+            speedups(heldout(results, pair, 0.8), DEFAULT.get(pair, "adaptive"))
+        ),
+        "default / best constant draft length, greedy": lambda pair: spread(
             over_best(results.rows(pair, heat=0.0), "adaptive", "constant")
         ),
-        "the same, temperature 0.8": lambda pair: spread(
+        "default / best constant draft length, temperature 0.8": lambda pair: spread(
             over_best(results.rows(pair, heat=0.8), "adaptive", "constant")
         ),
-        "default length / openvino.genai's best length": lambda pair: spread(
+        "default / openvino.genai's best draft length": lambda pair: spread(
             over_best(results.rows(pair, heat=0.0), "adaptive", "genai-draft")
         ),
         "plain / openvino.genai's plain": lambda pair: spread(
@@ -235,21 +244,38 @@ def of_defaults(results: Results) -> Lines:
             f"{number} requests, default / openvino.genai's best setting": of_load(results, number)
             for number in (4, 8, 16)
         },
-        "suffix matches / openvino.genai's prompt lookup, six tasks": lambda pair: spread(
+        "suffix drafts / openvino.genai's best prompt lookup, six tasks": lambda pair: spread(
             over_best(results.rows("tasks"), "suffix", "genai-prompt") if pair == "chat" else []
         ),
-        "first process / second": lambda pair: spread(
+        "first process on a machine / second one": lambda pair: spread(
             speedups(results.rows("processes"), "first", "second") if pair == "embedded" else []
         ),
-        "MiB after 10 s": lambda pair: "".join(
+        "memory after 10 s of decoding, MiB": lambda pair: "".join(
             f"{row['memory']:.0f}" for row in default_memory(results, pair)
         ),
     }
     return [*lines, *([name, *map(cell, pairs)] for name, cell in cells.items())]
 
 
+def of_headlines(results: Results) -> Lines:
+    """The rows of `of_defaults` that a newcomer asks for."""
+    head, *lines = of_defaults(results)
+    asked = ("plain decoding", "default / plain", "plain / openvino", "4 requests", "suffix drafts")
+    named = "default / openvino.genai's best draft length"
+    return [head, *(line for line in lines if line[0].startswith(asked) or line[0] == named)]
+
+
 SINGLE = {"chat": "tasks"}
-"""The part with single requests of a pair, where that is not called like the pair."""
+"""The part with single requests of a pair, if its name differs."""
+
+DEFAULT = {"chat": "suffix"}
+"""The method of the default options, if there is no draft model."""
+
+
+def heldout(results: Results, pair: str, heat: float) -> list[Row]:
+    """Single requests of a pair on prompts outside its training data."""
+    rows = results.rows(SINGLE.get(pair, pair), heat=heat)
+    return [row for row in rows if row["prompts"] != "code"]
 
 
 def of_load(results: Results, number: int) -> Callable[[str], str]:
@@ -271,6 +297,7 @@ def spread(values: Iterable[float], form: str = ".2f") -> str:
 
 TABLES: Mapping[str, tuple[str, Table]] = {
     "defaults": ("embedded", of_defaults),
+    "headlines": ("embedded", of_headlines),
     "embedded": ("embedded", by_method("embedded")),
     "expanded": ("expanded", by_method("expanded")),
     "tasks": ("tasks", by_task),

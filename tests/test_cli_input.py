@@ -27,7 +27,7 @@ BAD_INPUT = {
     ),
     "needless draft": (
         ["generate", "x", "--draft", "folder", "--drafter", "none"],
-        "--draft folder has no use with --drafter none",
+        "--draft folder has no effect with --drafter none",
     ),
     "unknown device": (["generate", "x", "--device", "TPU"], "device 'TPU' is not available"),
     "unknown draft device": (["generate", "x", "--draft-device", "TPU"], "device 'TPU' is not"),
@@ -76,7 +76,7 @@ BAD_INPUT = {
     ),
     "a profile for no pair": (
         ["tune", str(ROOT / "models" / "main"), "--output", "profile.json"],
-        "--output 'profile.json' has no use without DRAFT",
+        "--output 'profile.json' has no effect without DRAFT",
     ),
     "no tools": (["generate", "x", "--tools", "nowhere"], "'nowhere' cannot be read as JSON"),
     "no list of tools": (
@@ -115,7 +115,7 @@ BAD_INPUT = {
         "--max-hidden-tokens 8 has no effect with --kv paged",
     ),
     "empty stop": (["generate", "x", "--stop", ""], "--stop '' must be texts"),
-    "no escape": (["generate", "x", "--stop", r"\d"], r"\d is no escape"),
+    "no escape": (["generate", "x", "--stop", r"\d"], r"\d is not an escape"),
     "bad property": (["generate", "x", "--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
     "unknown property": (["generate", "x", "--property", "NO=1"], "Unsupported property NO"),
     "missing profile": (["generate", "x", "--profile", "mine"], "the profile 'mine' cannot be"),
@@ -198,7 +198,7 @@ def no_loading(monkeypatch):
     def load(*args, **kwargs):
         raise AssertionError("loaded")
 
-    monkeypatch.setattr("ov_specdec.pipeline.load_models", load)
+    monkeypatch.setattr("ov_specdec.pipeline_models.load_models", load)
     monkeypatch.setattr("ov_specdec.pipeline_models.open_source", load)
 
 
@@ -227,7 +227,9 @@ def test_addresses_are_checked_before_models_are_loaded(option, value, complaint
 def test_a_prompt_beyond_the_context_is_bad_input(tiny_pair):
     models = ("--main", tiny_pair[0], "--draft", tiny_pair[1])
     done = run("generate", "--prompt-file", "-", *models, stdin=b"x y " * 300)
-    assert re.match(r"error: the prompt has \d+ tokens, the model's context 256 ", refused(done))
+    assert re.match(
+        r"error: the prompt has \d+ tokens, and the model's context 256 ", refused(done)
+    )
 
 
 def test_a_draft_with_another_tokenizer_is_bad_input(tiny_pair, tmp_path):
@@ -288,7 +290,7 @@ def test_a_port_in_use_is_bad_input():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         message = refused(run("demo", "--port", port))
-    assert f"nothing can be served on --host '127.0.0.1' --port {port}" in message
+    assert f"--host '127.0.0.1' --port {port} cannot be used" in message
 
 
 def test_debug_shows_the_traceback():

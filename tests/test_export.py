@@ -10,7 +10,8 @@ import pytest
 from ov_specdec import ExportError, ModelError, SpeculativePipeline
 from ov_specdec.errors import TransformersVersionError
 from ov_specdec.loading import export as export_module
-from ov_specdec.loading.export import export_model
+from ov_specdec.loading import optimum
+from ov_specdec.loading.export import NEEDED_FILES, export_model
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.origin import ORIGIN_FILE
 from ov_specdec.text.tokenizer import load_tokenizer
@@ -63,7 +64,7 @@ def test_the_task_is_that_of_the_checkpoint(tmp_path, monkeypatch, config, task)
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "tokenizer.json").touch()
     commands = []
-    monkeypatch.setattr(export_module, "run_child", lambda command, *_: commands.append(command))
+    monkeypatch.setattr(optimum, "run_child", lambda command, *_: commands.append(command))
     with pytest.raises(ExportError, match="is not usable"):
         export_model(str(tmp_path), tmp_path / "output", "int8")
     assert commands[0][commands[0].index("--task") + 1] == f"{task}-with-past"
@@ -73,7 +74,7 @@ def test_gemma4_is_exported_by_a_program_of_its_own(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text('{"model_type": "gemma4_text"}')
     (tmp_path / "tokenizer.json").touch()
     commands = []
-    monkeypatch.setattr(export_module, "run_child", lambda command, *_: commands.append(command))
+    monkeypatch.setattr(optimum, "run_child", lambda command, *_: commands.append(command))
     with pytest.raises(ExportError, match="is not usable"):
         export_model(str(tmp_path), tmp_path / "output", "int8")
     assert Path(commands[0][0]).name == "gemma4_export.py"
@@ -140,7 +141,7 @@ def test_a_failure_is_explained_and_leaves_nothing_behind(monkeypatch, tmp_path,
         log.write(output)
         return 1
 
-    monkeypatch.setattr(export_module, "run_child", fail)
+    monkeypatch.setattr(optimum, "run_child", fail)
     with pytest.raises(ExportError, match=f"owner/x: .*{complaint}"):
         export_model("owner/x", tmp_path, "fp16")
     assert list(tmp_path.iterdir()) == []
@@ -158,7 +159,7 @@ def test_the_version_of_transformers_that_optimum_wants_is_found(
         log.write(f"of the model. {bound} required is {wanted}, got: 5.5.4\n")
         return 1
 
-    monkeypatch.setattr(export_module, "run_child", refuse)
+    monkeypatch.setattr(optimum, "run_child", refuse)
     with pytest.raises(
         TransformersVersionError, match=f"transformers {said}, and this is 5.5.4"
     ) as e:
@@ -170,7 +171,7 @@ def test_the_version_of_transformers_that_optimum_wants_is_found(
 def test_an_export_runs_in_the_environment_that_was_asked_for(monkeypatch, tmp_path):
     used = []
     monkeypatch.setattr(export_module, "find_python", lambda version, _: f"python-{version}")
-    monkeypatch.setattr(export_module, "run_child", lambda *given: used.append(given[-1]) or -9)
+    monkeypatch.setattr(optimum, "run_child", lambda *given: used.append(given[-1]) or -9)
     for version in (None, "5.0"):
         with pytest.raises(ExportError, match="killed"):
             export_model("owner/x", tmp_path, "fp16", transformers=version)
@@ -178,8 +179,8 @@ def test_an_export_runs_in_the_environment_that_was_asked_for(monkeypatch, tmp_p
 
 
 def test_an_export_that_was_killed_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(export_module, "run_child", lambda *_: -9)
-    with pytest.raises(ExportError, match="killed, most likely because memory ran out"):
+    monkeypatch.setattr(optimum, "run_child", lambda *_: -9)
+    with pytest.raises(ExportError, match="killed, probably because memory ran out"):
         export_model("owner/x", tmp_path, "fp16")
 
 
@@ -187,7 +188,7 @@ def test_an_interrupted_export_leaves_nothing_behind(monkeypatch, tmp_path):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(export_module, "run_child", interrupt)
+    monkeypatch.setattr(optimum, "run_child", interrupt)
     with pytest.raises(KeyboardInterrupt):
         export_model("owner/x", tmp_path, "fp16")
     assert list(tmp_path.iterdir()) == []
@@ -200,7 +201,7 @@ def test_an_export_without_a_fast_tokenizer_is_not_taken_for_finished(monkeypatc
             (Path(command[-1]) / name).touch()
         return 0
 
-    monkeypatch.setattr(export_module, "run_child", write_some)
+    monkeypatch.setattr(optimum, "run_child", write_some)
     with pytest.raises(ExportError, match=r"no tokenizer.json, so it is not usable"):
         export_model("owner/x", tmp_path, "fp16")
     assert list(tmp_path.iterdir()) == []
@@ -221,11 +222,11 @@ def fake_optimum(monkeypatch):
     def write(command, *_):
         commands.append(command)
         Path(command[-1]).mkdir()
-        for name in export_module.NEEDED_FILES:
+        for name in NEEDED_FILES:
             (Path(command[-1]) / name).write_text("{}")
         return 0
 
-    monkeypatch.setattr(export_module, "run_child", write)
+    monkeypatch.setattr(optimum, "run_child", write)
     return commands
 
 
@@ -326,7 +327,7 @@ def test_what_is_no_model_is_refused_at_once(tmp_path, name):
 
 
 def test_an_ir_is_said_to_be_exported_already(tiny_pair, tmp_path):
-    with pytest.raises(ExportError, match=r"is already exported.*openvino_model.xml: use it as it"):
+    with pytest.raises(ExportError, match=r"is already exported.*openvino_model.xml: use it"):
         export_model(str(tiny_pair[0]), tmp_path, "fp16")
 
 
@@ -337,7 +338,7 @@ def test_a_folder_without_a_checkpoint_is_refused(tmp_path):
 
 
 def test_without_optimum_the_extra_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(export_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(optimum.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ExportError, match=r"in a checkout: pip install '\.\[export\]'"):
         export_model("owner/x", tmp_path, "fp16")
 

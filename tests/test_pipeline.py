@@ -168,7 +168,7 @@ def test_generation_ends_with_the_context(pipeline):
     [
         ("", {}, "the prompt is empty"),
         ([], {}, "the prompt is empty"),
-        ([5] * 256, {}, "256 tokens, the model's context 256"),
+        ([5] * 256, {}, "256 tokens, and the model's context 256"),
         ([5, 290], {}, "token id 290: the model has 0 to 289"),
         ([-1], {}, "token id -1"),
         ("x", {"max_new_tokens": 0}, "max_new_tokens=0"),
@@ -303,7 +303,7 @@ def test_models_are_not_used_otherwise_while_a_generation_runs(pipeline, tmp_pat
         lambda: pipeline.load_cache(file),
         lambda: pipeline.prepare(seconds=0.0),
     ):
-        with pytest.raises(SessionError, match=r"a generation is running .*: read or close it"):
+        with pytest.raises(SessionError, match=r"a generation is running .*: read it to its end"):
             use()
     stream.close()
     pipeline.save_cache(file)
@@ -355,7 +355,7 @@ def test_a_context_may_be_shorter_than_the_models(tiny_pair):
         result = pipeline.generate([5] * 20, max_new_tokens=None, ignore_eos=True)
         assert len(result.token_ids) == 20
         assert (result.finish_reason, result.stats.length_limit) == ("length", "max_model_len")
-        with pytest.raises(ContextLengthError, match="40 tokens, the model's context 40"):
+        with pytest.raises(ContextLengthError, match="40 tokens, and the model's context 40"):
             pipeline.generate([5] * 40)
     with pytest.raises(OptionError, match=r"max_model_len=4000 is more than the context .* 256"):
         SpeculativePipeline(*tiny_pair, max_model_len=4000)
@@ -429,11 +429,15 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         ({"device": "TPU"}, DeviceError, "device 'TPU' is not available: OpenVINO finds .*CPU"),
         ({"draft_device": "TPU"}, DeviceError, "'TPU'"),
         ({"properties": {"NO_SUCH": "1"}}, DeviceError, "NO_SUCH=1 .*Unsupported property"),
-        ({"drafter": "none", "draft_device": "CPU"}, OptionError, "has no use with drafter='none'"),
+        (
+            {"drafter": "none", "draft_device": "CPU"},
+            OptionError,
+            "has no effect with drafter='none'",
+        ),
         (
             {"draft": None, "drafter": "suffix", "profile": "p.json"},
             OptionError,
-            "profile='p.json' has no use with drafter='suffix'",
+            "profile='p.json' has no effect with drafter='suffix'",
         ),
         ({"draft": None, "drafter": "model"}, OptionError, "no draft model for main"),
         ({"main": "/no/where", "draft": None}, ModelError, "'/no/where' does not exist"),
@@ -511,7 +515,7 @@ def test_a_result_is_shown_in_three_lines(tiny_pair):
     lines = repr(result).splitlines()
     assert len(lines) == 3
     assert max(map(len, lines)) < 120
-    assert lines[1] == "    20 token_ids, finish_reason='length' (max_new_tokens is reached),"
+    assert lines[1] == "    20 token_ids, finish_reason='length' (the output has max_new_tokens),"
     assert f"of {result.stats.drafted} draft tokens accepted" in lines[2]
 
 
@@ -528,7 +532,7 @@ def test_a_notebook_shows_where_the_tokens_of_a_result_come_from():
     pieces = re.findall(r"<span[^>]*>(.*?)</span>|([^<]+)", text[1])
     assert pieces == [("", "&lt;b&gt;"), ("def a", ""), ("&amp;", "")]
     assert "cut short: prompt and output fill the KV caches, kv_cache_size" in small[1]
-    assert "in place of a rejected draft token" in small[1]
+    assert "replacement of a rejected draft token" in small[1]
     assert MEANINGS["bonus"] not in small[1]
     assert " color:" not in html, "the text keeps the notebook's colour, light or dark"
 

@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-import ov_specdec.loading.compile as compile_module
 from ov_specdec import ModelError, SpeculativePipeline
 from ov_specdec.errors import SessionError
+from ov_specdec.loading import kv_backend
 from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.graph import to_paged
 from ov_specdec.loading.locate import embedded_folder
@@ -271,7 +271,7 @@ def test_passes_that_cannot_be_run_are_refused_and_change_nothing(model, llama):
             model.forward(spans)
         assert (first.length, second.length) == (20, 200)
     single = load(llama, max_hidden=0)
-    with pytest.raises(SessionError, match="over 2 sequences of a model that takes 1 at a time"):
+    with pytest.raises(SessionError, match="over 2 sequences: this model takes 1 at a time"):
         single.forward([Span(single.open(), [1], 1), Span(single.open(), [1], 1)])
 
 
@@ -351,7 +351,7 @@ def test_one_model_may_be_stateful_and_the_other_paged(tiny_pair, monkeypatch, s
             raise ModelError("no attention found")
         to_paged(model)
 
-    monkeypatch.setattr(compile_module, "to_paged", convert)
+    monkeypatch.setattr(kv_backend, "to_paged", convert)
     with SpeculativePipeline(*tiny_pair, precision="exact") as pipeline:
         kinds = {"main": pipeline.main.kv, "draft": pipeline.draft.kv}
         assert [role for role, kv in kinds.items() if kv == "stateful"] == [stateful]

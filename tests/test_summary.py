@@ -46,7 +46,7 @@ def test_what_is_not_known_is_left_out():
 
 
 def test_it_says_why_nothing_was_drafted():
-    assert "not speculated: would lose" in figures(result(*LOST), models())
+    assert "not speculated: would be slower" in figures(result(*LOST), models())
     unmatched = [a_round(reason="unmatched", source="")] * 3
     assert figures(result(*unmatched), models()).endswith("nothing in the text repeats")
     assert figures(result(), models()).endswith("not speculated: the output is too short")
@@ -98,7 +98,7 @@ def test_nothing_drafted_is_no_ratio():
     report = make_report(runs)
     assert report["ratio"] is None
     assert describe({**report, "sampled": False})[-1].startswith(
-        "ratio        not speculated: would lose"
+        "ratio        not speculated: would be slower"
     )
 
 

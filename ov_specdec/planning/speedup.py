@@ -1,4 +1,4 @@
-"""How many times as fast as plain decoding a generation was, as its own passes tell."""
+"""Estimates a generation's speedup over plain decoding from its own passes."""
 
 from ov_specdec.planning.costs import CostCurve
 from ov_specdec.stats import GenerationStats
@@ -8,11 +8,10 @@ ENOUGH = 8
 
 
 def estimate_speedup(stats: GenerationStats, curve: CostCurve) -> float | None:
-    """About how many times plain decoding's speed it had after the prefill; None where unknown.
+    """The estimated speedup after the prefill; None if unknown.
 
-    A plain token is taken to cost what the curve says of a pass over one token, at the pace that
-    the fastest pass of this generation had. That is unknown where the curve is imagined, where
-    others shared the passes, and where nothing was drafted.
+    A plain token costs a pass over one token by the curve, at the speed of the fastest pass of this
+    generation. It is unknown with the nominal curve, with shared passes, and without drafts.
     """
     rounds = stats.rounds[1:]
     is_alone = all(done.num_sequences == 1 for done in rounds)

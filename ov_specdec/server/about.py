@@ -1,4 +1,4 @@
-"""What clients and the page are told of the model that is served, in words."""
+"""The description of the served model for clients and the page."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,18 +11,18 @@ from ov_specdec.speech_pipeline import SpeechPipeline
 DRAFTS = {
     "model": "draft tokens from ",
     "both": "draft tokens from matches in the text, or from ",
-    "suffix": "draft tokens from matches in the text and in earlier ones",
+    "suffix": "draft tokens from matches in the text and in earlier outputs",
     "prompt-lookup": "draft tokens from matches in the text",
     "none": "no draft tokens",
 }
-"""What each drafter gives; where it ends with "from", the draft model follows."""
+"""Descriptions of drafters; after "from" follows the draft model."""
 
 
 @dataclass(frozen=True)
 class About:
-    """What a model is. takes: what requests send to it. writes_code: whether it was made for that.
+    """A model's description. takes: type of its input. writes_code: whether it is a code model.
 
-    description: its task, device, precision and drafter, and how long texts may be.
+    description: its task, device, precision, drafter and context length.
     """
 
     takes: Literal["messages", "text", "audio"]
@@ -31,12 +31,12 @@ class About:
 
 
 def about_text(pipeline: SpeculativePipeline) -> About:
-    """What the model of a pipeline is."""
+    """The description of the model of a pipeline."""
     main, has_messages = pipeline.main, pipeline.tokenizer.chat_template is not None
     is_embedded = _is_embedded(main, "main")
-    task = "It answers messages" if has_messages else "It continues texts"
+    task = "It answers chat messages" if has_messages else "It continues texts"
     if main.folder.is_encoder_decoder:
-        task = "It makes texts of texts, such as summaries or translations"
+        task = "It turns texts into texts, such as summaries or translations"
     if is_embedded:
         task = "A small model that comes with ov-specdec and continues Python code"
     return About(
@@ -47,8 +47,8 @@ def about_text(pipeline: SpeculativePipeline) -> About:
 
 
 def about_speech(pipeline: SpeechPipeline) -> About:
-    """What the speech model of a pipeline is."""
-    task = "It writes down recordings, sent to /v1/audio/transcriptions"
+    """The description of the speech model of a pipeline."""
+    task = "It transcribes recordings sent to /v1/audio/transcriptions"
     return About("audio", False, _describe(task, pipeline.main, pipeline.drafter, pipeline.draft))
 
 

@@ -1,0 +1,55 @@
+"""Models on one CPU thread: a pass that fails says so, and harms no later model."""
+
+import numpy as np
+import openvino as ov
+import pytest
+from openvino import opset13 as ops
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.loading.one_thread import THREADS, OneThreadModel, with_errors
+
+
+def compiled(num_threads):
+    """A model that adds 1 to three values, or to one: passes over others fail."""
+    values = ops.parameter([-1], ov.Type.f32)
+    values.output(0).set_names({"values"})
+    three = ops.broadcast(values, ops.constant(np.array([3])))
+    model = ov.Model([ops.add(ops.relu(three), ops.constant(np.float32(1)))], [values], "add")
+    return with_errors(ov.Core().compile_model(model, "CPU", {THREADS: num_threads}))
+
+
+def run(request, *values, **sharing):
+    (output,) = request.infer({"values": np.array(values, np.float32)}, **sharing).values()
+    return output.tolist()
+
+
+def test_a_pass_that_fails_raises_its_error_and_harms_no_later_model():
+    for _ in range(3):
+        request = compiled(1).create_infer_request()
+        for sharing in ({}, {"share_inputs": True, "share_outputs": True}):
+            assert run(request, 1, 2, 3, **sharing) == [2, 3, 4]
+            assert run(request, 4, 5, 6, **sharing) == [5, 6, 7]
+        with pytest.raises(RuntimeError, match="cannot be broadcasted"):
+            run(request, 1, 2)
+        del request
+
+
+def test_on_several_threads_a_model_raises_errors_by_itself():
+    model = compiled(2)
+    assert not isinstance(model, OneThreadModel)
+    with pytest.raises(RuntimeError, match="cannot be broadcasted"):
+        run(model.create_infer_request(), 1, 2)
+
+
+@pytest.mark.parametrize("kv", ["paged", "stateful"])
+def test_models_of_one_thread_give_the_same_texts(tiny_pair, kv):
+    texts = []
+    for num_threads in (1, 2):
+        with SpeculativePipeline(
+            *tiny_pair, kv=kv, precision="exact", num_threads=num_threads
+        ) as pipeline:
+            runner = pipeline.main.runner
+            model = runner._model._compiled if kv == "paged" else runner._compiled
+            assert isinstance(model, OneThreadModel) is (num_threads == 1)
+            texts.append(pipeline.generate("def", max_new_tokens=20, num_assistant_tokens=3).text)
+    assert texts[0] == texts[1]
