@@ -12,7 +12,6 @@ from ov_specdec.origins import Origin, as_html, legend
 from ov_specdec.stats import FinishReason, GenerationStats, LengthLimit
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
-FINISH_MESSAGES: Mapping[FinishReason, str] = {"stop": "end of text", "cancelled": "cancelled"}
 LENGTH_MESSAGES: Mapping[LengthLimit, str] = {
     "max_new_tokens": "max_new_tokens is reached",
     "max_model_len": "cut short: prompt and output fill the context, max_model_len",
@@ -70,7 +69,10 @@ class GenerationResult:
         """What ended the output, in words."""
         if self.finish_reason == "length":
             return LENGTH_MESSAGES[self.stats.length_limit]
-        return FINISH_MESSAGES[self.finish_reason]
+        if self.finish_reason == "cancelled":
+            return "cancelled"
+        stop = self.stats.stop_string
+        return "end of text" if stop is None else f"stop string {shorten(stop)}"
 
     def __repr__(self) -> str:
         return (
@@ -112,7 +114,7 @@ class Output:
             rejected = round_.draft_tokens[cut:]
             chunks.append(self._chunk(round_, slice(cut, end), _own_origin(round_), rejected))
         if self._text.stopped:
-            sequence.finish_reason = "stop"
+            sequence.finish_reason, self.stats.stop_string = "stop", self._text.stop_string
         stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
         if num_generated < stats.num_generated:
             stats = replace(stats, num_generated=num_generated)

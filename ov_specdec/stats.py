@@ -116,7 +116,8 @@ class GenerationStats:
 
     batch_invariant: whether its text depends on nothing but prompt, options and model.
     max_sequences: that the KV caches hold at a time, while others wait; None: what memory allows.
-    length_limit: what ended it, where it ended with "length".
+    length_limit: what ended it, where it ended with "length". stop_string: the one that ended it,
+    if any.
     """
 
     prompt_tokens: int
@@ -124,6 +125,7 @@ class GenerationStats:
     batch_invariant: BatchInvariance = NOT_INVARIANT
     max_sequences: int | None = None
     length_limit: LengthLimit = "max_new_tokens"
+    stop_string: str | None = None
 
     def __repr__(self) -> str:
         return (
@@ -226,7 +228,7 @@ class GenerationStats:
             "drafted accepted acceptance_rate main_passes tokens_per_main_pass "
             "time_to_first_token time_per_output_token tokens_per_second "
             "seconds draft_seconds verify_seconds rollback_seconds draft_lengths max_sequences "
-            "length_limit"
+            "length_limit stop_string"
         )
         figures = {name: getattr(self, name) for name in names.split()}
         if self.draft_failures:

@@ -115,6 +115,9 @@ def test_stop_strings_end_the_text_as_in_plain_decoding(pipeline):
         assert plain.text == speculative.text == full.text[: full.text.index(stop)]
         assert plain.token_ids == speculative.token_ids
         assert speculative.finish_reason == "stop"
+        assert speculative.stats.as_dict()["stop_string"] == stop
+        assert speculative.finish_message == f"stop string {stop!r}"
+        assert full.stats.stop_string is None
         assert speculative.stats.generated_tokens == len(speculative.token_ids)
         checked += 1
     assert checked > 5
