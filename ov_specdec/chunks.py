@@ -7,6 +7,7 @@ from html import escape
 from ov_specdec.engine import Round
 from ov_specdec.engine import Sequence as EngineSequence
 from ov_specdec.errors import OptionError, shorten
+from ov_specdec.foreign_options import OF_RESULTS, name_missing
 from ov_specdec.logprobs import TokenLogprobs
 from ov_specdec.origins import Origin, as_html, legend
 from ov_specdec.stats import FinishReason, GenerationStats, LengthLimit
@@ -48,6 +49,7 @@ class Chunk:
         return self.origin == "draft"
 
 
+@name_missing(OF_RESULTS)
 @dataclass(frozen=True, repr=False)
 class GenerationResult:
     """A finished generation. `text` and `token_ids` hold the output without the prompt.

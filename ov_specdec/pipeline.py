@@ -20,7 +20,14 @@ from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
 from ov_specdec.drafters.pairing import DraftModel, Pairing
 from ov_specdec.engine import Engine, EngineLoop
 from ov_specdec.errors import CLOSED, DeviceError, Option, OptionError, SessionError
-from ov_specdec.foreign_options import drop_neutral
+from ov_specdec.foreign_options import (
+    OF_GENERATION,
+    OF_MODELS,
+    OF_PIPELINES,
+    drop_neutral,
+    name_missing,
+    refuse_foreign,
+)
 from ov_specdec.generation import GenerationStream, TextGenerator
 from ov_specdec.kwargs import GenerationKwargs
 from ov_specdec.loading.compile import LoadedModel, load_models
@@ -60,6 +67,8 @@ else:
     from typing_extensions import Unpack
 
 
+@name_missing(OF_PIPELINES)
+@refuse_foreign({**dict.fromkeys(GenerationKwargs.__annotations__, OF_GENERATION), **OF_MODELS})
 class SpeculativePipeline:
     """Generates the main model's own text, faster, with draft tokens from a drafter.
 

@@ -51,9 +51,10 @@ class RuntimeConfig:
     max_model_len: int | None = None
 
     def __post_init__(self) -> None:
-        require_text("device", self.device)
-        if self.encoder_device is not None:
-            require_text("encoder_device", self.encoder_device)
+        for name in ("device", "encoder_device"):
+            if (device := getattr(self, name)) is not None:
+                require_text(name, device)
+                object.__setattr__(self, name, device.upper())
         if self.properties is not None:
             require_texts("properties", self.properties)
         require_choice("kv", self.kv, get_args(KvBackend))

@@ -11,8 +11,8 @@ class IncrementalDetokenizer:
     """Turns token ids into text that may be shown: whole characters, and nothing of a stop string.
 
     `stop_string` is the one that was found, if any; the text ends before it, or after it where it
-    is to be included. Text is held back while it may still become part of a longer character or a stop
-    string.
+    is to be included. Text is held back while it may still become part of a longer character or a
+    stop string.
     """
 
     def __init__(
