@@ -1,5 +1,6 @@
 """Checks of what a pipeline is made with: its options, and two models for each other."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -173,6 +174,14 @@ def pair_models(
     Raises `TokenizerMismatchError` where they differ and no pairing is given, or none is possible.
     """
     report = check_pair(*sources)
+    main, draft = (source.folder for source in sources)
+    if draft.num_bytes > main.num_bytes:
+        warnings.warn(
+            f"the draft model '{draft.path}' is larger than the main model '{main.path}', which "
+            "makes decoding slower: swap the two",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     if pairing is None or report.compatible:
         report.require()
         return report, None

@@ -128,3 +128,5 @@ def test_a_ratio_has_its_spread():
     assert report["ratio"] == pytest.approx(97 / 51)
     line = describe({**report, "sampled": False, "batch_invariant": "on"})[-1]
     assert re.match(r"ratio        1\.90 \(1\.00 to 1\.90\)", line)
+    lines = describe({**report, "sampled": False, "batch_invariant": "on"})
+    assert "--- medians of 3 runs of each, in turns, after a warm-up ---" in lines

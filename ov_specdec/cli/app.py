@@ -11,9 +11,9 @@ from typing import Any, TextIO
 import click
 
 import ov_specdec
-from ov_specdec.checks import suggest
 from ov_specdec.cli.interrupts import interrupts_end_the_process
 from ov_specdec.cli.messages import USER_ERROR, end_interrupted, fail, fail_to_write, say
+from ov_specdec.cli.usage import explain, explain_command
 
 PACKAGE = Path(ov_specdec.__file__).parent
 
@@ -30,8 +30,7 @@ COMMANDS = {
     "tune": "Measure MAIN and DRAFT, or the embedded pair: which settings and which drafter to "
     "take.",
     "bench": "Measure plain decoding and this project's ways to speculate, in turns.",
-    "check": "Compare the tokenizers of MAIN and DRAFT; exit code 0 if they are the same, 1 if "
-    "not.",
+    "check": "Check that MAIN and DRAFT have one tokenizer, and that passes and KV caches agree.",
     "devices": "List OpenVINO's devices: name, capabilities, and the KV cache that --kv auto takes "
     "there.",
     "export": "Export a main and a draft model; with only one of --main and --draft, just that "
@@ -75,8 +74,7 @@ class LazyCommands(click.Group):
         """As click does; a name that does not exist gets those most like it, or all."""
         name = args[0]
         if name not in self._lines and not name.startswith("-"):
-            hint = suggest(name, self._lines, f"there are: {', '.join(self._lines)}")
-            ctx.fail(f"there is no command '{name}': {hint}")
+            ctx.fail(explain_command(name, self._lines))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -117,7 +115,7 @@ def run(commands: click.Group = app, name: str = "ov-specdec") -> None:
         except click.ClickException as error:
             context = getattr(error, "ctx", None)
             hint = f" (see {context.command_path} --help)" if context else ""
-            fail(f"{error.format_message()}{hint}")
+            fail(f"{explain(error)}{hint}")
         except click.Abort:
             end_interrupted()
         except OSError as error:

@@ -36,10 +36,10 @@ BATCH_SIZES = (1, 2)
 @with_options((DEVICE_OPTION, *COMPILE_OPTIONS))
 @with_errors
 def check(main: str | None, draft: str | None, **options: Any) -> None:
-    """Compare the tokenizers of MAIN and DRAFT; exit code 0 if they are the same, 1 if not.
+    """Check that MAIN and DRAFT have one tokenizer, and that passes and KV caches agree.
 
-    Where they are not, it says which pairings are possible (--pairing of other commands). Without
-    models, the embedded ones are taken.
+    Where the tokenizers differ, the exit code is 1, and it says which pairings are possible
+    (--pairing of other commands). Without models, the embedded ones are taken.
 
     Then it says whether passes of MAIN are batch-invariant on this machine: if so, a text is the
     same, to the bit, with any drafter or none, alone or beside others. What is seen is kept. The

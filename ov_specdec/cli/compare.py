@@ -82,11 +82,14 @@ def run(
 def make_report(results: Mapping[str, list[GenerationResult]]) -> dict[str, Any]:
     """Both texts, whether they are equal, median seconds with their range, and the ratio.
 
-    ratio: of the times in the same turn, the median; None where nothing was drafted, since what
-    differs then is noise.
+    repeat: runs of each. ratio: of the times in the same turn, the median; None where nothing was
+    drafted, since what differs then is noise.
     """
     plain, speculative = (results[method][0] for method in METHODS)
-    report: dict[str, Any] = {"equal": plain.token_ids == speculative.token_ids}
+    report: dict[str, Any] = {
+        "repeat": len(results["plain"]),
+        "equal": plain.token_ids == speculative.token_ids,
+    }
     times = {method: [run.stats.seconds for run in results[method]] for method in METHODS}
     for method in METHODS:
         report[method] = {
@@ -111,7 +114,7 @@ def describe(report: Mapping[str, Any]) -> list[str]:
     else:
         for method in METHODS:
             lines += [f"--- {method} ---", report[method]["text"]]
-    lines.append("---")
+    lines.append(f"--- medians of {report['repeat']} runs of each, in turns, after a warm-up ---")
     for method in METHODS:
         run_ = report[method]
         stats = run_["stats"]

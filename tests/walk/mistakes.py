@@ -1,8 +1,14 @@
-"""Twenty mistakes on the command line, and what the message is to name."""
+"""Mistakes on the command line, and what the message is to name."""
 
 MISTAKES = {
     "ov-specdec genrate x": ("'genrate'", "generate"),
     "ov-specdec generate x --max-tokens 5": ("--max-tokens", "--max-new-tokens"),
+    "ov-specdec generate x --model models/main": ("--model", "--main"),
+    "ov-specdec generate x --chat": ("--chat", "the command chat"),
+    "ov-specdec generate x --temprature 1": ("mean --temperature",),
+    "ov-specdec generate def fibonacci": ("'def fibonacci'", "quotes"),
+    "ov-specdec run x": ("'run'", "generate or chat"),
+    "ov-specdec generate x --device cuda": ("Intel GPU",),
     "ov-specdec generate x --main /no/where": ("'/no/where' does not exist",),
     "ov-specdec generate x --main gpt2": ("'gpt2'", "owner/model"),
     "ov-specdec generate x --draft /no/draft": ("'/no/draft' does not exist",),
