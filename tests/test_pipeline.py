@@ -354,7 +354,7 @@ def test_a_small_cache_is_enough_for_many_and_too_small_for_one_that_cannot_fit(
 
 
 def test_a_context_may_be_shorter_than_the_models(tiny_pair):
-    with SpeculativePipeline(*tiny_pair, max_model_len=40) as pipeline:
+    with SpeculativePipeline(*tiny_pair, max_model_len=40, max_batch_size=1) as pipeline:
         result = pipeline.generate([5] * 20, max_new_tokens=None, ignore_eos=True)
         assert len(result.token_ids) == 20
         assert (result.finish_reason, result.stats.length_limit) == ("length", "max_model_len")

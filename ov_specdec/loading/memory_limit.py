@@ -1,6 +1,7 @@
 """How much memory the KV caches of a pair may take."""
 
 from collections.abc import Sequence
+from math import ceil
 
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.loading.compile import LoadedModel
@@ -10,7 +11,7 @@ from ov_specdec.loading.devices import Device, find_device, openvino_core
 GB = 10**9
 
 LEAST_TOKENS = 32
-"""Tokens that KV caches have room for at least: a block on CPU. Less is a mistyped unit."""
+"""Tokens that KV caches have room for at least: the largest block. Less is a mistyped unit."""
 
 SHARE_OF_FREE = 0.5
 """Part of a device's free memory that is taken where nobody says how much."""
@@ -32,7 +33,8 @@ def limit_memory(
     there, or a quarter where there are two devices, which may have it in common. It is taken as
     it is needed. Raises `OptionError` where the device manages that memory itself.
     """
-    needed = max_batch_size * models[0].runner.max_length
+    blocks = ceil(models[0].runner.max_length / LEAST_TOKENS)  # which no two sequences share
+    needed = max_batch_size * blocks * LEAST_TOKENS
     by_device: dict[Device, list[LoadedModel]] = {}
     for model in models:
         device = find_device(openvino_core(), model.config.device)

@@ -1,5 +1,6 @@
 """What clients and the page are told of the model that is served, in words."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,6 +8,10 @@ from ov_specdec.loading.compile import LoadedModel
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speech_pipeline import SpeechPipeline
+
+Takes = Literal["messages", "text", "source", "audio"]
+"""What requests send to a model: a conversation, a text to continue, one that its answer is made
+of, or a recording."""
 
 DRAFTS = {
     "model": "draft tokens from ",
@@ -18,29 +23,37 @@ DRAFTS = {
 """What each drafter gives; where it ends with "from", the draft model follows."""
 
 
+TASKS: Mapping[Takes, str] = {
+    "messages": "It answers messages",
+    "text": "It continues texts",
+    "source": "It makes texts of texts, such as summaries or translations",
+    "audio": "It writes down recordings, sent to /v1/audio/transcriptions",
+}
+
+
 @dataclass(frozen=True)
 class About:
-    """What a model is. takes: what requests send to it. writes_code: whether it was made for that.
+    """What a model is. writes_code: whether it was made for that.
 
     description: its task, device, precision and drafter, and how long texts may be.
     """
 
-    takes: Literal["messages", "text", "audio"]
+    takes: Takes
     writes_code: bool
     description: str
 
 
 def about_text(pipeline: SpeculativePipeline) -> About:
     """What the model of a pipeline is."""
-    main, has_messages = pipeline.main, pipeline.tokenizer.chat_template is not None
-    is_embedded = _is_embedded(main, "main")
-    task = "It answers messages" if has_messages else "It continues texts"
+    main, is_embedded = pipeline.main, _is_embedded(pipeline.main, "main")
+    takes: Takes = "text" if pipeline.tokenizer.chat_template is None else "messages"
     if main.folder.is_encoder_decoder:
-        task = "It makes texts of texts, such as summaries or translations"
+        takes = "source"
+    task = TASKS[takes]
     if is_embedded:
         task = "A small model that comes with ov-specdec and continues Python code"
     return About(
-        "messages" if has_messages else "text",
+        takes,
         is_embedded or "code" in main.folder.path.name.lower(),
         _describe(task, main, pipeline.drafter, pipeline.draft),
     )
@@ -48,8 +61,9 @@ def about_text(pipeline: SpeculativePipeline) -> About:
 
 def about_speech(pipeline: SpeechPipeline) -> About:
     """What the speech model of a pipeline is."""
-    task = "It writes down recordings, sent to /v1/audio/transcriptions"
-    return About("audio", False, _describe(task, pipeline.main, pipeline.drafter, pipeline.draft))
+    return About(
+        "audio", False, _describe(TASKS["audio"], pipeline.main, pipeline.drafter, pipeline.draft)
+    )
 
 
 def _describe(task: str, main: LoadedModel, drafter: str, draft: LoadedModel | None) -> str:

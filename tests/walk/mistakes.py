@@ -1,4 +1,8 @@
-"""Mistakes on the command line, and what the message is to name."""
+"""Mistakes on the command line and over HTTP, and what the message is to name."""
+
+POST = "curl -sS -H 'content-type: application/json' http://127.0.0.1:8000"
+CHAT = '{"messages": [{"role": "user", "content": "x"}]}'
+BUT_FAIL = ">&2; false"  # curl takes an answer for a success
 
 MISTAKES = {
     "ov-specdec genrate x": ("'genrate'", "generate"),
@@ -27,6 +31,8 @@ MISTAKES = {
     "ov-specdec transcribe /no/talk.wav --main models/main": ("/no/talk.wav",),
     "ov-specdec serve --port 99999": ("--port 99999", "65535"),
     "ov-specdec export": ("--main",),
+    f"{POST}/chat/completions -d '{{}}' {BUT_FAIL}": ("/v1/chat/completions",),
+    f"{POST}/v1/chat/completions -d '{CHAT}' {BUT_FAIL}": ("/v1/completions", "--chat-template"),
 }
 
 
