@@ -29,8 +29,9 @@ class Chunk:
     logprobs: of each token, where an option asks for them. prompt_logprobs: of each token of the
     prompt, on the first chunk. num_prompt_tokens: of the whole prompt, on every chunk.
     finish_reason and stats: set on the last chunk only; "stop" is an end-of-sequence token or a
-    stop string, "cancelled" a stream that was cancelled, "length" the budget, or the end of the
-    model's context or of the KV cache: `stats.length_limit` says which.
+    stop string, which `stats.stop_string` then is, "cancelled" a stream that was cancelled,
+    "length" the budget, or the end of the model's context or of the KV cache:
+    `stats.length_limit` says which.
     """
 
     text: str
