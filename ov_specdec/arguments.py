@@ -1,6 +1,5 @@
-"""Checks of what a pipeline is made with: its options, and two models for each other."""
+"""Checks of the arguments of a pipeline."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,20 +13,17 @@ from ov_specdec.checks import (
     require_texts,
 )
 from ov_specdec.drafters.factory import DrafterKind, DrafterName, kind_of
-from ov_specdec.drafters.pairing import Pairing
 from ov_specdec.engine import Limits
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.files import expand_home
 from ov_specdec.loading.devices import find_device, openvino_core, require_paged
 from ov_specdec.loading.locate import check_place
 from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
-from ov_specdec.text.guard import GuardReport
-from ov_specdec.text.pairing import PairingName, UsedPairing
+from ov_specdec.text.pairing import PairingName
 
 
 def check_devices(configs: Sequence[RuntimeConfig]) -> None:
-    """Refuse, before models are read, what their devices do not run with.
+    """Refuse, before models are read, settings that their devices do not support.
 
     configs: the main model's first. Raises `DeviceError` and `OptionError`.
     """
@@ -56,7 +52,7 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
 
 
 def _make_cache_dir(cache_dir: str | Path | None) -> None:
-    """Have the folder for compiled models; OpenVINO would fail later, and name properties."""
+    """Make the folder for compiled models; OpenVINO would fail later, with a vague message."""
     if cache_dir is None:
         return
     try:
@@ -69,7 +65,7 @@ def _make_cache_dir(cache_dir: str | Path | None) -> None:
 
 
 def may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> bool:
-    """Whether a profile may say how to compile: not where the caller has said so already."""
+    """Whether a profile may set properties: not if the caller set them."""
     is_free = main.precision == "default" and not main.properties and main.num_threads is None
     if is_free and not draft.properties and draft.device == main.device:
         return True
@@ -92,7 +88,7 @@ def may_tune(profile: str | Path, main: RuntimeConfig, draft: RuntimeConfig) -> 
 def check_limits(
     max_batch_size: int, kv_cache_size: float | None, max_prefill_tokens_per_step: int | None
 ) -> Limits:
-    """How much may run at a time; `OptionError` for what is no such number."""
+    """The limits of concurrency; `OptionError` for invalid numbers."""
     require_int("max_batch_size", max_batch_size, low=1)
     if kv_cache_size is not None:
         require_number("kv_cache_size", kv_cache_size, low=0.0)
@@ -103,7 +99,7 @@ def check_limits(
 
 
 def usual_drafter(main: str | Path | None, draft: str | Path | None) -> DrafterName:
-    """Where draft tokens come from unless somebody says so: the draft model, where there is one."""
+    """The default drafter: the draft model, if there is one."""
     return "model" if main is None or draft is not None else "suffix"
 
 
@@ -116,9 +112,9 @@ def check_drafter(
     pairing: PairingName | None,
     profile: str | Path = "auto",
 ) -> DrafterKind:
-    """The drafter; `OptionError` where it lacks its model, or has no use for what is given.
+    """The drafter; `OptionError` if its model is missing, or an argument has no effect with it.
 
-    drafter: None takes `usual_drafter`. `ModelError` for a model that is nowhere.
+    drafter: None takes `usual_drafter`. `ModelError` for a model that does not exist.
     """
     if drafter is None:
         drafter = usual_drafter(main, draft)
@@ -135,17 +131,7 @@ def check_drafter(
         if model is not None and not isinstance(model, str | Path):
             raise OptionError(Option(name, model), " must be a folder or a name on the Hub")
     if kind.has_draft_model and main is not None and draft is None:
-        check_place(main)
-        raise OptionError(
-            "no draft model for ",
-            Option("main", str(main)),
-            ": give ",
-            Option("draft"),
-            ", or choose ",
-            Option("drafter", "suffix"),
-            " or ",
-            Option("drafter", "none"),
-        )
+        raise _no_draft(main)
     if not isinstance(profile, str | Path):
         raise OptionError(Option("profile", profile), " must be 'auto', 'none' or a file")
     given = (
@@ -159,40 +145,23 @@ def check_drafter(
         if value and not kind.has_draft_model:
             raise OptionError(
                 Option(name, value),
-                " has no use with ",
+                " has no effect with ",
                 Option("drafter", kind.name),
                 ": leave it out",
             )
     return kind
 
 
-def pair_models(
-    sources: Sequence[ModelSource], pairing: PairingName | None
-) -> tuple[GuardReport, Pairing | None]:
-    """The guard's report on main and draft, and their pairing where their tokenizers differ.
-
-    Raises `TokenizerMismatchError` where they differ and no pairing is given, or none is possible.
-    """
-    report = check_pair(*sources)
-    main, draft = (source.folder for source in sources)
-    if draft.num_bytes > main.num_bytes:
-        warnings.warn(
-            f"the draft model '{draft.path}' is larger than the main model '{main.path}', which "
-            "makes decoding slower: swap the two",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    if pairing is None or report.compatible:
-        report.require()
-        return report, None
-    tokenizers = pair_tokenizers(*sources)
-    return report, Pairing(tokenizers.choose(pairing), tokenizers)
-
-
-def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:
-    """The pairing that the models of two folders need, of those that the given one stands for.
-
-    None where they have the same tokenizer. Raises what `pair_models` raises.
-    """
-    _, found = pair_models([open_source(main), open_source(draft)], pairing)
-    return found.name if found else None
+def _no_draft(main: str | Path) -> OptionError:
+    """The error of a missing draft model; `ModelError` if the main model does not exist."""
+    check_place(main)
+    return OptionError(
+        "no draft model for ",
+        Option("main", str(main)),
+        ": give ",
+        Option("draft"),
+        ", or choose ",
+        Option("drafter", "suffix"),
+        " or ",
+        Option("drafter", "none"),
+    )

@@ -1,4 +1,4 @@
-"""Plain decoding as the baseline: how to ask for it, and where two outputs differ."""
+"""Plain decoding as the baseline: its options, and the comparison of outputs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def common_prefix(tokens: Sequence[int], others: Sequence[int]) -> int:
-    """How many tokens two outputs begin with alike."""
+    """The length of the common prefix of two outputs."""
     shorter = min(len(tokens), len(others))
     if tokens[:shorter] == others[:shorter]:
         return shorter

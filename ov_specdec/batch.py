@@ -1,4 +1,4 @@
-"""Prompts that come one after the other and are answered together, step by step."""
+"""`Batch`: prompts that arrive over time and run together, step by step."""
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -15,11 +15,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Batch(Generic[K]):
-    """Prompts under way, driven by one thread: it adds them, has steps run, and reads chunks.
+    """Open prompts, driven by one thread: it adds them, runs steps, and reads chunks.
 
-    `SpeculativePipeline.open_batch` makes one. Its length is the number of prompts that have not
-    ended. Those that find no room wait, first come first served. Use it as a context, or `close`
-    it: what has not ended then is cancelled.
+    `SpeculativePipeline.open_batch` makes one. Its length is the number of unfinished prompts.
+    Prompts without room wait, first come, first served. Use it as a context, or `close` it, which
+    cancels unfinished prompts.
     """
 
     def __init__(
@@ -31,13 +31,13 @@ class Batch(Generic[K]):
         self._news: deque[tuple[K, Chunk | BaseException]] = deque()
 
     def add(self, key: K, prompt: Prompt, **options: Any) -> None:
-        """Take a prompt, with options as `SpeculativePipeline.stream` has them.
+        """Add a prompt, with options as for `SpeculativePipeline.stream`.
 
-        key: names it in what `step` returns. Raises `OptionError` where prompt or options cannot be
-        used, or the key is that of a prompt under way.
+        key: identifies it in the results of `step`. Raises `OptionError` for an invalid prompt or
+        option, or a key of another open prompt.
         """
         if key in self._running:
-            raise OptionError(Option("key", key), " is under way already: give another key")
+            raise OptionError(Option("key", key), " is the key of an open prompt: give another key")
 
         def receive(chunks: Sequence[Chunk]) -> None:
             self._news.extend((key, chunk) for chunk in chunks)
@@ -57,17 +57,17 @@ class Batch(Generic[K]):
         self._generator.loop.add(self._running[key].sequence)
 
     def step(self) -> list[tuple[K, Chunk | BaseException]]:
-        """Run one step of all prompts: a round of each, or a part of reading it.
+        """Run one step of all prompts: a round of each, or a chunk of its prefill.
 
-        Returns the chunks that came of it, by key. The last chunk of a prompt has a finish reason;
-        a prompt that fails has the error in its place, and the others go on.
+        Returns the new chunks with their keys. The last chunk of a prompt has a finish reason. A
+        failed prompt has its error instead, and the others continue.
         """
         if self._running:
             self._generator.loop.step()
         return [self._news.popleft() for _ in range(len(self._news))]
 
     def cancel(self, key: K) -> None:
-        """End a prompt within one pass; its last chunk comes with the next step and says so."""
+        """End a prompt within one pass; the next step returns its last chunk, "cancelled"."""
         if key in self._running:
             self._running[key].sequence.cancel()
 

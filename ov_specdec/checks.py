@@ -1,4 +1,4 @@
-"""Checks of option values, with messages that name the option, the value and what is allowed."""
+"""Checks of option values; their messages name the option, the value and allowed values."""
 
 import difflib
 import math
@@ -11,26 +11,26 @@ from ov_specdec.errors import Option, OptionError
 
 
 def make_plain(options: Any) -> None:
-    """Give the fields of a dataclass, frozen or not, Python's own numbers and lists."""
+    """Convert the fields of a dataclass, frozen or not, to Python's own numbers and lists."""
     for field in fields(options):
         object.__setattr__(options, field.name, _as_plain(getattr(options, field.name)))
 
 
 def _as_plain(value: Any) -> Any:
-    """A value with Python's own numbers and lists in the place of numpy's, at any depth."""
+    """A value with numpy's numbers and arrays replaced by Python's, at any depth."""
     if hasattr(value, "tolist"):  # of arrays and scalars; numpy itself takes long to import
         return value.tolist()
     if isinstance(value, dict):
         return {_as_plain(key): _as_plain(each) for key, each in value.items()}
     if type(value) in (list, tuple, set, frozenset):
         return type(value)(_as_plain(each) for each in value)
-    if isinstance(value, Iterator):  # which could be read only once
+    if isinstance(value, Iterator):  # readable only once
         return tuple(map(_as_plain, value))
     return value
 
 
 def require_utf8(what: str | Option, text: str) -> None:
-    """Refuse a text that holds lone surrogates, which no tokenizer takes."""
+    """Refuse a text with lone surrogates, which no tokenizer takes."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -43,9 +43,9 @@ def require_utf8(what: str | Option, text: str) -> None:
 def suggest(
     name: str, known: Iterable[str], otherwise: str, *, most: int = 3, cutoff: float = 0.6
 ) -> str:
-    """A hint for a name that does not exist: those most like it, or else another hint.
+    """A hint for an unknown name: the most similar names, or else `otherwise`.
 
-    cutoff: 0 to 1, how much alike names have to be.
+    cutoff: 0 to 1, the required similarity.
     """
     close = difflib.get_close_matches(name, list(known), n=most, cutoff=cutoff)
     return f"did you mean {' or '.join(close)}?" if close else otherwise
@@ -57,9 +57,9 @@ def require_known(
     kind: str,
     elsewhere: Mapping[str, str] | None = None,
 ) -> None:
-    """Refuse a name that does not exist.
+    """Refuse an unknown name.
 
-    kind: what it should be the name of. elsewhere: known names by those they have elsewhere.
+    kind: of the name, for the message. elsewhere: known names by their names in other libraries.
     """
     for name in names:
         if name not in known:
@@ -119,7 +119,7 @@ def require_ids(where: str | Option, ids: Iterable[int], vocab_size: int) -> Non
 def _is_finite(value: Real) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number that no float can hold
+    except OverflowError:  # an integer beyond the range of floats
         return False
 
 

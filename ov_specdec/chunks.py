@@ -14,7 +14,7 @@ from ov_specdec.stats import FinishReason, GenerationStats, LengthLimit
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
 LENGTH_MESSAGES: Mapping[LengthLimit, str] = {
-    "max_new_tokens": "max_new_tokens is reached",
+    "max_new_tokens": "the output has max_new_tokens",
     "max_model_len": "cut short: prompt and output fill the context, max_model_len",
     "kv_cache_size": "cut short: prompt and output fill the KV caches, kv_cache_size",
 }
@@ -24,14 +24,12 @@ LENGTH_MESSAGES: Mapping[LengthLimit, str] = {
 class Chunk:
     """A piece of output: tokens of one round that have one origin.
 
-    text: what may be shown now; a piece of text may come later than its tokens. rejected_ids: the
-    draft tokens that were rejected, on the correction that took the place of the first of them.
-    logprobs: of each token, where an option asks for them. prompt_logprobs: of each token of the
-    prompt, on the first chunk. num_prompt_tokens: of the whole prompt, on every chunk.
-    finish_reason and stats: set on the last chunk only; "stop" is an end-of-sequence token or a
-    stop string, which `stats.stop_string` then is, "cancelled" a stream that was cancelled,
-    "length" the budget, or the end of the model's context or of the KV cache:
-    `stats.length_limit` says which.
+    text: text to show now; it may come later than its tokens. rejected_ids: rejected draft tokens,
+    on the correction that replaces the first of them. logprobs: of each token, if requested.
+    prompt_logprobs: of each token of the prompt, on the first chunk. num_prompt_tokens: of the
+    whole prompt, on every chunk. finish_reason and stats: on the last chunk only; "stop" after an
+    end-of-sequence token or the stop string in `stats.stop_string`, "cancelled" after a
+    cancellation, "length" at the limit named by `stats.length_limit`.
     """
 
     text: str
@@ -46,7 +44,7 @@ class Chunk:
 
     @property
     def from_draft(self) -> bool:
-        """Whether the tokens are accepted draft tokens, or else the main model's own."""
+        """Whether the tokens are accepted draft tokens; otherwise they are the main model's own."""
         return self.origin == "draft"
 
 
@@ -55,8 +53,8 @@ class Chunk:
 class GenerationResult:
     """A finished generation. `text` and `token_ids` hold the output without the prompt.
 
-    logprobs, prompt_logprobs: of each token of output and prompt, where options ask for them.
-    chunks: the output by where its tokens come from; a notebook shows it so.
+    logprobs, prompt_logprobs: of each token of output and prompt, if requested. chunks: the output
+    by origin of its tokens, as notebooks show it.
     """
 
     text: str
@@ -69,7 +67,7 @@ class GenerationResult:
 
     @property
     def finish_message(self) -> str:
-        """What ended the output, in words."""
+        """Why the output ended, in words."""
         if self.finish_reason == "length":
             return LENGTH_MESSAGES[self.stats.length_limit]
         if self.finish_reason == "cancelled":
@@ -86,7 +84,7 @@ class GenerationResult:
         )
 
     def _repr_html_(self) -> str:
-        """As IPython shows it: the text, marked by where its tokens come from."""
+        """The text for IPython, marked by the origin of its tokens."""
         pieces = [(chunk.origin, chunk.text) for chunk in self.chunks]
         figures = escape(f"{self.stats!r}; {self.finish_message}")
         return (
@@ -96,10 +94,10 @@ class GenerationResult:
 
 
 class Output:
-    """The text of one generation, as its rounds come, up to the first stop string.
+    """Turns the rounds of one generation into chunks, up to the first stop string.
 
-    text: what has been shown of it. num_prompt_tokens:
-    what was asked, which an encoder-decoder model's sequence does not hold.
+    text: the detokenizer. num_prompt_tokens: of the prompt, which is not part of the sequence of an
+    encoder-decoder model.
     """
 
     def __init__(self, text: IncrementalDetokenizer, num_prompt_tokens: int) -> None:
@@ -107,9 +105,9 @@ class Output:
         self._text = text
 
     def add(self, sequence: EngineSequence, round_: Round) -> list[Chunk]:
-        """A round's tokens as chunks; a stop string ends the sequence.
+        """The chunks of a round; a stop string ends the sequence.
 
-        The last chunk has the finish reason where the text has ended.
+        The last chunk has the finish reason if the text ends.
         """
         cut, end = round_.num_from_draft, len(round_.tokens)
         chunks = [self._chunk(round_, slice(0, cut), "draft", [])] if cut else []
@@ -132,7 +130,7 @@ class Output:
         return chunks
 
     def _chunk(self, round_: Round, part: slice, origin: Origin, rejected: list[int]) -> Chunk:
-        """Some of a round's tokens, up to a stop string."""
+        """A chunk of some of a round's tokens, up to a stop string."""
         tokens = round_.tokens[part]
         num_kept = self._text.push(tokens)
         return Chunk(
@@ -146,13 +144,13 @@ class Output:
         )
 
     def cancelled(self) -> Chunk:
-        """The last chunk of a generation that was cancelled."""
+        """The last chunk of a cancelled generation."""
         text = self._text.finish()
         return Chunk(text, [], "plain", finish_reason="cancelled", stats=self.stats)
 
 
 def _own_origin(round_: Round) -> Origin:
-    """That of the main model's own token."""
+    """The origin of the main model's own token."""
     if not round_.draft_tokens:
         return "plain"
     return "bonus" if round_.num_from_draft == len(round_.draft_tokens) else "correction"
@@ -160,19 +158,19 @@ def _own_origin(round_: Round) -> Origin:
 
 @dataclass
 class Given:
-    """The output that was handed over."""
+    """The output that the reader got."""
 
     texts: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
 
     def add(self, chunk: Chunk) -> None:
-        """Take note of one more chunk."""
+        """Add a chunk."""
         self.texts.append(chunk.text)
         self.token_ids += chunk.token_ids
 
 
 def collect(chunks: Iterable[Chunk]) -> GenerationResult:
-    """The result that a stream of chunks, read to its end, amounts to."""
+    """Join all chunks of a stream to a result."""
     texts, token_ids = [], []
     logprobs: list[TokenLogprobs] = []
     prompt_logprobs: list[TokenLogprobs] = []

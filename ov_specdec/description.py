@@ -1,6 +1,6 @@
-"""What is said of an option in one place: its bounds, its help and its names elsewhere."""
+"""Descriptions of options: bounds, help, and names on the command line and in requests."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from types import NoneType, UnionType
@@ -22,14 +22,14 @@ ENDPOINTS: tuple[Endpoint, ...] = get_args(Endpoint)
 
 @dataclass(frozen=True)
 class About:
-    """What an option's annotation says of it besides its type: `Annotated[int, About("...")]`.
+    """The description of an option in its annotation: `Annotated[int, About("...")]`.
 
-    help: what it does, as the command line, requests and documents have it. more: what only the
-    documents of the Python interface add. low, above, high: bounds of a number, and of each of
-    several; low is also how many characters a text has at least. unit: of a number. unset: what
-    stands for it where it is not given. metavar: how a value is typed; "": as its type has it.
-    flag: its name on the command line, "": its own; None: it cannot be typed. field: the same in
-    requests. endpoints: those that take it. speech: whether it means something for speech too.
+    help: its help, for the command line, requests and documents. more: a supplement for the
+    documents of the Python interface. low, above, high: bounds of a number, or of each number of a
+    list; low is also the minimum length of a text. unit: of a number. unset: description of the
+    default. metavar: placeholder of a value; "": by its type. flag: its name on the command line;
+    "": its own; None: it has none. field: the same for requests. endpoints: those that take it.
+    check: refuses other values, by the option's name. group: title of the group that begins here.
     """
 
     help: str
@@ -43,12 +43,13 @@ class About:
     flag: str | None = ""
     field: str | None = ""
     endpoints: tuple[Endpoint, ...] = ENDPOINTS
-    speech: bool = False
+    check: Callable[[str, Any], None] | None = None
+    group: str = ""
 
 
 @dataclass(frozen=True)
 class Described:
-    """An option with all that is said of it. kind: its type. default: its value if not given."""
+    """An option with its description. kind: its type. default: its value if not given."""
 
     name: str
     kind: Any
@@ -57,41 +58,40 @@ class Described:
 
     @cached_property
     def kinds(self) -> tuple[Any, ...]:
-        """The types that its type is a union of, without that of None."""
+        """The members of its union type, without None."""
         return tuple(kind for kind in _alternatives(self.kind) if kind is not NoneType)
 
     @cached_property
     def choices(self) -> tuple[Any, ...]:
-        """The words that it may be, of those types."""
+        """The allowed values of its literal types."""
         literals = [kind for kind in self.kinds if get_origin(kind) is Literal]
         return tuple(choice for literal in literals for choice in get_args(literal))
 
     @cached_property
     def item(self) -> Any:
-        """The type of each where it may be several; else None."""
+        """The type of the items of a list; else None."""
         found = [get_args(kind)[0] for kind in self.kinds if get_origin(kind) is Sequence]
         return found[0] if found else None
 
     @property
     def field(self) -> str | None:
-        """Its name in requests; None where it is no field of them."""
+        """Its name in requests; None if it is not a field."""
         return None if self.about.field is None else self.about.field or self.name
 
     @property
     def flag(self) -> str | None:
-        """Its name on the command line; None where it has none."""
+        """Its name on the command line; None if it has none."""
         if self.about.flag is None:
             return None
         return "--" + (self.about.flag or self.name).replace("_", "-")
 
     def check(self, value: object) -> None:
-        """Refuse a value of another type, or out of bounds, as far as the type can tell.
-
-        What is in mappings, and in lists of anything but numbers and texts, it does not look at.
-        """
+        """Refuse a value of another type, out of bounds, or that its own check refuses."""
         if value is None and NoneType in _alternatives(self.kind):
             return
-        if self.item in (int, float, str):
+        if self.about.check is not None:
+            self.about.check(self.name, value)
+        elif self.item in (int, float, str):
             for each in as_tuple(value):
                 self._check_one(self.item, each)
         elif self.choices and value not in self.choices and len(self.kinds) == 1:
@@ -116,7 +116,7 @@ class Described:
 
 
 def describe(options: Any) -> dict[str, Described]:
-    """The options that a dataclass describes, by name: those whose type is annotated."""
+    """The described options of a dataclass, by name."""
     return _describe(options)
 
 
@@ -130,8 +130,18 @@ def _describe(options: Any) -> dict[str, Described]:
     return found
 
 
+def by_group(options: Any) -> dict[str, list[str]]:
+    """The names of all options by group."""
+    groups: dict[str, list[str]] = {}
+    for name, each in describe(options).items():
+        if each.about.group:
+            groups[each.about.group] = group = []
+        group.append(name)
+    return groups
+
+
 def check_described(options: Any) -> None:
-    """Refuse values that their descriptions do not allow."""
+    """Check all described options of a dataclass."""
     for name, described in describe(type(options)).items():
         described.check(getattr(options, name))
 

@@ -1,4 +1,4 @@
-"""Whether texts on a device are those of the CPU: what a person who has that device can run."""
+"""Compares texts on a device with those of the CPU, for users of that device to run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,25 +11,24 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.tuning.candidates import PROMPTS
 
 LENGTHS = (0, 1, 4, 8)
-"""Draft lengths; constant, for those that adapt follow times, which differ by device."""
+"""Draft lengths; constant, because adaptive ones depend on times, which differ by device."""
 
 NUM_TOKENS = 48
 
 TOGETHER = 4
-"""Draft length of texts that share passes, and of those in the default precision."""
+"""Draft length of concurrent texts, and of those in the default precision."""
 
 
 BEGINNING = 8
-"""Tokens with which texts in the default precision begin as those of the CPU, in half of them."""
+"""First tokens that half of the texts in the default precision share with those of the CPU."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many texts of one way of decoding are those of plain decoding elsewhere.
+    """The number of texts of one way of decoding that equal their reference.
 
-    way: precision, KV cache and draft length. reference: what they are compared with. num_needed:
-    how many have to be equal; not all in f16, where rounding decides between tokens that are as
-    likely.
+    way: precision, KV cache and draft length. reference: its name. num_needed: how many have to be
+    equal; not all in f16, where rounding decides between nearly tied tokens.
     """
 
     way: str
@@ -42,7 +41,7 @@ class Agreement:
 
     @property
     def is_broken(self) -> bool:
-        """Whether more texts differ than may."""
+        """Whether too many texts differ."""
         return self.num_equal < self.num_needed
 
     def __str__(self) -> str:
@@ -51,7 +50,7 @@ class Agreement:
         if self.is_broken:
             verdict = ": WRONG"
         return (
-            f"{self.way}: {self.num_equal} of {self.num_texts} texts are {self.reference}"
+            f"{self.way}: {self.num_equal} of {self.num_texts} texts equal {self.reference}"
             f"{drafted if self.num_drafted else ''}{verdict}"
         )
 
@@ -63,11 +62,11 @@ def compare_with_cpu(
     precision: Precision = "default",
     properties: Mapping[str, str] | None = None,
 ) -> Iterator[Agreement]:
-    """Decode the same prompts on the CPU and on a device, in one way after the other.
+    """Decode the same prompts on the CPU and on a device, in several ways.
 
-    In `exact` precision, plain and speculative, alone and together, on each KV cache that the
-    model takes there; then in a precision and with properties, which are those of the device.
-    Raises what `SpeculativePipeline` raises.
+    First in `exact` precision, plain and speculative, alone and together, on each KV cache that the
+    model supports there; then in the given precision with the given properties. Raises the errors
+    of `SpeculativePipeline`.
     """
     drafter: dict[str, Any] = {"draft": draft, "profile": "none"}
     if main is not None and draft is None:
@@ -95,7 +94,7 @@ def compare_with_cpu(
 def _compare_all(
     pipeline: SpeculativePipeline, right: Sequence[GenerationResult]
 ) -> Iterator[Agreement]:
-    """Texts in f32, each of which has to be right."""
+    """Texts in f32, all of which have to be equal."""
     kv = pipeline.main.kv
     for length in LENGTHS:
         texts = _texts(pipeline, length)

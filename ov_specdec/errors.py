@@ -1,34 +1,34 @@
-"""The errors that a user can meet. Each message names the offending value and the remedy."""
+"""Errors for users. Each message names the offending value and the remedy."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 
 def shorten(value: object) -> str:
-    """A value as a message shows it, in at most 80 characters."""
+    """A value for a message, in at most 80 characters."""
     shown = repr(value)
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
 class Option(NamedTuple):
-    """An option that a message names. Each interface writes it in its own way.
+    """An option in a message. Each interface writes it in its own way.
 
-    value: what it was given, or may be given instead; `...` for the name alone.
+    value: its given value, or one to give instead; `...` for the name alone.
     """
 
     name: str
     value: object = ...
 
     def __str__(self) -> str:
-        """As Python has it."""
+        """As a Python keyword argument."""
         return self.name if self.value is ... else f"{self.name}={shorten(self.value)}"
 
 
 class SpecdecError(Exception):
-    """Base of everything that ov_specdec raises on purpose.
+    """Base of all errors of ov_specdec.
 
-    parts: those of the message, in which options are not text but `Option`s. An option that it
-    begins with is at fault.
+    parts: of the message, with options as `Option`s. If the first part is an option, it is at
+    fault.
     """
 
     def __init__(self, *parts: str | Option) -> None:
@@ -37,24 +37,24 @@ class SpecdecError(Exception):
 
     @property
     def option(self) -> str | None:
-        """The name of the option at fault, as Python has it; None where it is not one option."""
+        """The Python name of the option at fault; None if there is none."""
         first = self._parts[0] if self._parts else ""
         return first.name if isinstance(first, Option) else None
 
     @property
     def value(self) -> object:
-        """What that option was given; None where the message does not show it."""
+        """The given value of that option; None if the message does not show it."""
         first = self._parts[0] if self._parts else ""
         return first.value if isinstance(first, Option) and first.value is not ... else None
 
     @property
     def reason(self) -> str:
-        """What is wrong, and the remedy: the message without the option at fault."""
+        """Problem and remedy: the message without the option at fault."""
         rest = self._parts if self.option is None else self._parts[1:]
         return "".join(map(str, rest)).lstrip(": ")
 
     def render(self, write: Callable[[Option], str]) -> str:
-        """The message, in which each option is written as `write` has it."""
+        """The message, with each option written by `write`."""
         return "".join(write(p) if isinstance(p, Option) else p for p in self._parts)
 
     def __str__(self) -> str:
@@ -62,23 +62,23 @@ class SpecdecError(Exception):
 
 
 class OptionError(SpecdecError, ValueError):
-    """A prompt or an option that cannot be used: unknown, out of range, or contradictory."""
+    """A prompt or option is invalid: unknown, out of range, or contradictory."""
 
 
 class ContextLengthError(OptionError):
-    """A prompt that leaves no room for an output in the model's context."""
+    """A prompt leaves no room for an output in the model's context."""
 
 
 class AudioError(OptionError):
-    """A recording that cannot be used: no audio file, empty, or with values that are no numbers."""
+    """A recording is invalid: not an audio file, empty, or with values that are not finite."""
 
 
 class ModelError(SpecdecError):
-    """A model folder or an IR that cannot be used."""
+    """A model folder or IR cannot be used."""
 
 
 class DeviceError(SpecdecError):
-    """A device, precision or property that OpenVINO does not offer on this machine."""
+    """OpenVINO does not support a device, precision or property on this machine."""
 
 
 class TokenizerMismatchError(SpecdecError):
@@ -86,7 +86,7 @@ class TokenizerMismatchError(SpecdecError):
 
 
 class SessionError(SpecdecError):
-    """A sequence was asked for something its KV cache cannot do."""
+    """An operation is not possible in the current state, such as on a closed pipeline."""
 
 
 class CacheFullError(SessionError):
@@ -94,11 +94,11 @@ class CacheFullError(SessionError):
 
 
 class LogitsError(SpecdecError):
-    """A row of logits that gives no distribution: all forbidden, or not a number."""
+    """A row of logits gives no distribution: all are -inf, or one is NaN."""
 
 
 class DeadEndError(LogitsError):
-    """The options and processors leave no token that may follow."""
+    """Options and processors forbid all tokens."""
 
 
 class ExportError(SpecdecError):
@@ -106,10 +106,10 @@ class ExportError(SpecdecError):
 
 
 class TransformersVersionError(ExportError):
-    """Optimum exports a model with another version of transformers than the one it found."""
+    """Optimum needs another version of transformers to export a model."""
 
     def __init__(self, name: str, bound: str, wanted: str, found: str) -> None:
-        """bound: whether the version that is wanted is the "Maximum" or the "Minimum"."""
+        """bound: whether the required version is the "Maximum" or the "Minimum"."""
         limit = "at most" if bound == "Maximum" else "at least"
         self.wanted = wanted
         self.finding = (
@@ -121,15 +121,15 @@ class TransformersVersionError(ExportError):
 
 
 CLOSED = "this pipeline is closed: make a new one"
-"""What a `SessionError` says of a pipeline that was closed."""
+"""The message of a `SessionError` for a closed pipeline."""
 
 
 def install(extra: str) -> str:
-    """How what an extra of this package brings is installed, as every message says it."""
+    """The command that installs an extra of this package, for messages."""
     return f"in a checkout: pip install '.[{extra}]'"
 
 
 def openvino_message(error: RuntimeError) -> str:
-    """The line of an OpenVINO exception that says what is wrong; the rest is source locations."""
+    """The line with the problem of an OpenVINO exception; the rest is source locations."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

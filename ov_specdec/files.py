@@ -1,4 +1,4 @@
-"""Files: JSON of a model folder, the user's own and how they are replaced, paths in messages."""
+"""Files: JSON of model folders, the user's cache, atomic replacement, and paths in messages."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ UNREADABLE = (
     *(ValueError, OverflowError, RecursionError),  # no JSON, numbers too large, too many brackets
     *(KeyError, TypeError, AttributeError),
 )
-"""What a file raises that does not hold what it should."""
+"""Errors of a file with invalid content."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -49,9 +49,9 @@ def user_cache() -> Path | None:
 
 
 def kept_file(kind: str, key: str, suffix: str = ".json") -> Path | None:
-    """Where what was seen of something is kept; None for a user without a cache folder.
+    """The path of a cached result; None for a user without a cache folder.
 
-    kind: a folder in the cache. key: what tells it from others.
+    kind: a folder in the cache. key: identifies the result.
     """
     cache = user_cache()
     digest = hashlib.sha256(key.encode()).hexdigest()
@@ -59,9 +59,9 @@ def kept_file(kind: str, key: str, suffix: str = ".json") -> Path | None:
 
 
 def read_kept(path: Path | None, version: int, read: Callable[[dict[str, Any]], T]) -> T | None:
-    """What `read` makes of the object in such a file; None where that cannot be used.
+    """Parse a cached result with `read`; None if it is missing or invalid.
 
-    version: of the format, which the file has to have.
+    version: the required version of the format.
     """
     if path is None:
         return None
@@ -73,7 +73,7 @@ def read_kept(path: Path | None, version: int, read: Callable[[dict[str, Any]], 
 
 
 def expand_home(path: str | Path) -> Path:
-    """A path with the home folder in place of ~; as it is where there is no such home."""
+    """A path with ~ expanded; unchanged if there is no such home."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -82,13 +82,13 @@ def expand_home(path: str | Path) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write a file at, which then takes the place of the one at `path`, as a whole.
+    """A temporary path to write to, which then replaces `path` atomically.
 
-    So a process that reads meanwhile finds the old one, of two that write at once the last one
-    wins, and an error leaves what was there. Folders are made as needed. Raises `OSError`.
+    Readers thus find the old or the new file, the last of several writers wins, and an error leaves
+    the old file. Makes folders as needed. Raises `OSError`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A folder, because a temporary file would not have the permissions that the user's files have.
+    # A folder, because a temporary file would not have the usual permissions.
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         partial = Path(folder) / path.name
         yield partial
@@ -96,5 +96,5 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def as_argument(path: str | Path) -> str:
-    """A path as one would type it on a command line, for messages that show a command."""
+    """A path quoted for a command line, for messages that show a command."""
     return list2cmdline([str(path)]) if os.name == "nt" else shlex.quote(str(path))

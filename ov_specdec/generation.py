@@ -1,4 +1,4 @@
-"""From a prompt and its options to a sequence, and from its tokens to a stream of text."""
+"""Turns a prompt with options into a sequence, and its tokens into a stream of text."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 
 class GenerationStream:
-    """The chunks of one generation, as they come: an iterator that any thread may end.
+    """The chunks of one generation: an iterator that any thread may cancel.
 
     The last chunk has a finish reason and the statistics.
     """
@@ -53,17 +53,17 @@ class GenerationStream:
             return next(self._chunks)
 
     def cancel(self) -> None:
-        """End the generation within one pass of a model; its last chunk comes, and says so.
+        """End the generation within one pass; its last chunk has finish_reason "cancelled".
 
-        Returns at once. May be called from any thread, while the prompt is read too.
+        Returns at once. May be called from any thread, and during the prefill.
         """
         self._cancel()
 
     def close(self) -> None:
-        """End the generation without a last chunk, and free the memory that it takes.
+        """End the generation without a last chunk, and free its memory.
 
-        Waits for a pass that is running in another thread. Called by one of its own logits
-        processors, it does what `cancel` does.
+        Waits for a pass that is running in another thread. Within one of its own logits
+        processors, it acts like `cancel`.
         """
         self.cancel()
         with self._advancing:
@@ -82,10 +82,9 @@ class TextGenerator:
     """A main model, its tokenizer, and the drafters for it.
 
     loop: runs all generations together. vocab_size: ids below it have a token. eos_token_ids:
-    what ends a text unless options say so. learned: what generations before have taught about the
-    speed of the models. generated_tokens: their answers, which later prompts may hold.
-    text_to_text: how the decoder of an encoder-decoder model begins, which does not read the prompt
-    itself. invariance: whether passes give a token the same logits, for the statistics.
+    default end-of-sequence tokens. learned: cost curves and acceptance from earlier generations.
+    generated_tokens: their answers, which later prompts may contain. text_to_text: how the decoder
+    of an encoder-decoder model starts. invariance: the batch invariance of the main model.
     """
 
     main: Runner
@@ -97,15 +96,15 @@ class TextGenerator:
     learned: LearnedStats = field(default_factory=LearnedStats)
     generated_tokens: GeneratedTokens = field(default_factory=GeneratedTokens)
     last_kept: "Kept" = field(default_factory=lambda: Kept([]))
-    """Of the generation that ended last, among those with `cache_prompt`."""
+    """The last finished generation with `cache_prompt`."""
     text_to_text: TextToText | None = None
     invariance: Invariance | None = None
     _shared: WeakValueDictionary[Any, References] = field(default_factory=WeakValueDictionary)
-    """The reference texts of generations that have not ended."""
+    """The reference texts of unfinished generations."""
 
     @property
     def _max_sequences(self) -> int | None:
-        """Sequences that the KV caches of both models hold at a time; None: any number."""
+        """Maximum concurrent sequences in the KV caches of both models; None: any number."""
         draft = self.drafters.draft
         runners = [self.main] if draft is None else [self.main, draft.runner]
         return min((m.max_sequences for m in runners if m.max_sequences is not None), default=None)
@@ -123,10 +122,10 @@ class TextGenerator:
         receive: Callable[[Sequence[Chunk]], None],
         on_end: Callable[[BaseException | None], None],
     ) -> "Generation":
-        """Check the options of a generation that nobody reads: its chunks are handed over.
+        """Check the options of a generation whose chunks go to a callback.
 
-        ids: of its prompt, as `encode` gives them. receive, on_end: called in the thread that runs
-        steps, and not to wait there. It begins when its sequence is added to `loop`.
+        ids: of its prompt, from `encode`. receive, on_end: called in the thread that runs steps,
+        and must not block. It starts when its sequence is added to `loop`.
         """
         generation = self._begin(ids, options, None)
         output, given = generation.output, Given()
@@ -141,7 +140,7 @@ class TextGenerator:
         def end(error: BaseException | None) -> None:
             try:
                 self._remember(generation, given)
-            except Exception as failure:  # whoever waits for the answer is to learn of it
+            except Exception as failure:  # the reader must get the error
                 error = error or failure
             on_end(error)
 
@@ -176,7 +175,7 @@ class TextGenerator:
             options, prompt_length=len(tokens), eos_token_ids=eos, prompt_ids=ids
         )
         self.drafters.check(options)
-        # A namespace of its own: it shares nothing.
+        # A separate namespace: it shares nothing.
         namespace = options.cache_salt if options.cache_prompt else object()
         sequence = make_sequence(
             self.main,
@@ -203,7 +202,7 @@ class TextGenerator:
         return Generation(sequence, options, output, len(tokens))
 
     def _chunks(self, generation: "Generation") -> Generator[Chunk, None, None]:
-        """Its chunks; what came of it is kept, wherever it ends, for later turns."""
+        """Its chunks; however it ends, the output so far is kept for later turns."""
         given = Given()
         try:
             for chunk in self.loop.read(generation.sequence):
@@ -217,19 +216,18 @@ class TextGenerator:
             self._remember(generation, given)
 
     def _collect(self, generation: "Generation") -> GenerationResult:
-        """Read to the end; its output is looked into by those of its batch that still run."""
+        """Read to the end; unfinished generations of the batch then search its output."""
         result = collect(self._chunks(generation))
         self.drafters.earlier.take_in()
         return result
 
     def _remember(self, generation: "Generation", given: Given) -> None:
-        """Keep what came of a generation."""
-        self.learned.costs.keep()
+        """Keep the output of a generation."""
         if generation.options.cache_prompt:
             salt, start = generation.options.cache_salt, generation.num_prompt_tokens
             tokens = generation.sequence.tokens
             self.last_kept = Kept(tokens, salt)
-            if generation.options.skip_special_tokens:  # else the template writes some again
+            if generation.options.skip_special_tokens:  # otherwise the template would repeat some
                 text = "".join(given.texts)
                 self.generated_tokens.remember(
                     text, given.token_ids, prompt=tokens[:start], salt=salt
@@ -237,7 +235,7 @@ class TextGenerator:
             self.drafters.remember(salt, tokens, start)
 
     def _decode(self, options: GenerationOptions, eos_token_ids: frozenset[int]) -> Decode:
-        """From the ids of an output to its text, of which a token that ends it is no part."""
+        """A function from the ids of an output to its text, without the token that ends it."""
         skips = options.skip_special_tokens
         decode = self.tokenizer.decode if skips else self.tokenizer.decode_all
         hidden = frozenset(as_tuple(options.stop_token_ids)) if skips else eos_token_ids
@@ -246,7 +244,7 @@ class TextGenerator:
         return lambda ids: decode([token for token in ids if token not in hidden])
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
-        """The prompt's ids; `OptionError` if it is empty, too long or not to be read."""
+        """The prompt's ids; `OptionError` if it is empty, too long or invalid."""
         if self.text_to_text is None:
             _require_no_languages(options)
         ids = encode_prompt(prompt, options, self.tokenizer, self.generated_tokens)
@@ -258,8 +256,8 @@ class TextGenerator:
         context, capacity = self.main.max_length, self.main.capacity
         if len(ids) >= context:
             raise ContextLengthError(
-                f"the prompt has {len(ids)} tokens, the model's context {context} "
-                "with the output: shorten the prompt"
+                f"the prompt has {len(ids)} tokens, and the model's context {context} for prompt "
+                "and output: shorten the prompt"
             )
         num_new = 1 if options.max_new_tokens is None else options.max_new_tokens
         needed = min(len(ids) + num_new, context)
@@ -276,7 +274,7 @@ class TextGenerator:
         return ids
 
     def _references(self, options: GenerationOptions) -> References:
-        """Reference texts: all choices of a request share them, and the index of them."""
+        """Reference texts; all choices of a request share them and their index."""
         texts = as_tuple(options.reference_texts)
         key = (options.cache_salt, texts)
         if (known := self._shared.get(key)) is not None:
@@ -292,7 +290,7 @@ class TextGenerator:
         return read
 
     def _length_limit(self, num_tokens: int, max_new_tokens: int | None) -> tuple[int, LengthLimit]:
-        """Tokens that a sequence of so many may grow to, and what says so."""
+        """The maximum length of a sequence of `num_tokens`, and the limit that sets it."""
         limits: dict[LengthLimit, int] = {}
         if max_new_tokens is not None:
             limits["max_new_tokens"] = num_tokens + max_new_tokens
@@ -303,10 +301,10 @@ class TextGenerator:
         return limits[name], name
 
     def _check_source(self, ids: Sequence[int]) -> None:
-        """Refuse a text that an encoder cannot read."""
+        """Refuse a text that is too long for the encoder."""
         if len(ids) > self.main.max_length:
             raise ContextLengthError(
-                f"the prompt has {len(ids)} tokens, the model's encoder reads up to "
+                f"the prompt has {len(ids)} tokens, and the model's encoder takes up to "
                 f"{self.main.max_length}: shorten the prompt"
             )
         require_ids("the prompt", ids, self.vocab_size)
@@ -320,7 +318,7 @@ def _require_no_languages(options: GenerationOptions) -> None:
 
 @dataclass(frozen=True)
 class Kept:
-    """Prompt and output that the KV caches have kept, and the salt under which they are found."""
+    """Prompt and output in the prefix cache, with their salt."""
 
     tokens: Sequence[int]
     cache_salt: str | None = None
@@ -328,9 +326,9 @@ class Kept:
 
 @dataclass(frozen=True)
 class Generation:
-    """A prompt that was checked, and what is to become of it.
+    """A checked prompt with its sequence and output.
 
-    num_prompt_tokens: those of the sequence that are not output.
+    num_prompt_tokens: tokens of the sequence that are not output.
     """
 
     sequence: EngineSequence

@@ -1,7 +1,8 @@
-"""Whether a token's logits are bitwise the same in any pass, seen on the machine that runs them.
+"""Checks batch invariance: whether a token's logits are bitwise the same in any pass.
 
-Which passes agree depends on processor, threads, properties and model: see docs/exactness.md. The
-term is that of He et al., "Defeating Nondeterminism in LLM Inference" (Thinking Machines, 2025).
+Which passes agree depends on processor, threads, properties and model: see docs/exactness.md.
+Source of the term: He et al., "Defeating Nondeterminism in LLM Inference" (Thinking Machines,
+2025).
 """
 
 import json
@@ -24,24 +25,24 @@ from ov_specdec.stats import BatchInvariance
 VERSION = 1
 
 SMALL_PASS = 64
-"""Tokens of passes that must agree, or nothing is claimed. AVX2 multiplies 90 rows or more in
-another order than fewer; passes that are cut to this size agree there too."""
+"""Passes up to this number of tokens have to agree. AVX2 sums products of 90 or more rows in a
+different order than fewer; passes split to this size agree there too."""
 
 LARGE_PASS = 512
-"""Tokens that a prompt is read in at once."""
+"""Tokens of a large prefill pass."""
 
 ODD_PASS = 333
-"""Tokens of a prompt's part that no tile of a matrix product divides."""
+"""Tokens of a prefill chunk that is no multiple of a tile of a matrix product."""
 
 PLACE = 190
-"""Where ways to come to the same token meet: two before a border of blocks of 16 and 32 tokens."""
+"""The compared position: two before the end of a block of 16 or 32 tokens."""
 
 SIZES = (2, 1, 3, 9, 17, 33, SMALL_PASS)
-"""Passes of verification from there on, beside those that are timed. Static shapes are compared
-when they are taken up."""
+"""Sizes of compared verification passes, besides the timed ones. Static shapes are compared before
+their use."""
 
 NUM_IDS = 47
-"""Ids that the text is made of: so many are in any vocabulary."""
+"""Number of ids in the text, below any vocabulary's size."""
 
 CHECKED = "checked on this machine"
 NOT_CHECKED = "not checked yet on this machine with these settings"
@@ -50,10 +51,10 @@ Progress = Callable[[float], None]
 
 
 class InvariantRunner(Runner, Protocol):
-    """A runner whose passes may have the form that gives a token the same logits in any of them.
+    """A runner whose passes may have a batch-invariant form.
 
-    is_proven: whether that was seen. max_pass_tokens: tokens of the largest pass; what has more is
-    run in several. None: any number.
+    is_proven: whether a check passed. max_pass_tokens: maximum tokens of a pass; larger ones are
+    split. None: any number.
     """
 
     is_invariant: bool
@@ -61,16 +62,16 @@ class InvariantRunner(Runner, Protocol):
     max_pass_tokens: int | None
 
     def forget(self) -> None:
-        """Let no sequence find what others have left in the KV cache."""
+        """Clear the prefix cache."""
         ...
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check has seen.
+    """The result of a check.
 
-    difference: the first way in which logits differed; "" where they never did. max_pass_tokens:
-    the largest passes that agree; None: all.
+    difference: the first pass whose logits differed; "" if none did. max_pass_tokens: maximum
+    tokens of passes that agree; None: any number.
     """
 
     difference: str = ""
@@ -78,23 +79,23 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether passes of so many tokens agree."""
+        """Whether passes up to `SMALL_PASS` tokens agree."""
         return not self.difference
 
 
 class ComparedRows:
-    """Rows of logits of the tokens of one text, kept as digests of their bytes.
+    """Digests of rows of logits of one text, by position.
 
-    The first row of each place is what all later ones of that place must equal.
+    All later rows of a position have to equal the first.
     """
 
     def __init__(self) -> None:
         self.difference = ""
-        """The first way in which a row differed from an earlier one."""
+        """The first pass in which a row differed from an earlier one."""
         self._digests: dict[int, bytes] = {}
 
     def compare(self, place: int, logits: Logits, way: str) -> None:
-        """Take rows [num_rows, vocab] of the places from `place` on. way: how they came about."""
+        """Compare rows [num_rows, vocab] of positions from `place` on. way: name of the pass."""
         for at, row in enumerate(logits, place):
             digest = blake2b(np.ascontiguousarray(row).data, digest_size=16).digest()
             if self._digests.setdefault(at, digest) != digest and not self.difference:
@@ -102,15 +103,15 @@ class ComparedRows:
 
 
 def text(begin: int, end: int) -> list[int]:
-    """The ids in these places of the text that is compared."""
+    """The ids at these positions of the compared text."""
     return [(place * place + place // 7) % NUM_IDS for place in range(begin, end)]
 
 
 class Invariance:
-    """Whether the passes of a main model give a token the same logits, and how that is known.
+    """The batch invariance of a main model, and how it is known.
 
-    path: the file that keeps what a check has seen; None: none does. off: the status where the
-    runner's passes have another form.
+    path: the file that keeps the result of a check; None: no file. off: the status if the runner's
+    passes have another form.
     """
 
     def __init__(
@@ -124,18 +125,18 @@ class Invariance:
             self._conclude(self._runner, read_verdict(path))
 
     def compare(self, place: int, logits: Logits, way: str) -> None:
-        """Take rows of logits of `text` that other passes have given, such as timed ones."""
+        """Compare rows of logits of `text` from other passes, such as timed ones."""
         if self._runner is not None and not self.status.is_checked:
             self._rows.compare(place, logits, way)
             if self._rows.difference:
                 self._keep(self._runner, Verdict(self._rows.difference))
 
     def close(self) -> None:
-        """Let go of the runner; what is known stays."""
+        """Release the runner; the status stays."""
         self._runner = None
 
     def check(self, progress: Progress | None = None) -> BatchInvariance:
-        """Run passes that tell, unless it is known already. progress: see `check`.
+        """Run the check, unless the result is known. progress: see `check`.
 
         The models must not be in use.
         """
@@ -143,7 +144,7 @@ class Invariance:
             try:
                 self._keep(self._runner, check(self._runner, self._rows, progress))
             except CacheFullError as error:
-                self.status = BatchInvariance(True, f"not checked, for {error}")
+                self.status = BatchInvariance(True, f"not checked: {error}")
         return self.status
 
     def _keep(self, runner: InvariantRunner, verdict: Verdict) -> None:
@@ -152,36 +153,36 @@ class Invariance:
         self._conclude(runner, verdict)
 
     def _conclude(self, runner: InvariantRunner, verdict: Verdict | None) -> None:
-        """Run passes by what is known of them."""
+        """Set the form of passes by the result."""
         self.status = describe(verdict)
         runner.is_proven = self.status.is_proven
         if verdict is not None and runner.max_pass_tokens != verdict.max_pass_tokens:
             runner.max_pass_tokens = verdict.max_pass_tokens
-            runner.forget()  # what larger passes have left
+            runner.forget()  # of blocks from larger passes
         if not self.status.is_on:
             runner.is_invariant, self._runner = False, None
 
 
 def is_invariant(runner: Runner) -> TypeGuard[InvariantRunner]:
-    """Whether the passes of a runner have the form that is to be checked."""
+    """Whether the passes of a runner have the batch-invariant form."""
     return runner.is_invariant
 
 
 def describe(verdict: Verdict | None) -> BatchInvariance:
-    """What a verdict amounts to; None where there is none yet."""
+    """The status of a verdict; None: not checked yet."""
     if verdict is None:
         return BatchInvariance(True, NOT_CHECKED)
     if verdict.passed:
         return BatchInvariance(True, CHECKED, is_checked=True)
-    reason = f"{verdict.difference} gave other logits on this machine: try batch_invariant=True"
+    reason = f"{verdict.difference} gave different logits on this machine: try batch_invariant=True"
     return BatchInvariance(False, reason, is_checked=True)
 
 
 def check(runner: InvariantRunner, rows: ComparedRows, progress: Progress | None = None) -> Verdict:
-    """Run passes that come to the same tokens in different ways, and compare their logits.
+    """Compute the same tokens in different passes, and compare their logits.
 
-    At most 40 passes. rows: with what other passes over the text have given. progress: told of the
-    share that is done, from 0 to 1. Raises `CacheFullError` where the memory has no room.
+    At most 40 passes. rows: may hold rows from other passes over the text. progress: called with
+    the fraction done, 0 to 1. Raises `CacheFullError` if memory has no room.
     """
     checker = _Checker(runner, rows)
     ways = (*checker.small_ways(), *checker.large_ways())
@@ -200,7 +201,7 @@ def check(runner: InvariantRunner, rows: ComparedRows, progress: Progress | None
         return Verdict()
     if most == SMALL_PASS:
         return Verdict(rows.difference)
-    rows.difference = ""  # what is left agrees
+    rows.difference = ""  # passes of the remaining sizes agree
     return Verdict(max_pass_tokens=SMALL_PASS)
 
 
@@ -208,7 +209,7 @@ Way = Callable[[], None]
 
 
 class _Checker:
-    """A sequence that holds the text up to a place, others, and passes over them."""
+    """A sequence with the text up to a position, other sequences, and passes over them."""
 
     def __init__(self, runner: InvariantRunner, rows: ComparedRows) -> None:
         self._runner = runner
@@ -218,27 +219,27 @@ class _Checker:
         self._open: list[Slot] = []
 
     def small_ways(self) -> Iterator[tuple[int | None, Way]]:
-        """Passes over few tokens, by the most that one may have."""
+        """Small passes, by their maximum number of tokens."""
         ways = (self._sizes, self._singly, self._after_rejection, self._beside)
         yield from ((SMALL_PASS, way) for way in ways)
         yield SMALL_PASS, partial(self._prompt, 48, self._place + 2)
         yield SMALL_PASS, partial(self._prompt, SMALL_PASS, self._most)
 
     def large_ways(self) -> Iterator[tuple[int | None, Way]]:
-        """Prompts that are read at once, against what small passes have given."""
+        """Large prefill passes, compared with small ones."""
         for size in (LARGE_PASS, ODD_PASS):
             if size < self._most:
                 yield None, partial(self._prompt, size, self._most)
 
     def end(self) -> None:
-        """Give the memory back."""
+        """Free the sequences."""
         for slot in self._open:
             self._runner.free(slot)
         self._open.clear()
 
     @cached_property
     def _at_place(self) -> Slot:
-        """A sequence that holds the text up to the place."""
+        """A sequence with the text up to the compared position."""
         return self._read(self._place, SMALL_PASS)
 
     def _rollback(self) -> None:
@@ -274,13 +275,13 @@ class _Checker:
             self._rollback()
 
     def _prompt(self, size: int, end: int) -> None:
-        """Read the text in chunks of a size, and compare the last two tokens."""
-        self.end()  # a small KV cache has room for one of them
+        """Prefill the text in chunks of a size, and compare the last two tokens."""
+        self.end()  # a small KV cache has room for only one sequence
         slot = self._read(end - 2, size)
         self._compare(slot, 2, f"a prompt in passes over {size} tokens")
 
     def _new(self) -> Slot:
-        # A namespace of its own: it shares nothing.
+        # A separate namespace: it shares nothing.
         self._open.append(self._runner.open(object()))
         return self._open[-1]
 
@@ -302,7 +303,7 @@ class _Checker:
 
 
 def read_verdict(path: Path | None) -> Verdict | None:
-    """The verdict in a file; None where there is none that can be used."""
+    """The verdict in a file; None if there is no valid one."""
 
     def read(content: dict[str, Any]) -> Verdict:
         most = content["max_pass_tokens"]
@@ -312,15 +313,15 @@ def read_verdict(path: Path | None) -> Verdict | None:
 
 
 def write_verdict(path: Path, verdict: Verdict) -> None:
-    """Keep a verdict; a folder that cannot be written to is a reason to warn, not to stop."""
+    """Write a verdict to a file; warns if the folder cannot be written."""
     try:
         with replacing(path) as part:
             content = {"version": VERSION, **asdict(verdict)}
             part.write_text(json.dumps(content) + "\n", encoding="utf-8")
     except OSError as error:
         warnings.warn(
-            f"what was checked cannot be kept in '{path}' ({error.strerror}), and is checked in "
-            "each process: let XDG_CACHE_HOME name a folder that can be written to",
+            f"the result of the check cannot be kept in '{path}' ({error.strerror}), so each "
+            "process checks again: set XDG_CACHE_HOME to a writable folder",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -86,9 +86,13 @@ class SpeechKwargs(TypedDict, total=False):
 
 
 class TranscriptionKwargs(SpeechKwargs, total=False):
-    """Those of `TranscriptionOptions`, but for those that `transcribe` names itself."""
+    """Those of `TranscriptionOptions`."""
 
+    language: str | None
+    task: Literal["transcribe", "translate"]
+    return_timestamps: bool
     word_timestamps: bool
+    initial_prompt: str | None
     temperature: float | Sequence[float]
     compression_ratio_threshold: float | None
     logprob_threshold: float | None

@@ -1,4 +1,4 @@
-"""Rows of logits: the greatest of one, or an error where it gives no distribution."""
+"""Checks of rows of logits: the greatest one, or an error if there is no distribution."""
 
 import math
 
@@ -11,11 +11,11 @@ Logits = NDArray[np.float32]
 
 
 def most_likely(row: Logits) -> int:
-    """The most likely token of one row of logits [vocab]; the lowest id of those that tie.
+    """The most likely token of a row of logits [vocab]; of ties the lowest id.
 
     Raises `LogitsError` for a row that gives no distribution.
     """
-    # Where a row holds NaN, argmax gives its place.
+    # If a row contains NaN, argmax returns its index.
     token = int(row.argmax())
     _check_peak(float(row[token]))
     return token
@@ -31,7 +31,7 @@ def check_row(row: Logits) -> float:
 def _check_peak(peak: float) -> None:
     if peak == -math.inf:
         raise DeadEndError(
-            "no token may follow: all logits are -inf; let the options forbid fewer tokens"
+            "no token may follow, because all logits are -inf: let options forbid fewer tokens"
         )
     if not math.isfinite(peak):
-        raise LogitsError(f"logits with {peak} give no distribution; look for it in the model")
+        raise LogitsError(f"logits with {peak} give no distribution: check the model")

@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens and of the likeliest in their places, before or after processors."""
+"""Log-probabilities of tokens and of the most likely ones, before or after processors."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 from ov_specdec.logits import Logits
 
 MIN_LOGPROB = -9999.0
-"""Stands for the logarithm of 0 in JSON, which has no infinity; as in OpenAI's reference."""
+"""The logarithm of 0 in JSON, which has no infinity, as in OpenAI's reference."""
 
 
 @dataclass(frozen=True)
 class TokenLogprobs:
-    """What the main model says of one place in the text.
+    """The main model's log-probabilities at one position of the text.
 
-    token_id: the token that is there. logprob: natural logarithm of its probability; None at the
-    first token of a prompt, which nothing comes before. top: the most likely tokens of that place
-    and theirs, the most likely first.
+    token_id: the token at this position. logprob: natural logarithm of its probability; None for
+    the first token of a prompt. top: the most likely tokens with theirs, the most likely first.
     """
 
     token_id: int
@@ -30,16 +29,16 @@ class TokenLogprobs:
 def token_logprobs(
     logits: Iterable[Logits], tokens: Sequence[int], num_top: int
 ) -> list[TokenLogprobs]:
-    """Of each token, by the row of logits [vocab] that scores its place.
+    """The log-probabilities of tokens.
 
-    logits: as many rows as there are tokens, or more. num_top: how many of the most likely tokens
-    to name; 0 for none.
+    logits: rows [vocab], one for each token, or more. num_top: number of most likely tokens at each
+    position.
     """
     found = []
     for row, token in zip(logits, tokens, strict=False):
         top = _greatest(row, num_top)
         peak = row.max()
-        # Twice as fast as in 64 bits, and as exact where the sum is taken in them.
+        # Twice as fast as in 64 bits, and as exact if the sum is in 64 bits.
         total = float(peak) + math.log(np.exp(row - peak).sum(dtype=np.float64))
         logprobs = [(int(i), float(row[i]) - total) for i in (token, *top)]
         found.append(TokenLogprobs(*logprobs[0], tuple(logprobs[1:])))
@@ -47,12 +46,12 @@ def token_logprobs(
 
 
 def finite(logprob: float) -> float:
-    """A log-probability that JSON has a number for."""
+    """A log-probability that JSON can represent."""
     return max(logprob, MIN_LOGPROB)
 
 
 def _greatest(values: Logits, count: int) -> NDArray[np.int64]:
-    """The places of the `count` greatest values, the greatest first."""
+    """The indices of the `count` greatest values, the greatest first."""
     if not count:
         return np.empty(0, np.int64)
     places = np.argpartition(values, -count)[-count:] if count < len(values) else None

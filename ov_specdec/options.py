@@ -4,73 +4,53 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from ov_specdec.checks import make_plain, require_int, require_known, require_number
+from ov_specdec.checks import make_plain, require_int, require_known
+from ov_specdec.conflicts import CHAT_OPTIONS, SAMPLING_OPTIONS, require_no_conflict
 from ov_specdec.description import About, as_tuple, check_described, describe
-from ov_specdec.errors import Option, OptionError, shorten
+from ov_specdec.nested_values import (
+    require_biases,
+    require_functions,
+    require_template_arguments,
+    require_tools,
+    require_words,
+)
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
 
 MAX_DRAFT_LENGTH = 256
-"""Longest draft of any schedule; all of it is verified in one pass."""
+"""Maximum draft length of any schedule; one pass verifies the whole draft."""
 
 MAX_LOGPROBS = 100
-"""Most likely tokens that can be named at each place."""
-
-CHAT_OPTIONS = (
-    *("tools", "chat_template_kwargs"),
-    *("add_generation_prompt", "continue_final_message"),
-)
-"""Options that mean something only where the prompt is put into a chat template."""
-
-NOT_FOR_TEMPLATES = (
-    *("messages", "conversations", "chat_template", "tools", "add_generation_prompt"),
-    *("continue_final_message", "return_assistant_tokens_mask"),
-)
-"""What transformers gives to a chat template by itself, from other options."""
-
-SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
-"""Options that mean something only where tokens are drawn."""
-
-GROUPS = {
-    "Length and end of the output": "max_new_tokens",
-    "Sampling": "do_sample",
-    "Logits processors": "repetition_penalty",
-    "Speculation": "num_assistant_tokens",
-    "What to tell of the output": "logprobs",
-    "Prompt": "cache_prompt",
-}
-"""The first of the options that belong together, by what they are about."""
+"""Maximum number of top log-probabilities at each position."""
 
 
 @dataclass(frozen=True)
 class GenerationOptions:
-    """Options of `generate` and `stream`. Checked when made; `OptionError` names what is wrong.
+    """Options of `generate` and `stream`, validated on construction; raises `OptionError`.
 
-    Numbers and lists may be numpy's; they are kept as Python's. The defaults of sampling are the
-    identity, so that decoding is greedy; a pipeline that was made with generation_config="model"
-    takes those of the model's generation_config.json instead. Logits processors apply to greedy
-    decoding too.
+    Numbers and lists may be numpy's; they become Python's. By default decoding is greedy; a
+    pipeline with generation_config="model" takes the sampling options of the model's
+    generation_config.json instead. Logits processors apply to greedy decoding too.
 
-    What an annotation says of an option is all that is said of it anywhere: see `About`.
+    Annotations hold the description of each option: see `About`.
     """
 
     max_new_tokens: Annotated[
         int | None,
         About(
-            "Generate at most so many tokens.",
-            "Fewer where the model's context ends, which alone ends it at None.",
+            "Generate at most N tokens.",
+            "The model's context is a limit too, and the only one for None.",
             low=1,
             unit="tokens",
             field=None,
-            speech=True,
+            group="Length and end of the output",
         ),
     ] = 128
     min_new_tokens: Annotated[
         int,
         About(
-            "Tokens before which the text cannot end by itself.",
-            "No end-of-sequence token comes before.",
+            "Forbid end-of-sequence tokens before N tokens.",
             low=0,
             unit="tokens",
             field="min_tokens",
@@ -78,95 +58,65 @@ class GenerationOptions:
     ] = 0
     stop_strings: Annotated[
         str | Sequence[str],
-        About(
-            "Text that ends the output.",
-            "The output stops short of it.",
-            low=1,
-            metavar="S",
-            flag="stop",
-            field="stop",
-        ),
+        About("End the output before this text.", low=1, metavar="S", flag="stop", field="stop"),
     ] = ()
     eos_token_id: Annotated[
         int | Sequence[int] | None,
-        About(
-            "Token that ends the text.",
-            low=0,
-            unset="the model's",
-            metavar="ID",
-            field=None,
-        ),
+        About("End the text at this token.", low=0, unset="the model's", metavar="ID", field=None),
     ] = None
-    ignore_eos: Annotated[bool, About("Go on after an end-of-sequence token.")] = False
+    ignore_eos: Annotated[bool, About("Continue after an end-of-sequence token.")] = False
     stop_token_ids: Annotated[
         Sequence[int],
-        About(
-            "Token that ends the text beside the end-of-sequence tokens, whose text is left out.",
-            low=0,
-            metavar="ID",
-        ),
+        About("End the text at this token too, and leave its text out.", low=0, metavar="ID"),
     ] = ()
     include_stop_str_in_output: Annotated[
-        bool, About("Leave the stop string or token in the text that it ends.")
+        bool, About("Keep the stop string or token at the end of the text.")
     ] = False
     skip_special_tokens: Annotated[bool, About("Leave special tokens out of the text.")] = True
     do_sample: Annotated[
         bool | None,
         About(
-            "Draw tokens, or take the most likely ones.",
-            "A temperature of 0 takes them too.",
-            unset="draw if one of the next five is given",
+            "Sample tokens instead of greedy decoding.",
+            "A temperature of 0 is greedy decoding too.",
+            unset="sample if one of the next five is given",
             field=None,
+            group="Sampling",
         ),
     ] = None
     temperature: Annotated[
-        float | None, About("Logits are divided by it; 0 is greedy decoding.", low=0.0)
+        float | None, About("Divide logits by X; 0 is greedy decoding.", low=0.0)
     ] = None
-    top_k: Annotated[
-        int | None, About("Keep the N most likely tokens; 0 keeps all.", low=0, speech=True)
-    ] = None
+    top_k: Annotated[int | None, About("Keep the N most likely tokens; 0 keeps all.", low=0)] = None
     top_p: Annotated[
         float | None,
-        About(
-            "Keep the fewest most likely tokens whose mass reaches X.",
-            low=0.0,
-            high=1.0,
-            speech=True,
-        ),
+        About("Keep the fewest most likely tokens whose mass reaches X.", low=0.0, high=1.0),
     ] = None
     min_p: Annotated[
         float | None,
-        About(
-            "Drop tokens less likely than this part of the most likely one.",
-            low=0.0,
-            high=1.0,
-            speech=True,
-        ),
+        About("Drop tokens less likely than X times the most likely one.", low=0.0, high=1.0),
     ] = None
     typical_p: Annotated[
         float | None,
         About(
-            "Keep the tokens of most typical surprise whose mass reaches X.",
+            "Keep the tokens whose surprise is closest to the entropy until their mass reaches X.",
             above=0.0,
             high=1.0,
-            speech=True,
         ),
     ] = None
     seed: Annotated[
         int | None,
         About(
-            "Makes the run repeat.",
-            "Decides each token by its place in the sequence and its logits alone, so that the "
-            "text is the same whatever is drafted, and whatever runs beside it. Where passes are "
-            "not batch-invariant, that takes the same settings and cache_prompt=False too.",
+            "Make sampling repeatable.",
+            "Each token then depends on its position and logits alone, so the text is the same "
+            "with any drafter and concurrency. If passes are not batch-invariant, this needs the "
+            "same settings and cache_prompt=False too.",
             low=0,
-            speech=True,
         ),
     ] = None
     choice: Annotated[
         int,
         About(
-            "Tells texts of one prompt and one seed apart: 0, 1 and so on draw other tokens.",
+            "Select one of several texts of the same prompt and seed: 0, 1 and so on.",
             low=0,
             flag=None,
             field=None,
@@ -175,62 +125,44 @@ class GenerationOptions:
     repetition_penalty: Annotated[
         float,
         About(
-            "Above 1: tokens in prompt and output get less likely.",
-            "Their logits are divided by it.",
+            "Divide positive logits of tokens in prompt and output by X; multiply negative ones.",
+            "Above 1, these tokens become less likely.",
             above=0.0,
-            speech=True,
+            group="Logits processors",
         ),
     ] = 1.0
     presence_penalty: Annotated[
-        float,
-        About("Subtracted from the logits of tokens in the output.", low=-2.0, high=2.0),
+        float, About("Subtract X from the logits of tokens in the output.", low=-2.0, high=2.0)
     ] = 0.0
     frequency_penalty: Annotated[
-        float,
-        About(
-            "Subtracted once for each time that a token occurs in the output.", low=-2.0, high=2.0
-        ),
+        float, About("Subtract X for each occurrence of a token in the output.", low=-2.0, high=2.0)
     ] = 0.0
     logit_bias: Annotated[
         Mapping[int, float] | None,
         About(
-            "Added to a token's logit, -inf forbids it.",
+            "Add a bias to a token's logit; -inf forbids it.",
             metavar="ID=BIAS",
-            speech=True,
+            check=require_biases,
         ),
     ] = None
     bad_words_ids: Annotated[
         Sequence[Sequence[int]],
-        About(
-            "Token sequence that must not be generated.",
-            metavar="ID,ID,...",
-            speech=True,
-        ),
+        About("Forbid a token sequence.", metavar="ID,ID,...", check=require_words),
     ] = ()
     suppress_tokens: Annotated[
-        Sequence[int],
-        About(
-            "Tokens that must not be generated.",
-            low=0,
-            metavar="ID,ID,...",
-            speech=True,
-        ),
+        Sequence[int], About("Forbid tokens.", low=0, metavar="ID,ID,...")
     ] = ()
     no_repeat_ngram_size: Annotated[
-        int,
-        About("Length of n-grams that must not repeat; 0 allows all.", low=0, speech=True),
+        int, About("Forbid repeated n-grams of this length; 0 allows all.", low=0)
     ] = 0
     encoder_no_repeat_ngram_size: Annotated[
         int,
-        About(
-            "Length of n-grams of the prompt that must not occur in the output; 0 allows all.",
-            low=0,
-        ),
+        About("Forbid n-grams of the prompt of this length in the output; 0 allows all.", low=0),
     ] = 0
     forced_bos_token_id: Annotated[
         int | None,
         About(
-            "Token that the output of an encoder-decoder model begins with.",
+            "Force the first output token of an encoder-decoder model.",
             low=0,
             unset="the model's",
             endpoints=("completions",),
@@ -239,8 +171,8 @@ class GenerationOptions:
     tgt_lang: Annotated[
         str | None,
         About(
-            "Language to translate into, as the tokenizer names it, such as fra_Latn.",
-            "Its token becomes the forced_bos_token_id.",
+            "Translate to this language, named as in the tokenizer, such as fra_Latn.",
+            "Its token becomes forced_bos_token_id.",
             metavar="LANG",
             endpoints=("completions",),
         ),
@@ -248,7 +180,7 @@ class GenerationOptions:
     src_lang: Annotated[
         str | None,
         About(
-            "Language of the text that is translated, named in the same way.",
+            "Language of the source text, named as in the tokenizer.",
             unset="the tokenizer's",
             metavar="LANG",
             endpoints=("completions",),
@@ -257,112 +189,95 @@ class GenerationOptions:
     logits_processor: Annotated[
         Sequence[Callable[..., Any]],
         About(
-            "Functions of your own, from the tokens so far (prompt and output) and one row of "
-            "logits [vocab] to a row of logits.",
-            "They may not have the same pipeline generate. What they return may depend on these "
-            "arguments alone; one that keeps state of one text has a method `follow`, which is "
-            "told of the tokens that stand, as they come. transformers' own processors work too.",
+            "Apply your own functions of the tokens so far (prompt and output) and a row of logits "
+            "[vocab], which return a row of logits.",
+            "Results may depend on these arguments alone. A function with state has a method "
+            "`follow`, which gets accepted tokens in order. Functions cannot call the same "
+            "pipeline. Processors of transformers work too.",
             flag=None,
             field=None,
-            speech=True,
+            check=require_functions,
         ),
     ] = ()
     num_assistant_tokens: Annotated[
         int | Literal["auto"],
         About(
-            "Draft tokens per round; 0 is plain decoding.",
-            '"auto" leaves it to a schedule.',
+            "Draft N tokens in each round; 0 is plain decoding, auto leaves N to the schedule.",
             low=0,
             high=MAX_DRAFT_LENGTH,
             unit="tokens",
             metavar="auto|N",
-            speech=True,
+            group="Speculation",
         ),
     ] = "auto"
     num_assistant_tokens_schedule: Annotated[
         Schedule | None,
         About(
-            "How the number of draft tokens changes.",
-            '"adaptive" takes the length that yields most tokens per second, and none where '
-            "speculation does not pay, by what passes were measured to cost (when sampling with a "
-            "seed from logits that are not the same in any pass: on an imagined machine); "
-            '"heuristic" adds two after a round in which all draft tokens were accepted, else '
-            'takes one off; "constant" keeps the number.',
+            "Schedule of the draft length.",
+            '"adaptive" maximizes tokens per second by the measured cost of passes, and drafts '
+            "nothing if speculation does not pay. (Seeded sampling without batch invariance uses "
+            'nominal costs instead.) "heuristic" adds two after a fully accepted draft, and '
+            'otherwise subtracts one; "constant" keeps the length.',
             unset="constant for N; adaptive for auto",
-            speech=True,
         ),
     ] = None
     assistant_confidence_threshold: Annotated[
         float,
         About(
-            "End a draft after a draft token that the draft model gives less probability.",
-            'With a seed, after the noise. "adaptive" also ends it where the next draft token '
-            "would not pay.",
+            "End a draft after a draft token with a probability below X.",
+            'With a seed, the confidence after the noise counts. "adaptive" also ends a draft when '
+            "the next draft token would not pay.",
             low=0.0,
             high=1.0,
-            speech=True,
         ),
     ] = 0.0
     assistant_do_sample: Annotated[
         bool,
         About(
-            "When sampling: whether the draft model draws too, or takes its most likely tokens.",
+            "When sampling, sample draft tokens too, instead of taking the most likely ones.",
             "The output has the same distribution either way.",
-            speech=True,
         ),
     ] = True
     prompt_lookup_num_tokens: Annotated[
         int | None,
-        About(
-            "At most so many draft tokens for a match of prompt-lookup.",
-            low=1,
-            unit="tokens",
-            speech=True,
-        ),
+        About("Draft at most N tokens for a match of prompt-lookup.", low=1, unit="tokens"),
     ] = None
     max_matching_ngram_size: Annotated[
         int | None,
-        About(
-            "Longest n-gram that prompt-lookup looks for.",
-            low=1,
-            unit="tokens",
-            unset="3",
-            speech=True,
-        ),
+        About("Match n-grams of up to N tokens in prompt-lookup.", low=1, unit="tokens", unset="3"),
     ] = None
     reference_texts: Annotated[
         str | Sequence[str],
         About(
-            "Text that the output may quote: what follows a match in it becomes draft tokens.",
-            "The model does not see it.",
+            "Draft from matches in this text, which the output may quote.",
+            "It is not part of the prompt.",
             metavar="FILE",
             field=None,
-            speech=True,
         ),
     ] = ()
     logprobs: Annotated[
         int | None,
         About(
-            "Tell each token's log-probability, and those of the N most likely in its place.",
+            "Return log-probabilities of each token and of the N most likely ones at its position.",
             low=0,
             high=MAX_LOGPROBS,
             field=None,
+            group="Log-probabilities",
         ),
     ] = None
     logprobs_mode: Annotated[
         LogprobsMode,
         About(
-            "Log-probabilities of the main model's own rows, or of those after the logits "
-            "processors.",
-            "Both are before what sampling does to them. Of a prompt they are always raw.",
+            "Compute log-probabilities from raw logits, or from logits after the processors.",
+            "Both are before temperature and other sampling options. Those of a prompt are raw.",
             field=None,
         ),
     ] = "raw_logprobs"
     prompt_logprobs: Annotated[
         int | None,
         About(
-            "Tell those of the prompt's tokens in the same way.",
-            "All of it is read then.",
+            "Return log-probabilities of the prompt in the same way.",
+            "The whole prompt is then prefilled.",
             low=0,
             high=MAX_LOGPROBS,
             field=None,
@@ -371,27 +286,25 @@ class GenerationOptions:
     cache_prompt: Annotated[
         bool,
         About(
-            "Read only what the KV caches do not hold already of the prompt.",
-            "False reads all of it. Where passes are not batch-invariant, a token may else be "
-            "another than on empty caches. With False the suffix drafter does not look into "
-            "earlier outputs either.",
+            "Reuse the cached prefix of the prompt, and keep it for later prompts.",
+            "False prefills the whole prompt, and keeps the suffix drafter from earlier outputs. "
+            "If passes are not batch-invariant, only False gives the text of empty caches.",
             field=None,
+            group="Prompt",
         ),
     ] = True
     cache_salt: Annotated[
         str | None,
         About(
-            "What is cached is shared only with prompts that have the same salt.",
-            "So nobody can tell from the time that it takes what others have asked; so are the "
-            "earlier outputs that the suffix drafter looks into.",
+            "Share cached prefixes and earlier outputs only with prompts of the same salt.",
+            "Timing then reveals nothing of the prompts of others.",
             flag=None,
-            speech=True,
         ),
     ] = None
     apply_chat_template: Annotated[
         bool,
         About(
-            "Put the prompt into the model's chat template, where it has one.",
+            "Render the prompt with the model's chat template, if it has one.",
             flag="chat-template",
             field=None,
         ),
@@ -399,24 +312,26 @@ class GenerationOptions:
     chat_template_kwargs: Annotated[
         Mapping[str, Any] | None,
         About(
-            'What else the chat template reads, such as {"enable_thinking": false}.',
+            'Pass arguments to the chat template, such as {"enable_thinking": false}.',
             metavar="JSON",
             endpoints=("chat", "responses"),
+            check=require_template_arguments,
         ),
     ] = None
     tools: Annotated[
         Sequence[Mapping[str, Any] | Callable[..., Any]],
         About(
-            "Functions that the model may call, as a list of their JSON schemas.",
+            "List the functions that the model may call, as JSON schemas.",
             "Or as functions with type hints and a docstring in Google's style.",
             metavar="JSON-FILE",
             field=None,
+            check=require_tools,
         ),
     ] = ()
     add_generation_prompt: Annotated[
         bool | None,
         About(
-            "End the prompt with the beginning of an answer.",
+            "End the prompt with the header of an answer.",
             unset="yes, unless the final message is continued",
             flag=None,
             endpoints=("chat", "responses"),
@@ -425,7 +340,7 @@ class GenerationOptions:
     continue_final_message: Annotated[
         bool,
         About(
-            "Leave the final message open, so that the output continues it.",
+            "Continue the final message instead of starting an answer.",
             flag=None,
             endpoints=("chat", "responses"),
         ),
@@ -434,11 +349,8 @@ class GenerationOptions:
     def __post_init__(self) -> None:
         make_plain(self)
         check_described(self)
-        self._check_ends()
-        self._check_sampling()
-        self._check_processors()
-        self._check_speculation()
-        self._check_chat()
+        require_int("min_new_tokens", self.min_new_tokens, low=0, high=self.max_new_tokens)
+        require_no_conflict(self)
 
     @classmethod
     def from_kwargs(cls, options: Mapping[str, Any]) -> "GenerationOptions":
@@ -450,14 +362,16 @@ class GenerationOptions:
 
     @property
     def samples(self) -> bool:
-        """Whether tokens are drawn."""
+        """Whether tokens are sampled."""
         if self.do_sample is None:
-            return self.temperature != 0 and bool(self._given_sampling_options())
+            return self.temperature != 0 and any(
+                getattr(self, name) is not None for name in SAMPLING_OPTIONS
+            )
         return self.do_sample
 
     @property
     def is_repeatable_draw(self) -> bool:
-        """Whether tokens are drawn, and the same ones in each run."""
+        """Whether tokens are sampled with a seed."""
         return self.samples and self.seed is not None
 
     @property
@@ -467,7 +381,7 @@ class GenerationOptions:
 
     @property
     def eos_token_ids(self) -> frozenset[int] | None:
-        """eos_token_id as a set; None where the model's own apply."""
+        """eos_token_id as a set; None if the model's own apply."""
         if self.ignore_eos:
             return frozenset()
         return None if self.eos_token_id is None else frozenset(as_tuple(self.eos_token_id))
@@ -479,13 +393,13 @@ class GenerationOptions:
 
     @property
     def begins_answer(self) -> bool:
-        """Whether a chat template ends the prompt with the beginning of an answer."""
+        """Whether a chat template ends the prompt with the header of an answer."""
         if self.add_generation_prompt is None:
             return not self.continue_final_message
         return self.add_generation_prompt
 
     def chat_options(self) -> list[str]:
-        """The names of the given options that only a chat template has a use for."""
+        """The names of the given options that only affect a chat template."""
         return [name for name in CHAT_OPTIONS if getattr(self, name) not in (None, False, (), [])]
 
     def token_ids(self) -> dict[str, tuple[int, ...]]:
@@ -499,114 +413,3 @@ class GenerationOptions:
             "stop_token_ids": as_tuple(self.stop_token_ids),
             "suppress_tokens": as_tuple(self.suppress_tokens),
         }
-
-    def _given_sampling_options(self) -> list[str]:
-        return [name for name in SAMPLING_OPTIONS if getattr(self, name) is not None]
-
-    def _named(self, name: str) -> Option:
-        return Option(name, getattr(self, name))
-
-    def _refuse(
-        self, name: str, reason: str, other: str, remedy: str = "leave out one of the two"
-    ) -> None:
-        """Raise an error of two options that cannot be given together."""
-        raise OptionError(self._named(name), f" {reason} ", self._named(other), f": {remedy}")
-
-    def _check_ends(self) -> None:
-        require_int("min_new_tokens", self.min_new_tokens, low=0, high=self.max_new_tokens)
-        if self.ignore_eos and self.eos_token_id is not None:
-            self._refuse("eos_token_id", "has no effect with", "ignore_eos")
-        if self.logprobs is None and self.logprobs_mode != "raw_logprobs":
-            raise OptionError(
-                self._named("logprobs_mode"),
-                " has no effect without ",
-                Option("logprobs"),
-                ": give both",
-            )
-
-    def _check_sampling(self) -> None:
-        if self.do_sample and self.temperature == 0:
-            self._refuse("temperature", "is greedy decoding, so it contradicts", "do_sample")
-        if self.do_sample is False and (given := self._given_sampling_options()):
-            self._refuse(given[0], "has no effect with", "do_sample")
-        if self.choice and self.seed is None:
-            raise OptionError(
-                self._named("choice"), " has no effect without ", Option("seed"), ": give both"
-            )
-
-    def _check_processors(self) -> None:
-        if self.tgt_lang is not None and self.forced_bos_token_id is not None:
-            self._refuse("tgt_lang", "contradicts", "forced_bos_token_id")
-        if self.logit_bias is not None and not isinstance(self.logit_bias, Mapping):
-            raise OptionError(self._named("logit_bias"), " must map token ids to biases")
-        for token, bias in (self.logit_bias or {}).items():
-            require_int("logit_bias", token, low=0)
-            if bias != float("-inf"):
-                require_number("logit_bias", bias)
-        for word in as_tuple(self.bad_words_ids):
-            if not isinstance(word, Sequence) or isinstance(word, str) or not word:
-                raise OptionError(
-                    Option("bad_words_ids", word), " must be sequences of ids, none empty"
-                )
-            for token in word:
-                require_int("bad_words_ids", token, low=0)
-        functions = self.logits_processor
-        if not isinstance(functions, Sequence) or not all(map(callable, functions)):
-            raise OptionError(self._named("logits_processor"), " must be a list of functions")
-
-    def _check_speculation(self) -> None:
-        number, schedule = self.num_assistant_tokens, self.num_assistant_tokens_schedule
-        if schedule == "constant" and number == "auto":
-            raise OptionError(
-                self._named("num_assistant_tokens_schedule"),
-                " needs a number in ",
-                Option("num_assistant_tokens"),
-            )
-        if schedule == "adaptive" and number != "auto":
-            self._refuse(
-                "num_assistant_tokens", "has no effect with", "num_assistant_tokens_schedule"
-            )
-
-    def _check_chat(self) -> None:
-        if self.cache_salt is not None and not self.cache_prompt:
-            self._refuse("cache_salt", "has no effect with", "cache_prompt")
-        if self.add_generation_prompt and self.continue_final_message:
-            self._refuse(
-                "add_generation_prompt",
-                "begins an answer, so it contradicts",
-                "continue_final_message",
-            )
-        if not isinstance(self.tools, Sequence) or isinstance(self.tools, str):
-            raise OptionError(self._named("tools"), " must be a list")
-        for index, tool in enumerate(self.tools):
-            if not isinstance(tool, Mapping) and not callable(tool):
-                raise OptionError(
-                    Option("tools"),
-                    f"[{index}]={shorten(tool)} must be a JSON schema or a function",
-                )
-        kwargs = {} if self.chat_template_kwargs is None else self.chat_template_kwargs
-        if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
-            raise OptionError(self._named("chat_template_kwargs"), " must map names to values")
-        if taken := [name for name in kwargs if name in NOT_FOR_TEMPLATES]:
-            raise OptionError(
-                Option("chat_template_kwargs"),
-                f" holds '{taken[0]}', which is given in another way: leave it out there",
-            )
-        if not self.apply_chat_template and (given := self.chat_options()):
-            raise OptionError(
-                Option(given[0]),
-                " has no effect with ",
-                self._named("apply_chat_template"),
-                ": leave out one of the two",
-            )
-
-
-def by_group(options: type = GenerationOptions) -> dict[str, list[str]]:
-    """The names of all options by what they are about."""
-    groups: dict[str, list[str]] = {}
-    begins = {first: group for group, first in GROUPS.items()}
-    for name in describe(options):
-        if name in begins:
-            present = groups.setdefault(begins[name], [])
-        present.append(name)
-    return groups

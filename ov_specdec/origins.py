@@ -1,4 +1,4 @@
-"""Where the tokens of a text come from, in words and as marks in HTML."""
+"""The origin of the tokens of a text, in words and as marks in HTML."""
 
 from collections.abc import Iterable, Mapping
 from html import escape
@@ -8,15 +8,14 @@ from typing import Literal
 from ov_specdec.palette import BLUE, GREEN, ORANGE
 
 Origin = Literal["draft", "correction", "bonus", "plain"]
-"""Where tokens come from: accepted draft tokens; the main model's own token in place of a rejected
-draft token; its own after all draft tokens were accepted; its own in a round without draft
-tokens."""
+"""Origins of tokens: accepted draft tokens; the main model's replacement of a rejected draft token;
+its bonus token after a fully accepted draft; its own token in a round without a draft."""
 
 MEANINGS: Mapping[Origin, str] = {
-    "draft": "drafted, and accepted",
-    "correction": "the main model's own, in place of a rejected draft token",
-    "bonus": "the main model's own, after all draft tokens were accepted",
-    "plain": "the main model's own, without draft tokens",
+    "draft": "accepted draft token",
+    "correction": "main model's replacement of a rejected draft token",
+    "bonus": "main model's token after a fully accepted draft",
+    "plain": "main model's token in a round without a draft",
 }
 
 LINES: Mapping[Origin, tuple[str, str]] = {
@@ -24,20 +23,20 @@ LINES: Mapping[Origin, tuple[str, str]] = {
     "correction": (ORANGE, "dashed"),
     "bonus": (GREEN, "dotted"),
 }
-"""Colour and kind of the lines below tokens; none below plain ones. As on the demo's page."""
+"""Colour and style of underlines, as in the demo; plain tokens have none."""
 
 TINT = "26"
-"""How opaque the background is: 0.15, so that a text has its usual colour, light or dark."""
+"""Opacity of the background: 0.15, so that the text keeps its colour in light and dark mode."""
 
 
 def as_html(pieces: Iterable[tuple[Origin, str]]) -> str:
-    """Pieces of a text as HTML, each marked by where it comes from; the text is escaped."""
+    """Pieces of a text as HTML, each marked by its origin; the text is escaped."""
     runs = groupby(pieces, key=lambda piece: piece[0])
     return "".join(_marked(origin, "".join(text for _, text in run)) for origin, run in runs)
 
 
 def legend(origins: Iterable[Origin]) -> str:
-    """What the marks of these origins mean, as HTML."""
+    """The meaning of the marks of these origins, as HTML."""
     used = set(origins)
     marks = [_marked(origin, text) for origin, text in MEANINGS.items() if origin in used]
     return "; ".join(marks)

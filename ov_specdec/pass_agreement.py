@@ -1,4 +1,4 @@
-"""Whether a pass over several tokens gives what passes over one give: verification rests on it."""
+"""Compares a pass over several tokens with passes over one: verification needs them to agree."""
 
 import numpy as np
 
@@ -7,28 +7,27 @@ from ov_specdec.logits import Logits
 from ov_specdec.runner.base import Runner, Slot, Span
 
 PREFIX = 8
-"""Tokens before those that are compared."""
+"""Tokens before the compared ones."""
 
 NUM_TOKENS = 3
-"""Tokens that one pass reads, and three others one each."""
+"""Tokens of one pass, and of three others with one each."""
 
 TOLERANCE = 0.1
-"""Distance of two rows that rounding may have: 0.01 was usual in bf16 with a u8 KV cache, 0.06 the
-most. With positions that are wrong by one or two it was 0.09 to 1.3."""
+"""Maximum distance of two rows by rounding: in bf16 with a u8 KV cache 0.01 was usual and 0.06 the
+maximum. With positions off by one or two it was 0.09 to 1.3."""
 
 EXACT_TOLERANCE = 0.001
-"""The same in f32, where it was less than 0.00001. Where a tiny Granite forgot the states of its
+"""The same in f32, where it was less than 0.00001. For a tiny Granite that lost the states of its
 linear attention, it was 0.0023."""
 
 
 def largest_distance(runner: Runner) -> float:
-    """How far the logits of a pass over several tokens are from those of passes over one.
+    """The distance between logits of a pass over several tokens and of passes over one.
 
-    The latter are rolled back before, so that what a rollback leaves is seen too: a runner that
-    goes back to the beginning reads all anew. Five small passes, over a sequence that leaves
-    nothing.
+    The latter are rolled back first, which tests rollback too; a runner that rolls back to the
+    beginning recomputes everything. It takes five small passes, and caches nothing.
     """
-    slot = runner.open(object())  # a namespace of its own: it shares nothing
+    slot = runner.open(object())  # a separate namespace: it shares nothing
     end = PREFIX + NUM_TOKENS
     try:
         _feed(runner, slot, PREFIX, 1)
@@ -41,10 +40,10 @@ def largest_distance(runner: Runner) -> float:
 
 
 def distance(row: Logits, other: Logits) -> float:
-    """Of two rows of logits [vocab], relative to how far these differ from their mean.
+    """The distance of two rows of logits [vocab], relative to their deviation from their mean.
 
-    0 for equal ones, the square root of 2 for those that have nothing in common. A number that is
-    added to a whole row changes no distribution, and does not count.
+    0 for equal rows, the square root of 2 for uncorrelated ones. A constant added to a row changes
+    no distribution, and does not count.
     """
     a, b = (each - np.mean(each) for each in (row.astype(np.float64), other.astype(np.float64)))
     length = float(max(np.linalg.norm(a), np.linalg.norm(b)))
@@ -52,6 +51,6 @@ def distance(row: Logits, other: Logits) -> float:
 
 
 def _feed(runner: Runner, slot: Slot, end: int, num_rows: int) -> Logits:
-    """Have a sequence hold the text up to a place; the last rows of logits."""
+    """Feed a sequence the text up to `end`. Returns the last rows of logits."""
     span = Span(slot, text(slot.length, end), num_rows, num_standing=PREFIX)
     return runner.forward([span])[0].copy()

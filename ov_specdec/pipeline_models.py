@@ -1,18 +1,31 @@
-"""The models of a pipeline: their folders, their configurations, and their static shapes."""
+"""Loads the models of a pipeline, and makes the generator that runs on them."""
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ov_specdec.drafters.factory import DrafterKind
+from ov_specdec.drafters.factory import DrafterFactory, DrafterKind
+from ov_specdec.drafters.pairing import DraftModel, Pairing
+from ov_specdec.engine import Engine, EngineLoop, Limits
 from ov_specdec.engine.static_shapes import StaticShapes
-from ov_specdec.loading.compile import LoadedModel
+from ov_specdec.errors import DeviceError, Option
+from ov_specdec.generation import TextGenerator
+from ov_specdec.invariance import Invariance
+from ov_specdec.loading.compile import LoadedModel, load_models
+from ov_specdec.loading.invariance import SLOWER, WantedInvariance, configure, open_invariance
 from ov_specdec.loading.locate import embedded_folder, locate
+from ov_specdec.loading.memory_limit import limit_memory
+from ov_specdec.loading.pass_agreement import verifiable
 from ov_specdec.loading.profile import find_profile
 from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import ModelSource, open_source
+from ov_specdec.loading.source import ModelSource, check_pair, open_source, pair_tokenizers
 from ov_specdec.planning.costs import KeptCosts, Role
+from ov_specdec.planning.schedule import LearnedStats
 from ov_specdec.runner.paged import PagedModel
+from ov_specdec.text.guard import GuardReport
+from ov_specdec.text.pairing import PairingName, UsedPairing
+from ov_specdec.text.text_to_text import TextToText
 
 USUAL_STEPS: Mapping[Role, Mapping[int, float]] = {
     "main": {2: 3.0, 8: 3.0},
@@ -37,7 +50,98 @@ def open_sources(
     ]
 
 
-def take_profile(
+@dataclass(frozen=True)
+class Models:
+    """Loaded models, the main model first.
+
+    source: of the main model. guard_report: on the tokenizers of a pair. paired: the pairing of a
+    draft with another tokenizer. profile: the file of the properties. invariance: whether passes of
+    the main model agree. text_to_text: how its decoder begins, if it has an encoder.
+    """
+
+    source: ModelSource
+    loaded: list[LoadedModel]
+    guard_report: GuardReport | None
+    paired: Pairing | None
+    profile: Path | None
+    invariance: Invariance
+    text_to_text: TextToText | None
+
+    @property
+    def draft(self) -> DraftModel | None:
+        """The draft model, with the pairing that it needs."""
+        return DraftModel(self.loaded[1].runner, self.paired) if len(self.loaded) > 1 else None
+
+
+def load(
+    sources: Sequence[ModelSource],
+    configs: Sequence[RuntimeConfig],
+    *,
+    pairing: PairingName | None,
+    profile: str | Path,
+    batch_invariant: WantedInvariance,
+    kv_cache_size: float | None,
+    max_batch_size: int,
+) -> Models:
+    """Load a main model, and its draft if there is one.
+
+    Raises as `SpeculativePipeline` does for models and devices.
+    """
+    begins = sources[0].text_to_text()
+    main, *drafts = configs[: len(sources)]
+    report, paired, file = None, None, None
+    wanted = main.precision
+    others = SLOWER if wanted == "default" and not main.properties else ()
+    if drafts:
+        report, paired = pair_models(sources, pairing)
+        file, (main, *drafts) = _take_profile(profile, sources, [main, *drafts])
+    main, off = configure(batch_invariant, sources[0].folder, main, others)
+    if main.precision != wanted:  # which replaces that of the profile
+        file = None
+    sizes = [source.vocab_size for source in sources]
+    to_load = list(zip(sources, [main, *drafts], sizes, strict=True))
+    loaded = load_models(to_load)
+    limit_memory(loaded, kv_cache_size, max_batch_size)
+    loaded = verifiable(loaded, to_load)
+    invariance = open_invariance(loaded[0], off)
+    if batch_invariant is True and not invariance.check().is_proven:
+        raise DeviceError(Option("batch_invariant", True), f": {invariance.status.reason}")
+    return Models(sources[0], loaded, report, paired, file, invariance, begins)
+
+
+def pair_models(
+    sources: Sequence[ModelSource], pairing: PairingName | None
+) -> tuple[GuardReport, Pairing | None]:
+    """The guard's report on main and draft, and their pairing if their tokenizers differ.
+
+    Raises `TokenizerMismatchError` if they differ and no pairing is given, or none is possible.
+    """
+    report = check_pair(*sources)
+    main, draft = (source.folder for source in sources)
+    if draft.num_bytes > main.num_bytes:
+        warnings.warn(
+            f"the draft model '{draft.path}' is larger than the main model '{main.path}', which "
+            "makes decoding slower: swap the two",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    if pairing is None or report.compatible:
+        report.require()
+        return report, None
+    tokenizers = pair_tokenizers(*sources)
+    return report, Pairing(tokenizers.choose(pairing), tokenizers)
+
+
+def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:
+    """The pairing of the models of two folders; None if they have the same tokenizer.
+
+    Raises as `pair_models` does.
+    """
+    _, found = pair_models([open_source(main), open_source(draft)], pairing)
+    return found.name if found else None
+
+
+def _take_profile(
     profile: str | Path, sources: Sequence[ModelSource], configs: list[RuntimeConfig]
 ) -> tuple[Path | None, list[RuntimeConfig]]:
     """The file of the pair's profile, None where there is none, and the configurations by it."""
@@ -53,7 +157,27 @@ def take_profile(
     ]
 
 
-def make_static_shapes(
+def make_generator(
+    models: Models, costs: KeptCosts, drafter: DrafterKind, limits: Limits
+) -> TextGenerator:
+    """The generator on loaded models. costs: of their passes."""
+    source, main, draft = models.source, models.loaded[0].runner, models.draft
+    shapes = _make_static_shapes(models.loaded, costs, drafter)
+    engine = Engine(main, draft.runner if draft else None, limits, costs, shapes)
+    return TextGenerator(
+        main,
+        EngineLoop(engine),
+        source.tokenizer,
+        source.vocab_size,
+        source.eos_token_ids,
+        DrafterFactory(drafter, draft),
+        LearnedStats(costs),
+        text_to_text=models.text_to_text,
+        invariance=models.invariance,
+    )
+
+
+def _make_static_shapes(
     models: Sequence[LoadedModel], costs: KeptCosts, drafter: DrafterKind
 ) -> dict[Role, StaticShapes]:
     """The static shapes of those models that may have some; a draft's come soonest."""

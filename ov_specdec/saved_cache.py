@@ -1,4 +1,4 @@
-"""What KV caches hold of a prompt, in files of safetensors for later processes."""
+"""Saves KV caches of a prompt as safetensors for later processes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from ov_specdec.runner.store import draft_file, read_sequence, write_sequence
 
 
 def save_caches(models: Sequence[LoadedModel], generator: TextGenerator, path: str | Path) -> None:
-    """Write what the caches have kept of the last generation. See `SpeculativePipeline.save_cache`.
+    """Write the KV caches of the last generation. See `SpeculativePipeline.save_cache`.
 
     models: the main model first, then the draft. Nothing else may use them meanwhile.
     """
@@ -20,7 +20,7 @@ def save_caches(models: Sequence[LoadedModel], generator: TextGenerator, path: s
     if generator.drafters.draft is not None:
         texts.append(generator.drafters.draft.ids(kept.tokens))
     files = list(zip(_files(models, path), texts, strict=True))
-    for (model, file), tokens in reversed(files):  # the main model's says that all is there
+    for (model, file), tokens in reversed(files):  # the main model's last: it marks completion
         cache = CachedSequence(model.runner, kept.cache_salt)
         try:
             if held := tokens[: model.runner.max_length]:
@@ -36,7 +36,7 @@ def load_caches(
     path: str | Path,
     cache_salt: str | None,
 ) -> None:
-    """Have the caches hold what `save_caches` has written. See `SpeculativePipeline.load_cache`."""
+    """Load the KV caches that `save_caches` wrote. See `SpeculativePipeline.load_cache`."""
     for model, file in _files(models, path):
         is_main = model is models[0]
         if not is_main and not file.exists():
@@ -54,7 +54,7 @@ def _files(models: Sequence[LoadedModel], path: str | Path) -> list[tuple[Loaded
         raise OptionError(Option("path", path), " must be a file")
     if models[0].folder.is_encoder_decoder:
         raise OptionError(
-            f"nothing of {models[0].folder.path}, an encoder-decoder model, is kept in a file: "
-            "its prompts are read by the encoder, not into the KV cache"
+            f"the KV cache of {models[0].folder.path}, an encoder-decoder model, cannot be saved: "
+            "its encoder reads the prompt, not its KV cache"
         )
     return list(zip(models, (Path(path), draft_file(Path(path))), strict=False))

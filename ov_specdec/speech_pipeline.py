@@ -1,10 +1,11 @@
 """`SpeechPipeline`, the Python interface for speech: a Whisper, a drafter, text from recordings."""
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+
+from typing_extensions import Unpack
 
 from ov_specdec.arguments import check_devices, check_drafter
 from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
@@ -29,33 +30,28 @@ from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.model import Model
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
-from ov_specdec.speech.settings import Task, WhisperSettings
+from ov_specdec.speech.settings import WhisperSettings
 from ov_specdec.speech.stream import TranscriptionStream
 from ov_specdec.speech.transcriber import Transcription
 from ov_specdec.stats import Stopwatch
 from ov_specdec.text.guard import GuardReport
 
-if sys.version_info >= (3, 11):
-    from typing import Unpack
-else:
-    from typing_extensions import Unpack
-
 
 @name_missing(OF_SPEECH)
 @refuse_foreign(OF_MODELS)
 class SpeechPipeline:
-    """Transcribes as the main model does, faster, with draft tokens from a drafter.
+    """Transcribes like the main model, but faster, with draft tokens from a drafter.
 
     main: folder of an exported Whisper, or its name on the Hub. draft: a smaller or distilled one;
-    it shares the main model's encoder where it has the same, or none. drafter: see
-    `SpeculativePipeline`; None takes "model" with a draft, else "suffix". Settings and language of
-    the main model govern both. encoder_device: where the encoders run; None: where the decoders do.
-    The others are those of `SpeculativePipeline`.
+    it shares the main model's encoder if it has the same, or none. drafter: see
+    `SpeculativePipeline`; None takes "model" with a draft, else "suffix". The main model's settings
+    and language apply to both. encoder_device: device of the encoders; None: that of the decoders.
+    Other arguments: see `SpeculativePipeline`.
 
-    Recordings are transcribed one after the other; from several threads they take turns.
+    It transcribes one recording at a time; chunks of several threads are interleaved.
 
-    Raises `OptionError`, `ModelError`, `DeviceError`, and `TokenizerMismatchError` where draft and
-    main do not share a tokenizer. `close`, or the end of a `with` block, frees the models.
+    Raises `OptionError`, `ModelError`, `DeviceError`, and `TokenizerMismatchError` if draft and
+    main have different tokenizers. `close`, or the end of a `with` block, frees the models.
     """
 
     def __init__(
@@ -129,7 +125,7 @@ class SpeechPipeline:
 
     @property
     def draft(self) -> LoadedModel | None:
-        """The draft model, where the drafter has one."""
+        """The draft model, if the drafter has one."""
         return self._models[1] if len(self._models) > 1 else None
 
     @property
@@ -139,24 +135,10 @@ class SpeechPipeline:
         return len(runners) > 1 and runners[0].encoder is runners[1].encoder
 
     def transcribe(
-        self,
-        audio: Audio,
-        *,
-        language: str | None = None,
-        task: Task = "transcribe",
-        return_timestamps: bool = False,
-        initial_prompt: str | None = None,
-        **options: Unpack[TranscriptionKwargs],
+        self, audio: Audio, **options: Unpack[TranscriptionKwargs]
     ) -> TranscriptionResult:
         """Transcribe to the end. Recording and options: see `stream`."""
-        with self.stream(
-            audio,
-            language=language,
-            task=task,
-            return_timestamps=return_timestamps,
-            initial_prompt=initial_prompt,
-            **options,
-        ) as chunks:
+        with self.stream(audio, **options) as chunks:
             return collect(list(chunks))
 
     def read(
@@ -165,40 +147,25 @@ class SpeechPipeline:
         max_seconds: float = math.inf,
         on_block: Callable[[], None] = lambda: None,
     ) -> tuple[Samples, int]:
-        """A recording as samples with their rate, which `stream` takes too: see `read_audio`."""
+        """Read a recording as samples with their rate, for `stream`: see `read_audio`."""
         rate = self._extractor.sampling_rate
         return read_audio(audio, rate, max_seconds, on_block), rate
 
-    def stream(
-        self,
-        audio: Audio,
-        *,
-        language: str | None = None,
-        task: Task = "transcribe",
-        return_timestamps: bool = False,
-        initial_prompt: str | None = None,
-        **options: Unpack[TranscriptionKwargs],
-    ) -> TranscriptionStream:
+    def stream(self, audio: Audio, **options: Unpack[TranscriptionKwargs]) -> TranscriptionStream:
         """Transcribe, and yield chunks as they come: one for each window of up to 30 seconds.
 
         audio: a file (wav, flac, ogg, mp3, m4a, mp4, webm), its path or open; or (samples,
         sampling_rate), the samples [samples] or [samples, channels], from -1 to 1 or int8, int16 or
         int32. options: see `TranscriptionOptions`.
 
-        Recording and options are checked at once; raises `OptionError`, and `AudioError` for what
-        is no recording. `cancel` and `close` of what is returned end the transcription.
+        Recording and options are checked at once; raises `OptionError`, and `AudioError` for an
+        invalid recording. `cancel` and `close` of the returned stream end the transcription.
         """
         decoder = self._open_decoder()
-        given = {
-            "language": language,
-            "task": task,
-            "return_timestamps": return_timestamps,
-            "initial_prompt": initial_prompt,
-        }
-        chosen = TranscriptionOptions.from_kwargs({**given, **options})
+        chosen = TranscriptionOptions.from_kwargs(options)
         decoder.check(chosen.at(0.0))
         if chosen.word_timestamps:
-            _ = decoder.aligner  # compiled, or refused, before anything is decoded
+            _ = decoder.aligner  # compile it, or fail, before decoding starts
         model = Model(
             decoder.settings,
             self._extractor,
@@ -212,7 +179,7 @@ class SpeechPipeline:
     def prepare(
         self, progress: Progress | None = None, *, seconds: float | None = None
     ) -> CostCurve:
-        """Measure what passes cost: see `SpeculativePipeline.prepare`."""
+        """Measure the cost of passes: see `SpeculativePipeline.prepare`."""
         with self._open_decoder().loop.alone():
             if self._costs is None:  # another thread may have closed the pipeline meanwhile
                 raise SessionError(CLOSED)
@@ -220,11 +187,11 @@ class SpeechPipeline:
 
     @property
     def step_seconds(self) -> float:
-        """How long a step of the models is running already; 0 while none is."""
+        """Seconds since the current step of the models began; 0 if none is running."""
         return self._open_decoder().loop.step_seconds
 
     def close(self) -> None:
-        """Free the models. A transcription that is running ends within one pass."""
+        """Free the models. A running transcription ends within one pass."""
         if self._decoder is not None:
             self._decoder.loop.close()
         self._decoder = self._costs = None
@@ -252,16 +219,16 @@ def _speech_runner(model: LoadedModel) -> EncoderDecoderModel:
 def _require_fit(
     report: GuardReport, main: ModelSource, draft: ModelSource, vocab_size: int
 ) -> None:
-    """Refuse a draft that hears otherwise, has another tokenizer, or lacks tokens for times."""
+    """Refuse a draft with other features, another tokenizer, or without timestamps."""
     for check in report.checks:
         if check.name == FEATURES_CHECK and check.differences:
             raise ModelError(
-                f"draft '{draft.folder.path}' hears otherwise than main '{main.folder.path}' "
-                f"({check.differences[0]}): give a draft of the same features"
+                f"draft '{draft.folder.path}' and main '{main.folder.path}' have different audio "
+                f"features ({check.differences[0]}): give a draft with the same features"
             )
     report.require()
     if draft.logits_width < vocab_size:
         raise ModelError(
             f"draft '{draft.folder.path}' has logits for {draft.logits_width} tokens, main for "
-            f"{vocab_size}: give a draft that has all timestamps"
+            f"{vocab_size}: give a draft with all timestamps"
         )

@@ -1,4 +1,4 @@
-"""Whether a static shape is right, and what it saves: it is tried out before it is used."""
+"""Tries out a static shape before its use: whether its logits are right, and how much it saves."""
 
 from dataclasses import dataclass
 from time import perf_counter
@@ -11,31 +11,31 @@ from ov_specdec.runner.base import Runner, Slot, Span
 from ov_specdec.runner.static_shape import ShapedRunner, StaticShape
 
 PLACE = 34
-"""Cached tokens that the passes of a trial follow: beyond the first block of 32."""
+"""Cached tokens before the passes of a trial: beyond the first block of 32."""
 
 PASSES = 4
-"""Of each form in a trial. The first dynamic one comes after a change of size."""
+"""Passes of each form in a trial. The first dynamic one follows a pass of another size."""
 
 TOLERANCE = 0.02
-"""Part of the greatest logit by which others may differ where bits need not be equal: rounding to
-bf16 in another order makes 0.005 of it."""
+"""Allowed difference of logits, relative to the greatest, if bits need not be equal: rounding to
+bf16 in another order causes 0.005."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a trial has seen. is_right: whether logits are as they have to be."""
+    """The result of a trial. is_right: whether logits agree as required."""
 
     is_right: bool
     seconds_saved: float
 
 
 def try_out(runner: ShapedRunner, shape: StaticShape) -> Trial:
-    """Compare passes of a static shape with dynamic ones; the runner then has it, if it is right.
+    """Compare passes of a static shape with dynamic ones; if it is right, the runner keeps it.
 
-    Bits are compared where passes have the form that makes them equal. Raises `SessionError` where
-    context or memory have no room for the passes.
+    Logits have to be bitwise equal if passes are batch-invariant. Raises `SessionError` if context
+    or memory have no room for the passes.
     """
-    slot = runner.open(object())  # a namespace of its own: it shares nothing
+    slot = runner.open(object())  # a separate namespace: it shares nothing
     is_right = False
     try:
         runner.forward([Span(slot, text(0, PLACE), 1)])
@@ -51,7 +51,7 @@ def try_out(runner: ShapedRunner, shape: StaticShape) -> Trial:
 
 
 def _time(runner: Runner, slot: Slot, size: int) -> tuple[Logits, float]:
-    """Logits [size, vocab] of a pass, and the least seconds that it took."""
+    """Logits [size, vocab] of a pass, and its minimum seconds."""
     span = Span(slot, text(PLACE, PLACE + size), size)
     seconds = []
     for _ in range(PASSES):

@@ -1,4 +1,4 @@
-"""What a generation did, round by round; every figure is derived from these records."""
+"""Statistics of a generation, round by round; all figures derive from these records."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -6,31 +6,29 @@ from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 FinishReason = Literal["stop", "length", "cancelled"]
-"""What ended an output: an end-of-sequence token or a stop string, the token budget, a user."""
+"""Why an output ended: end-of-sequence token or stop string, a length limit, or a cancellation."""
 
 
 LengthLimit = Literal["kv_cache_size", "max_model_len", "max_new_tokens"]
-"""What an output may be no longer for: memory, the model's context, or what was asked for."""
+"""The limits of an output's length: memory, the model's context, or max_new_tokens."""
 
 
 @dataclass(slots=True)
 class RoundStats:
     """One round: tokens drafted, one pass of the main model, rollback.
 
-    Not to be changed. It is not frozen, since each sequence of a batch makes one in each step, and
-    to make one takes 3 us instead of 12 then.
+    Treat it as immutable. It is not frozen, since that would take 12 instead of 3 us for each
+    sequence in each step.
 
     num_generated: tokens that the round added to the text: num_accepted + 1, unless the text ended
-    in the middle of them.
-    seconds: the whole round, with what the three parts leave out.
-    pass_tokens: tokens that the main model was fed. num_sequences: those that shared its pass; the
-    seconds are those of all of them. source: where the draft tokens came from.
-    cached_tokens: tokens in its KV cache before. planned, reason: the draft length that the policy
-    chose, and why, in one word. expected_accepted: how many of the draft tokens the policy expected
-    to be accepted. draft_pass_tokens: tokens that the draft model was fed. declined: a match that
-    the policy turned down, by source and confidence, and whether its first draft token came all the
-    same. draft_failed: the draft model gave no distribution, and ended for this sequence.
-    confidences, match_confidence: see `Proposal`.
+    among them. seconds: of the whole round, with more than its three parts. pass_tokens: tokens fed
+    to the main model. num_sequences: sequences in its pass; seconds are of the whole pass. source:
+    of the draft tokens. cached_tokens: tokens in its KV cache before. planned, reason: the planned
+    draft length, and why, in one word. expected_accepted: expected number of accepted draft tokens.
+    draft_pass_tokens: tokens fed to the draft model. declined: a match that the policy rejected, by
+    source and confidence, and whether its first draft token was right. draft_failed: the draft
+    model gave no distribution, and was disabled for this sequence. confidences, match_confidence:
+    see `Proposal`.
     """
 
     num_drafted: int
@@ -55,16 +53,15 @@ class RoundStats:
 
     @property
     def num_kept(self) -> int:
-        """Accepted draft tokens that are part of the text, which may have ended among them."""
+        """Accepted draft tokens within the text, which may end among them."""
         return min(self.num_accepted, self.num_generated)
 
 
 class PassStats(NamedTuple):
-    """One pass of a model over one sequence or several.
+    """One pass of a model over one or several sequences.
 
-    num_tokens: that it was fed, padding included. num_cached: in the KV caches before, of all of
-    its sequences. num_prefill: how many of the tokens are of prompts in their prefill. seconds:
-    with what choosing tokens by its logits takes.
+    num_tokens: fed tokens, padding included. num_cached: tokens in the KV caches of its sequences
+    before. num_prefill: fed tokens of prefills. seconds: with the sampling from its logits.
     """
 
     num_tokens: int
@@ -76,10 +73,10 @@ class PassStats(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchInvariance:
-    """Whether a token's logits are bitwise the same in any pass, and why that is said.
+    """Whether a token's logits are bitwise the same in any pass, and the reason.
 
-    is_on: passes of the main model have the form for it. is_checked: it was seen on this machine,
-    with this model and these settings.
+    is_on: passes of the main model have the form for it. is_checked: a check passed on this
+    machine, with this model and these settings.
     """
 
     is_on: bool
@@ -92,7 +89,7 @@ class BatchInvariance:
         return self.is_on and self.is_checked
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """The fields for JSON."""
         return {"is_on": self.is_on, "is_checked": self.is_checked, "reason": self.reason}
 
     def __str__(self) -> str:
@@ -100,24 +97,23 @@ class BatchInvariance:
 
 
 class StepStats(NamedTuple):
-    """Passes of the draft model, then one of the main model: a round of some sequences."""
+    """The passes of one step: some of the draft model, then one of the main model."""
 
     main: PassStats
     drafts: tuple[PassStats, ...] = ()
 
 
 NOT_INVARIANT = BatchInvariance(False, "an encoder-decoder model")
-"""Of models whose passes have one form only."""
+"""For models whose passes have only one form."""
 
 
 @dataclass(repr=False)
 class GenerationStats:
-    """The record of one generation. Its first round is the prefill: it reads the prompt.
+    """The statistics of one generation. Its first round is the prefill.
 
-    batch_invariant: whether its text depends on nothing but prompt, options and model.
-    max_sequences: that the KV caches hold at a time, while others wait; None: what memory allows.
-    length_limit: what ended it, where it ended with "length". stop_string: the one that ended it,
-    if any.
+    batch_invariant: whether its text depends only on prompt, options and model. max_sequences:
+    maximum concurrent sequences in the KV caches; None: what memory allows. length_limit: the limit
+    that ended it, if it ended with "length". stop_string: the stop string that ended it, if any.
     """
 
     prompt_tokens: int
@@ -136,7 +132,7 @@ class GenerationStats:
 
     @property
     def cached_tokens(self) -> int:
-        """Tokens of the prompt that were in the KV cache already, and so were not read again."""
+        """Cached tokens of the prompt, which were not prefilled again."""
         return self.rounds[0].cached_tokens if self.rounds else 0
 
     @property
@@ -151,22 +147,22 @@ class GenerationStats:
 
     @property
     def accepted(self) -> int:
-        """Draft tokens that the main model agreed with."""
+        """Accepted draft tokens."""
         return sum(r.num_accepted for r in self.rounds)
 
     @property
     def draft_failures(self) -> int:
-        """How often the draft model gave logits that are no distribution, and was left out then."""
+        """How often the draft model gave logits without a distribution, and was disabled."""
         return sum(r.draft_failed for r in self.rounds)
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted draft tokens per drafted one; 0 where nothing was drafted."""
+        """Fraction of accepted draft tokens; 0 if nothing was drafted."""
         return self.accepted / self.drafted if self.drafted else 0.0
 
     @property
     def main_passes(self) -> int:
-        """Rounds, each of which passes once through the main model; the prefill is one of them."""
+        """Rounds, each with one pass of the main model; the prefill is one of them."""
         return len(self.rounds)
 
     @property
@@ -181,7 +177,7 @@ class GenerationStats:
 
     @property
     def draft_seconds(self) -> float:
-        """Seconds spent drafting; the draft's own reading of the prompt is part of it."""
+        """Seconds spent drafting, with the draft model's prefill."""
         return sum(r.draft_seconds for r in self.rounds)
 
     @property
@@ -196,7 +192,7 @@ class GenerationStats:
 
     @property
     def seconds(self) -> float:
-        """Seconds of all rounds; what a reader of the stream does between them does not count."""
+        """Seconds of all rounds, without the reader's time between them."""
         return sum(r.seconds for r in self.rounds)
 
     @property
@@ -212,9 +208,9 @@ class GenerationStats:
 
     @property
     def draft_lengths(self) -> list[dict[str, Any]]:
-        """The lengths that the policy chose, and why, with the rounds that each was kept.
+        """The chosen draft lengths in order, each with its reason and number of rounds.
 
-        Beside them what it led to: tokens drafted, expected to be accepted, and accepted.
+        Each has counts of draft tokens: drafted, expected to be accepted, and accepted.
         """
         runs = itertools.groupby(self.rounds, lambda r: (r.planned, r.source, r.reason))
         return [
@@ -223,7 +219,7 @@ class GenerationStats:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures above, for JSON; times in seconds. draft_failures: where there are any."""
+        """The figures above, for JSON; times in seconds. draft_failures: only if there are any."""
         names = (
             "drafted accepted acceptance_rate main_passes tokens_per_main_pass "
             "time_to_first_token time_per_output_token tokens_per_second "
@@ -237,7 +233,7 @@ class GenerationStats:
 
 
 def _describe_run(rounds: list[RoundStats], plan: dict[str, Any]) -> dict[str, Any]:
-    """Some rounds that had the same plan."""
+    """A run of rounds with the same plan."""
     return {
         "rounds": len(rounds),
         **plan,

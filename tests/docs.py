@@ -16,13 +16,13 @@ MODULES = DOCS / "modules.md"
 MODULES_INTRODUCTION = """\
 # Modules
 
-The first line of each module's docstring, put together by `python -m tests.docs`. Who may import
-whom: [architecture](architecture.md#the-layers).
+The first line of each module's docstring, written by `python -m tests.docs`. The layers are in
+[architecture](architecture.md#the-layers).
 """
 
 
 def modules() -> str:
-    """The page: what each module is, package by package."""
+    """The page of modules, package by package."""
     files = [path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py"]
     folders = groupby(sorted(files, key=lambda path: (path.parent, path)), lambda path: path.parent)
     return "\n".join([MODULES_INTRODUCTION, *(_package(list(paths)) for _, paths in folders)])
@@ -34,7 +34,8 @@ def _package(files: list[Path]) -> str:
     name = ".".join(own.parent.relative_to(PACKAGE.parent).parts)
     modules = [path.relative_to(PACKAGE).with_suffix("").as_posix() for path in others]
     rows = [f"| `{module}` | {_line(path)} |" for module, path in zip(modules, others, strict=True)]
-    return "\n".join([f"## {name}\n", f"{_line(own)}\n", "| module | is |", "|---|---|", *rows, ""])
+    head = ("| module | purpose |", "|---|---|")
+    return "\n".join([f"## {name}\n", f"{_line(own)}\n", *head, *rows, ""])
 
 
 def _line(module: Path) -> str:

@@ -219,6 +219,15 @@ def of_defaults(results: Results) -> Lines:
     pairs = ("embedded", "chat", "expanded")
     lines: Lines = [["", *map(results.model, pairs)]]
     cells: Mapping[str, Callable[[str], str]] = {
+        "plain decoding, tokens/s": lambda pair: spread(
+            numbers(select(heldout(results, pair, 0.0), method="plain"), "speed"), ".0f"
+        ),
+        "default / plain, greedy": lambda pair: spread(
+            speedups(heldout(results, pair, 0.0), DEFAULT.get(pair, "adaptive"))
+        ),
+        "default / plain, temperature 0.8": lambda pair: spread(
+            speedups(heldout(results, pair, 0.8), DEFAULT.get(pair, "adaptive"))
+        ),
         "default length / best constant length, greedy": lambda pair: spread(
             over_best(results.rows(pair, heat=0.0), "adaptive", "constant")
         ),
@@ -249,7 +258,16 @@ def of_defaults(results: Results) -> Lines:
 
 
 SINGLE = {"chat": "tasks"}
-"""The part with single requests of a pair, where that is not called like the pair."""
+"""The part with single requests of a pair, if its name differs."""
+
+DEFAULT = {"chat": "suffix"}
+"""The method of the default options, if there is no draft model."""
+
+
+def heldout(results: Results, pair: str, heat: float) -> list[Row]:
+    """Single requests of a pair on prompts outside its training data."""
+    rows = results.rows(SINGLE.get(pair, pair), heat=heat)
+    return [row for row in rows if row["prompts"] != "code"]
 
 
 def of_load(results: Results, number: int) -> Callable[[str], str]:

@@ -7,8 +7,9 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import ov_specdec
-from ov_specdec.description import Described, describe
-from ov_specdec.options import GenerationOptions, by_group
+from ov_specdec.description import Described, by_group, describe
+from ov_specdec.options import GenerationOptions
+from ov_specdec.speech.options import GENERATION as FOR_SPEECH
 from ov_specdec.speech.options import TranscriptionOptions
 
 OPTIONS = Path(__file__).parent.parent / "docs" / "options.md"
@@ -17,9 +18,9 @@ KWARGS = Path(ov_specdec.__file__).parent / "kwargs.py"
 OPTIONS_INTRODUCTION = """\
 # Options of a generation
 
-All of them, made from their descriptions in `ov_specdec/options.py` by `python -m tests.docs`:
-their names in [Python](guide.md#options), on the [command line](cli.md), and in requests to the
-[server](server.md#fields), where they have one.
+All options with their names in [Python](guide.md#options), on the [command line](cli.md) and in
+requests to the [server](server.md#fields). `python -m tests.docs` writes this page from their
+descriptions in `ov_specdec/options.py`.
 """
 
 
@@ -38,7 +39,7 @@ def options_page(options: type = GenerationOptions) -> str:
 
 
 TABLE_HEAD = (
-    "| Python | is | default | command line | request | what it does |",
+    "| Python | type | default | command line | request | effect |",
     "|---|---|---|---|---|---|",
 )
 
@@ -82,8 +83,6 @@ def _bounds(each: Described) -> str:
     )
 
 
-NAMED = ("language", "task", "return_timestamps", "initial_prompt")
-
 GENERATION = "Those of `GenerationOptions`, and what transformers' `generate` takes besides."
 OF_TRANSFORMERS = "".join(
     f"    {name}: Any\n" for name in ("generation_config", "input_ids", "attention_mask")
@@ -103,15 +102,15 @@ from typing import Any, Literal, TypedDict
 def kwargs(options: type = GenerationOptions) -> str:
     """The module with the options as dictionaries."""
     described = describe(options).values()
-    speech = [each for each in described if each.about.speech]
+    speech = [each for each in described if each.name in FOR_SPEECH]
     parts = [
         KWARGS_BEGINNING,
         _typed_dict("GenerationKwargs", GENERATION, described) + OF_TRANSFORMERS,
         _typed_dict("SpeechKwargs", "Those of them that mean something for speech too.", speech),
         _typed_dict(
             "TranscriptionKwargs",
-            "Those of `TranscriptionOptions`, but for those that `transcribe` names itself.",
-            (each for name, each in describe(TranscriptionOptions).items() if name not in NAMED),
+            "Those of `TranscriptionOptions`.",
+            describe(TranscriptionOptions).values(),
             "SpeechKwargs",
         ),
     ]

@@ -49,7 +49,7 @@ def test_an_error_ends_one_prompt_and_leaves_the_others(pipeline):
     with pipeline.open_batch() as batch:
         batch.add("fails", [5, 6, 7, 8], logits_processor=[fails])
         batch.add("goes on", [5, 6, 7, 8], max_new_tokens=12, ignore_eos=True)
-        with pytest.raises(OptionError, match="key='fails' is under way already"):
+        with pytest.raises(OptionError, match="key='fails' is the key of an open prompt"):
             batch.add("fails", "x")
         with pytest.raises(OptionError, match="max_new_tokens=0"):
             batch.add("refused", "x", max_new_tokens=0)

@@ -4,7 +4,6 @@ from threading import Event, current_thread
 
 import pytest
 
-from ov_specdec.background import Background
 from ov_specdec.drafters import PromptLookup
 from ov_specdec.drafters.factory import DrafterFactory, kind_of
 from ov_specdec.drafters.pairing import DraftModel, Pairing
@@ -49,18 +48,18 @@ def built(monkeypatch):
 def run(text, **options):
     """A generation whose steps another thread runs, as in a server."""
     ended, errors = Event(), []
-    background = Background(text, errors.append)
+    text.loop.start(errors.append)
     chunks = []
     given = GenerationOptions(num_assistant_tokens=LENGTH, max_new_tokens=NUM_NEW, **options)
     try:
-        ids = background.encode(PROMPT, given)
-        generation = background.check(ids, given, chunks.extend, lambda error: ended.set())
-        background.submit(generation)
+        ids = text.encode(PROMPT, given)
+        generation = text.begin(ids, given, chunks.extend, lambda error: ended.set())
+        text.loop.add(generation.sequence)
         assert ended.wait(PATIENCE)
         return [token for chunk in chunks for token in chunk.token_ids]
     finally:
         text.loop.close()
-        background.join(PATIENCE)
+        text.loop.join(PATIENCE)
         assert not errors
 
 

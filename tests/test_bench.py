@@ -14,7 +14,7 @@ from ov_specdec.bench.plot import plot_ratios
 from ov_specdec.bench.prompts import CODE, QUOTING, read_prompts
 from ov_specdec.bench.requests_at_once import Answer, answer_at_once
 from ov_specdec.bench.summary import Spread, summarize
-from ov_specdec.bench.turns import Run, Schedule, take_turns
+from ov_specdec.bench.turns import Run, Schedule, run_interleaved
 from ov_specdec.chunks import Chunk
 from ov_specdec.cli.bench import METHODS, QUICK
 from ov_specdec.cli.bench import bench as command
@@ -36,14 +36,14 @@ def answer(seconds, token_ids=(1, 2, 3, 4), *, first=0.5, drafted=0, accepted=0,
     return Answer(result, first, seconds)
 
 
-def test_methods_take_turns_load_by_load_and_round_by_round():
+def test_methods_run_interleaved_load_by_load_and_round_by_round():
     log, steps = [], []
 
     def way(name):
         return lambda prompts: log.append((name, "".join(prompts))) or [answer(1.0)]
 
     schedule = Schedule(["a", "b", "c"], concurrency=(1, 2), rounds=2)
-    runs = list(take_turns({"plain": way("plain"), "x": way("x")}, schedule, steps.append))
+    runs = list(run_interleaved({"plain": way("plain"), "x": way("x")}, schedule, steps.append))
     assert log[:4] == [("plain", "a"), ("x", "a"), ("plain", "a"), ("x", "a")]  # the warm-up first
     assert [name for name, _ in log] == ["plain", "x"] * schedule.num_turns
     assert [load for name, load in log if name == "x"] == [
@@ -211,7 +211,7 @@ def test_a_profile_of_the_pair_is_for_the_main_model_alone_too(tiny_pair, profil
     given = {"main": tiny_pair[0], "draft": tiny_pair[1], "draft_device": None, "profile": profile}
     opened = open_pipelines(select_methods(["adaptive", "suffix"]), given, print)
     assert [dict(each.main.config.properties) for each in opened.values()] == [MAIN, MAIN]
-    with pytest.raises(OptionError, match=r"profile=.* has no use with"):
+    with pytest.raises(OptionError, match=r"profile=.* has no effect with"):
         open_pipelines(select_methods(["suffix"]), given, print)
 
 
@@ -250,7 +250,7 @@ def test_a_pair_is_measured_and_shown(tiny_pair, tmp_path):
     for row in rows.values():
         assert float(row["tokens/s"].split()[0]) > 0
         assert row["equal to plain"] == "100%"  # in exact precision
-    assert rows["plain", 3]["ratio to plain"] == "1.00 (1.00 to 1.00)"
+    assert rows["plain", 3]["speedup"] == "1.00 (1.00 to 1.00)"
     assert rows["plain", 3]["accepted"] == "-"
     assert rows["constant-2", 1]["accepted"].endswith("%")
 
@@ -285,16 +285,16 @@ def test_what_was_measured_until_an_early_end_counts(
     error, said, begins, code, tiny_pair, tmp_path, monkeypatch
 ):
     def failing(*arguments):
-        runs = take_turns(*arguments)
+        runs = run_interleaved(*arguments)
         yield from (next(runs) for _ in range(3))
         raise error
 
-    monkeypatch.setattr("ov_specdec.cli.bench.take_turns", failing)
+    monkeypatch.setattr("ov_specdec.cli.bench.run_interleaved", failing)
     done = bench(tiny_pair, tmp_path, "--methods", "constant-2")
     assert done.returncode == code
     assert list(table_of(done.stdout)) == [("plain", 1), ("constant-2", 1)]
     assert done.stdout.rstrip().endswith(f"; partial: ended by {said}")
-    assert done.stderr.splitlines()[-1].startswith(f"{begins}ended by {said}: what was measured")
+    assert done.stderr.splitlines()[-1].startswith(f"{begins}ended by {said}: the results so far")
     report = json.loads((tmp_path / "b.json").read_text())
     assert report["settings"]["ended_by"] == said
     assert len(report["runs"]) == 3
@@ -305,7 +305,7 @@ def test_nothing_is_written_where_nothing_was_measured(tiny_pair, tmp_path, monk
         raise KeyboardInterrupt
 
     (tmp_path / "b.json").write_text("before")
-    monkeypatch.setattr("ov_specdec.cli.bench.take_turns", interrupted)
+    monkeypatch.setattr("ov_specdec.cli.bench.run_interleaved", interrupted)
     done = bench(tiny_pair, tmp_path, "--methods", "plain")
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.splitlines()[-1] == "interrupted"
@@ -372,7 +372,7 @@ def test_prompts_from_files(tmp_path):
 
 
 BAD_INPUT = {
-    "unknown method": (["--methods", "plain,fast"], "method 'fast' does not exist: there are"),
+    "unknown method": (["--methods", "plain,fast"], "method 'fast' does not exist: use plain"),
     "no rounds": (["--rounds", "0"], "--rounds 0 must be a whole number"),
     "no tokens": (["--max-new-tokens", "0"], "--max-new-tokens 0 must be"),
     "no draft": (["--main", "."], "no draft model for --main .: give --draft"),

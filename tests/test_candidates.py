@@ -38,9 +38,10 @@ def told(*gains, output=None):
 
 def test_a_few_runs_say_nothing():
     assert not gain(1.5, 1.5, 1.5).pays
-    assert told(gain(1.5, 1.5, 1.5)).startswith("not clear: --drafter suffix has 1.50 times")
+    assert told(gain(1.5, 1.5, 1.5)).startswith("not clear: --drafter suffix is 1.50 times")
     assert "give more --seconds" in told(always(0.9), gain(0.5))
-    assert told(always(1.2), gain(0.5)).startswith("--drafter suffix: 1.20 times plain decoding")
+    expected = "--drafter suffix: 1.20 times as fast as plain decoding"
+    assert told(always(1.2), gain(0.5)).startswith(expected)
 
 
 def test_noise_around_plain_decoding_is_not_clear():
@@ -49,7 +50,7 @@ def test_noise_around_plain_decoding_is_not_clear():
 
 def test_the_best_candidate_is_recommended_with_its_draft(tmp_path):
     own = always(1.4, Candidate("model", tmp_path / "own-int4"))
-    number = "1.40 times plain decoding (1.40 to 1.40)"
+    number = "1.40 times as fast as plain decoding (1.40 to 1.40)"
     assert told(always(1.2), own) == f"--drafter model --draft {own.candidate.draft}: {number}"
     noisy = gain(0.5, 0.5, 9.0, 9.0, 9.0)
     assert told(noisy, always(1.2, Candidate("both", tmp_path))).startswith("--drafter both")
@@ -178,7 +179,7 @@ def test_without_a_draft_tune_compares_drafters_and_writes_no_profile(
         f"| both {tiny_pair[1].name}",
     ]
     assert "\nverdict       " in done.stdout
-    assert re.search(r"took          \d+ s of measuring, \d+ s of loading", done.stdout)
+    assert re.search(r"took          \d+ s of measurement, \d+ s of loading", done.stdout)
     assert not (tmp_path / "ov-specdec" / "profiles").exists()
 
 
@@ -192,6 +193,6 @@ def test_such_a_comparison_is_told_as_json(tune_drafters):
 def test_without_a_draft_tune_refuses_what_is_for_one(tiny_pair, option):
     done = run("tune", tiny_pair[0], *option)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{' '.join(option).replace('profile.json', repr('profile.json'))} has no use" in (
+    assert f"{' '.join(option).replace('profile.json', repr('profile.json'))} has no effect" in (
         done.stderr.replace("\n", " ")
     )

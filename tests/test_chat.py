@@ -62,7 +62,7 @@ def test_a_line_is_a_message_to_be_answered(chat):
 
 
 def test_clear_leaves_the_system_message(chat):
-    assert "but for the system message" in respond(chat, "/clear").note
+    assert "except for the system message" in respond(chat, "/clear").note
     assert chat.conversation.messages == (SYSTEM,)
     chat.conversation = Conversation((QUESTION, ANSWER))
     assert respond(chat, "/clear").note == "the conversation is empty"
@@ -145,7 +145,7 @@ def test_messages_that_cannot_be_written_leave_a_file_as_it_was(chat, tmp_path):
 
 
 def test_commands_that_cannot_be_followed_say_what_is_wrong(chat):
-    assert "no command '/cler' (did you mean /clear?); // begins" in error(chat, "/cler")
+    assert "no command '/cler' (did you mean /clear?); start" in error(chat, "/cler")
     assert "no command '/xyz' (/help lists all)" in error(chat, "/xyz")
     assert error(chat, "/undo 2") == "/undo takes no argument: leave '2' out"
     assert error(chat, "/load ") == "/load lacks its argument: type /load FILE"
@@ -202,7 +202,7 @@ BAD_SETTINGS = {
     "top-k many": "Invalid value for '--top-k': 'many' is not a valid integer",
     "top-p 2": "top_p=2.0 must be a number from 0.0 to 1.0",
     "ignore-eos perhaps": "'perhaps' is not a valid boolean",
-    r"stop \d": r"\d is no escape",
+    r"stop \d": r"\d is not an escape",
     "tempreature 1": "there is no option 'tempreature': did you mean temperature?",
     "xyz 1": "there is no option 'xyz': /set lists all options",
     "main x": "there is no option 'main'",
@@ -293,7 +293,7 @@ def test_the_statistics_say_what_ended_an_answer():
     limits = ("max_model_len", "kv_cache_size")
     context, cache = (described("length", 7, limit=limit) for limit in limits)
     assert context.endswith("| the model's context is full: /undo or /clear makes room")
-    assert "| the KV cache is full: /undo or /clear makes room" in cache
+    assert "| the KV cache is full: /undo, /clear or a larger" in cache
     assert described("cancelled", 3).endswith("| cancelled")
     assert described("stop", 3, stop="\n").endswith("| ended by the stop string '\\n'")
     assert "| 100% of 4 draft tokens accepted |" in described("stop", 5, num_drafted=4)

@@ -203,12 +203,14 @@ def test_no_option_of_a_template_is_dropped(option, tmp_path):
     for model, prompt in ((without, "Hello"), (without, [5, 6]), (tokenizer, [5, 6])):
         with pytest.raises(OptionError, match=f"{name} has no effect on a prompt that is not put"):
             ids(model, prompt, **option)
-    with pytest.raises(OptionError, match=f"{name} has no effect with apply_chat_template=False"):
+    with pytest.raises(
+        OptionError, match=f"{name}=.* has no effect with apply_chat_template=False"
+    ):
         GenerationOptions(apply_chat_template=False, **option)
 
 
 def test_what_a_template_does_not_read_is_refused(tokenizer):
-    with pytest.raises(OptionError, match="no use for tools: leave it out"):
+    with pytest.raises(OptionError, match="ignores tools: leave it out"):
         ids(tokenizer, "Hello", tools=[SCHEMA])
     with pytest.raises(OptionError, match="no use for 'enable_thinking' of chat_template_kwargs"):
         ids(tokenizer, "Hello", chat_template_kwargs={"enable_thinking": False})

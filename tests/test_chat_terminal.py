@@ -278,7 +278,7 @@ def test_a_model_without_a_chat_template_is_refused_before_it_is_compiled(monkey
     def load(*args, **kwargs):
         raise AssertionError("loaded")
 
-    monkeypatch.setattr("ov_specdec.pipeline.load_models", load)
+    monkeypatch.setattr("ov_specdec.pipeline_models.load_models", load)
     for models, name in (((), "the embedded model"), (("--main", tiny_pair[0]), "--main ")):
         done = run("chat", *models, "--drafter", "none")
         assert (done.returncode, done.stdout) == (2, "")
@@ -306,7 +306,7 @@ def test_a_prompt_cache_saves_reading_the_system_message_again(chat_pair, tmp_pa
     assert reused == reused_after_reading >= len(system.split())
     assert (second, len(notes.splitlines())) == (first, 1)
     _, notes, _ = chat("Do not speak Python.")
-    assert re.search(r"holds \d+ of the \d+ tokens that this chat begins with: delete", notes)
+    assert re.search(r"matches \d+ of the first \d+ tokens of this chat: delete", notes)
     assert file.read_bytes() == written
 
     file.with_name("prompt.draft.safetensors").unlink()  # as of a chat that had no draft

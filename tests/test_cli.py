@@ -197,7 +197,7 @@ def test_check_tells_compatible_from_not_by_its_exit_code(tiny_pair, tmp_path):
     (other / "tokenizer.json").write_text(json.dumps(spec))
     unknown = run("check", tiny_pair[0], other)
     assert unknown.returncode == 1
-    assert "\npairings: none, for " in unknown.stdout
+    assert "\npairings: none (" in unknown.stdout
 
     assert run("check", tiny_pair[0], "nowhere").returncode == 2
 
@@ -303,7 +303,7 @@ def test_warnings_of_others_look_as_always(monkeypatch):
         warnings.warn("from elsewhere", RuntimeWarning, stacklevel=1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ov_specdec.cli.options.SpeculativePipeline", warn)
+    monkeypatch.setattr("ov_specdec.cli.loading.SpeculativePipeline", warn)
     with pytest.warns(RuntimeWarning, match="from elsewhere"):
         done = run("generate", "x")
     assert (done.returncode, done.stderr) == (130, "interrupted\n")

@@ -27,7 +27,7 @@ BAD_INPUT = {
     ),
     "needless draft": (
         ["generate", "x", "--draft", "folder", "--drafter", "none"],
-        "--draft folder has no use with --drafter none",
+        "--draft folder has no effect with --drafter none",
     ),
     "unknown device": (["generate", "x", "--device", "TPU"], "device 'TPU' is not available"),
     "unknown draft device": (["generate", "x", "--draft-device", "TPU"], "device 'TPU' is not"),
@@ -76,7 +76,7 @@ BAD_INPUT = {
     ),
     "a profile for no pair": (
         ["tune", str(ROOT / "models" / "main"), "--output", "profile.json"],
-        "--output 'profile.json' has no use without DRAFT",
+        "--output 'profile.json' has no effect without DRAFT",
     ),
     "no tools": (["generate", "x", "--tools", "nowhere"], "'nowhere' cannot be read as JSON"),
     "no list of tools": (
@@ -115,7 +115,7 @@ BAD_INPUT = {
         "--max-hidden-tokens 8 has no effect with --kv paged",
     ),
     "empty stop": (["generate", "x", "--stop", ""], "--stop '' must be texts"),
-    "no escape": (["generate", "x", "--stop", r"\d"], r"\d is no escape"),
+    "no escape": (["generate", "x", "--stop", r"\d"], r"\d is not an escape"),
     "bad property": (["generate", "x", "--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
     "unknown property": (["generate", "x", "--property", "NO=1"], "Unsupported property NO"),
     "missing profile": (["generate", "x", "--profile", "mine"], "the profile 'mine' cannot be"),
@@ -211,7 +211,7 @@ def no_loading(monkeypatch):
     def load(*args, **kwargs):
         raise AssertionError("loaded")
 
-    monkeypatch.setattr("ov_specdec.pipeline.load_models", load)
+    monkeypatch.setattr("ov_specdec.pipeline_models.load_models", load)
     monkeypatch.setattr("ov_specdec.pipeline_models.open_source", load)
 
 
@@ -301,7 +301,7 @@ def test_a_port_in_use_is_bad_input():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         message = refused(run("demo", "--port", port))
-    assert f"nothing can be served on --host '127.0.0.1' --port {port}" in message
+    assert f"--host '127.0.0.1' --port {port} cannot be used" in message
 
 
 def test_debug_shows_the_traceback():

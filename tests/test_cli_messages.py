@@ -12,8 +12,9 @@ from ov_specdec.checks import require_bool, require_int, require_number
 from ov_specdec.cli.address import check_address
 from ov_specdec.cli.app import COMMANDS, app
 from ov_specdec.cli.escapes import unescape
+from ov_specdec.cli.model_options import PIPELINE_NAMES
 from ov_specdec.cli.option_names import in_option_names
-from ov_specdec.cli.options import GENERATION_NAMES, PIPELINE_NAMES
+from ov_specdec.cli.options import GENERATION_NAMES
 from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.options import GenerationOptions
 
@@ -155,9 +156,9 @@ def test_any_text_can_be_written(text):
 @pytest.mark.parametrize(
     ("typed", "complaint"),
     [
-        (r"\d", r"\d is no escape; write \\ for a backslash"),
-        ("a\\", "\\ is no escape"),
-        (r"\x4", r"\x is no escape"),
+        (r"\d", r"\d is not an escape; write \\ for a backslash"),
+        ("a\\", "\\ is not an escape"),
+        (r"\x4", r"\x is not an escape"),
         (r"\ud83d", "not valid text"),
         ("\udcff", "not valid text; give it as UTF-8"),
     ],
@@ -176,8 +177,8 @@ def test_other_escapes_are_refused(typed, complaint):
         ("nohost.invalid", None, "--host 'nohost.invalid' is not known (.*): give a name"),
         ("a..b", None, "--host 'a..b' is not known"),
         # Addresses for documentation, which no machine has.
-        ("192.0.2.1", None, "nothing can be served on --host '192.0.2.1' (.*): choose"),
-        ("192.0.2.1", 7860, "on --host '192.0.2.1' --port 7860 (.*): choose"),
+        ("192.0.2.1", None, "--host '192.0.2.1' cannot be used (.*): choose"),
+        ("192.0.2.1", 7860, "--host '192.0.2.1' --port 7860 cannot be used (.*): choose"),
     ],
 )
 def test_where_nothing_can_be_served_is_said(host, port, complaint):

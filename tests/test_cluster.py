@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+import signal
 import socket
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import chain
 from types import SimpleNamespace
 
@@ -26,6 +30,7 @@ from ov_specdec.cluster.work import Work
 from ov_specdec.errors import OptionError
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.server.stream import Stream
+from tests.server import serving_process
 
 BATCH = 2
 PIPELINE = {"precision": "exact", "num_threads": 1, "max_batch_size": BATCH}
@@ -84,8 +89,8 @@ def wait_until(condition, seconds=180):
         time.sleep(0.02)
 
 
-def replica_processes():
-    children = psutil.Process().children(recursive=True)
+def replica_processes(pid=None):
+    children = psutil.Process(pid).children(recursive=True)
     return [child for child in children if f"{NAME}:Replica" in "".join(child.cmdline())]
 
 
@@ -207,6 +212,33 @@ def test_replicas_come_and_go_with_the_load(cluster):
     assert cluster.complete(PROMPTS[0])["choices"]
 
 
+@pytest.mark.deep
+def test_sigterm_lets_what_replicas_run_finish_and_ends_all_processes():
+    models = ("--precision", "exact", "--num-threads", 1, "--max-batch-size", BATCH)
+    with serving_process("--replicas", 2, *models) as (process, client):
+        others = psutil.Process(process.pid).children(recursive=True)
+        with client.stream("POST", "/v1/completions", json={**LONG, "prompt": "def f("}) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            process.send_signal(signal.SIGTERM)
+            assert [line for line in lines if line][-1] == "data: [DONE]"
+        assert process.wait(60) == 0
+    assert len(others) > 2
+    assert not psutil.wait_procs(others, timeout=20)[1]
+
+
+@pytest.mark.deep
+def test_sigterm_while_replicas_load_ends_all_processes_at_once():
+    command = [sys.executable, "-m", "ov_specdec", "serve", "--port", "0", "--replicas", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        wait_until(lambda: replica_processes(process.pid))
+        others = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stdout.read() == b""
+    assert not psutil.wait_procs(others, timeout=20)[1]
+
+
 def test_the_ingress_admits_what_all_replicas_run():
     settings = ClusterArgs(pipeline={"max_batch_size": 4}, replicas=2).all_settings()
     assert settings.max_batch_size == 8
@@ -220,7 +252,7 @@ def test_what_a_serve_yaml_has_no_use_for_is_named():
 
 
 def test_what_a_serve_yaml_cannot_set_is_refused():
-    with pytest.raises(OptionError, match="max_batch_size=4 is no setting but an argument"):
+    with pytest.raises(OptionError, match="max_batch_size=4 is an argument of the pipeline, not"):
         build(ClusterArgs(settings={"max_batch_size": 4}))
     with pytest.raises(OptionError, match="api_keys must be a list of texts"):
         build(ClusterArgs(settings={"api_keys": "secret"}))
@@ -276,25 +308,57 @@ def test_why_replicas_do_not_start_is_what_their_error_says():
     assert reason_of(application) == "ModelError: 'nowhere' is not a folder"
 
 
-def test_each_choice_of_an_answer_takes_a_place_in_a_replica():
-    def pending(name, n):
-        work = Work(Ask("completions", None, ("x",), {}, n), None, ())
-        context = SimpleNamespace(should_backoff=False)
-        metadata = SimpleNamespace(internal_request_id=name)
-        return SimpleNamespace(args=[work], metadata=metadata, routing_context=context)
+@pytest.fixture
+def router():
+    made = PrefixRouter.__new__(PrefixRouter)  # Ray's own part wants a Ray
+    made.initialize_state(batch_size=BATCH)
+    return made
 
-    def with_room():
-        ranks = asyncio.run(router.choose_replicas(replicas, pending("next", 1)))
-        return sorted(replica.replica_id for rank in ranks for replica in rank)
 
+def pending(name, work):
+    """A request that Ray has not sent to a replica yet."""
+    context = SimpleNamespace(should_backoff=False)
+    metadata = SimpleNamespace(internal_request_id=name)
+    return SimpleNamespace(args=[work], metadata=metadata, routing_context=context)
+
+
+def ranks(router, work):
+    """Those of two replicas that have room, by how well they suit."""
     replicas = [SimpleNamespace(replica_id=name) for name in "AB"]
-    router = PrefixRouter.__new__(PrefixRouter)  # Ray's own part wants a Ray
-    router.initialize_state(batch_size=BATCH)
-    router.on_request_routed(pending("one", 2 * BATCH), "A", None)
-    router.on_request_routed(pending("other", 1), "B", None)
-    assert with_room() == ["B"]
+    chosen = asyncio.run(router.choose_replicas(replicas, pending("next", work)))
+    return [{replica.replica_id for replica in rank} for rank in chosen]
+
+
+def test_each_choice_of_an_answer_takes_a_place_in_a_replica(router):
+    def of_choices(n):
+        return Work(Ask("completions", None, ("x",), {}, n), None, ())
+
+    router.on_request_routed(pending("one", of_choices(2 * BATCH)), "A", None)
+    router.on_request_routed(pending("other", of_choices(1)), "B", None)
+    assert ranks(router, of_choices(1)) == [{"B"}]
     router.on_request_completed("A", "one")
-    assert with_room() == ["A", "B"]
+    assert ranks(router, of_choices(1)) == [{"A"}, {"B"}]
+
+
+def test_a_prompt_goes_where_its_key_has_gone(router):
+    def work_of(token, tenant, key):
+        options = {"apply_chat_template": False}
+        ask = Ask("completions", None, ([token] * 40,), options, cache_key=key)
+        handle = Handle([])
+
+        async def run():
+            engine = RemoteEngine(handle, SimpleNamespace(tokenizer=None))
+            async with engine.running(ask, tenant, Stream(1, None), partial(asyncio.sleep, 0)):
+                await asyncio.sleep(0)
+
+        asyncio.run(run())
+        return handle.works[0]
+
+    router.on_request_routed(pending("one", work_of(5, "one", "key")), "A", None)
+    router.on_request_completed("A", "one")
+    assert ranks(router, work_of(6, "one", "key")) == [{"A"}, {"B"}]
+    for tenant, key in (("other", "key"), ("one", "another"), ("one", None)):
+        assert ranks(router, work_of(6, tenant, key)) == [{"A", "B"}]
 
 
 class Handle:
@@ -302,6 +366,7 @@ class Handle:
 
     def __init__(self, *scripts):
         self._scripts = list(scripts)
+        self.works = []
         self.num_cancelled = 0
 
     def options(self, stream):
@@ -312,6 +377,7 @@ class Handle:
         return self
 
     def remote(self, work):
+        self.works.append(work)
         return Response(self, self._scripts.pop(0))
 
 

@@ -22,7 +22,7 @@ def test_every_metric_of_the_dashboard_exists():
     last = Chunk("a", [1], "plain", finish_reason="stop", stats=stats)
     Timer(metrics).receive([last])
     metrics.ended(stats, "stop")
-    metrics.watch(SimpleNamespace(scheduler=Scheduler(None, None, Limits()), kv_cache_usage=0))
+    metrics.watch(Scheduler(None, None, Limits()), SimpleNamespace(num_free=None, capacity=None))
     requests = RequestMetrics("a-model")
     requests.failed(Record("POST", "/v1/completions", status=500))
     text = export([*requests.registry.collect(), *metrics.registry.collect()]).decode()

@@ -11,7 +11,7 @@ import pytest
 from ov_specdec import SpeculativePipeline
 from ov_specdec.chunks import Chunk
 from ov_specdec.demo import charts
-from ov_specdec.demo.cancellation import Cancellation, Cancellations
+from ov_specdec.demo.cancellation import Cancellation
 from ov_specdec.demo.comparison import Comparison, compare
 from ov_specdec.demo.conversation import Conversation
 from ov_specdec.demo.models import Choice, LoadedModels, describe
@@ -20,7 +20,6 @@ from ov_specdec.demo.run import Piece, Run
 from ov_specdec.demo.service import DemoService, Form
 from ov_specdec.demo.settings import Settings
 from ov_specdec.demo.sweep import MAX_TOKENS, NUM_STEPS, REPEATS, TEMPERATURES, sweep
-from ov_specdec.demo.turns import Turns
 from ov_specdec.errors import OptionError, SessionError, SpecdecError
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.stats import GenerationStats, RoundStats
@@ -150,7 +149,7 @@ def test_with_a_seed_both_methods_write_the_same_sample(pipeline):
 
 @pytest.mark.parametrize(
     ("samples", "explanation"),
-    [(True, "each is a sample of its own"), (False, "differ after 5 tokens")],
+    [(True, "independent samples from the same"), (False, "differ after 5 tokens")],
 )
 def test_a_difference_is_explained(samples, explanation):
     other = [*CHUNKS[:-1], Chunk("g", [7], "bonus", [], "length", CHUNKS[-1].stats)]
@@ -297,46 +296,22 @@ def test_options_without_effect_are_left_out():
 
 
 def test_one_visitors_cancellation_is_not_anothers():
-    runs = Cancellations()
-    mine, also_mine, yours = runs.start("a"), runs.start("a"), runs.start("b")
-    runs.cancel("a")
-    assert (mine.is_set(), also_mine.is_set(), yours.is_set()) == (True, True, False)
-    assert not runs.start("a").is_set()
-    runs.cancel_all()
-    assert yours.is_set()
+    queue = RunQueue()
+    mine, also_mine, yours = queue.join("a"), queue.join("a"), queue.join("b")
+    queue.cancel("a")
+    places = (mine, also_mine, yours)
+    assert [place.cancellation.is_set() for place in places] == [True, True, False]
+    assert not queue.join("a").cancellation.is_set()
+    queue.cancel_all()
+    assert yours.cancellation.is_set()
 
 
 def test_a_run_that_has_ended_is_forgotten():
-    runs = Cancellations()
-    first, second = runs.start("a"), runs.start("a")
-    runs.end("a", first)
-    runs.cancel("a")
-    assert (first.is_set(), second.is_set()) == (False, True)
-    runs.end("a", second)
-    runs.cancel("a")
-
-
-def test_runs_of_one_visitor_may_begin_and_end_at_once():
-    runs, errors = Cancellations(), []
-
-    def run():
-        try:
-            for _ in range(2000):
-                runs.end("a", runs.start("a"))
-        except (KeyError, ValueError) as error:
-            errors.append(error)
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [Thread(target=run) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
-    assert not errors
+    queue = RunQueue()
+    first, second = queue.join("a"), queue.join("a")
+    queue.leave(first)
+    queue.cancel("a")
+    assert (first.cancellation.is_set(), second.cancellation.is_set()) == (False, True)
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -350,14 +325,14 @@ def test_a_cancellation_calls_what_it_is_to_end(late):
     assert called
 
 
-def test_turns_come_in_order():
-    turns = Turns()
-    first, second, third = turns.join(), turns.join(), turns.join()
-    assert (first.is_set(), second.is_set()) == (True, False)
-    turns.leave(second)  # gives up waiting
-    assert not third.is_set()
-    turns.leave(first)
-    assert third.is_set()
+def test_runs_come_in_order():
+    queue = RunQueue()
+    first, second, third = (queue.join("a") for _ in range(3))
+    assert (first.turn.is_set(), second.turn.is_set()) == (True, False)
+    queue.leave(second)  # gives up waiting
+    assert not third.turn.is_set()
+    queue.leave(first)
+    assert third.turn.is_set()
 
 
 def test_models_are_loaded_once_per_choice(models):
@@ -491,13 +466,13 @@ def test_who_waits_goes_on_when_the_other_run_ends(models):
 
 
 def test_who_leaves_in_the_middle_frees_the_models_before_the_next_turn(models):
-    class Watched(Turns):
-        def leave(self, turn):
+    class Watched(RunQueue):
+        def leave(self, place):
             free.append(models.get(form().choice).generate("x", max_new_tokens=1).token_ids)
-            super().leave(turn)
+            super().leave(place)
 
     free = []
-    leaving = DemoService(models, queue=RunQueue(turns=Watched())).compare("a", form())
+    leaving = DemoService(models, queue=Watched()).compare("a", form())
     while next(leaving)[1] == LOADING:
         pass
     leaving.close()

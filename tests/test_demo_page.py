@@ -149,7 +149,7 @@ def test_a_run_fills_both_panes_and_gives_a_ratio(finished):
 
 def test_an_example_has_run_before_visitors_come(open_page):
     page = open_page()
-    expect(page.locator("#run-status")).to_have_text("This example was run at the start.")
+    expect(page.locator("#run-status")).to_have_text("This example ran at the start of the demo.")
     expect(page.locator("#details")).to_contain_text("KV cache: main")
     assert page.get_by_label("Prompt", exact=True).input_value() == "class Stack:"
     assert page.locator("#speculative .text").inner_text().strip().startswith("def __init__")

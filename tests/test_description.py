@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from ov_specdec import GenerationOptions, OptionError
 from ov_specdec.cli.generation_options import options_of as click_options
+from ov_specdec.cli.model_options import with_options as with_click_options
 from ov_specdec.cli.option_names import in_option_names
-from ov_specdec.cli.options import with_options as with_click_options
 from ov_specdec.description import About, describe
 from ov_specdec.openai import ApiError, ChatBody, CompletionBody, ResponsesBody, read_ask
 from ov_specdec.openai.batches import BODIES

@@ -139,7 +139,7 @@ def test_check_says_by_its_exit_code_whether_a_device_is_right(monkeypatch, num_
     monkeypatch.setattr(check_command, "compare_with_cpu", compared)
     done = run("check", "--device", "GPU", "--precision", "f32", "--property", "A=1")
     assert done.returncode == code
-    assert f"exact, paged, plain: {num_equal} of 4 texts are the CPU's" in done.stdout
+    assert f"exact, paged, plain: {num_equal} of 4 texts equal the CPU's" in done.stdout
     assert ("WRONG" in done.stdout) is (code == 1)
     assert given == [((None, None, "GPU"), {"precision": "f32", "properties": {"A": "1"}})]
 

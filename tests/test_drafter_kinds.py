@@ -44,7 +44,7 @@ def test_a_drafter_from_outside_is_a_value(tiny_pair):
     behind = DrafterKind("echo, then a model", (Echo, draft_model))
     with SpeculativePipeline(main, draft, drafter=behind) as pipeline:
         assert pipeline.generate("def area(", **RUN).token_ids == expected
-    with pytest.raises(OptionError, match="has no use with drafter='echo'"):
+    with pytest.raises(OptionError, match="has no effect with drafter='echo'"):
         SpeculativePipeline(main, draft, drafter=DrafterKind("echo", (Echo,)))
 
 

@@ -280,7 +280,7 @@ def test_a_disk_that_fills_up_on_the_way_is_named(tiny_pair, tmp_path, monkeypat
 
 
 def test_without_optimum_the_extra_is_named(tiny_pair, tmp_path, monkeypatch):
-    monkeypatch.setattr("ov_specdec.loading.export.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("ov_specdec.loading.optimum.importlib.util.find_spec", lambda name: None)
     with pytest.raises(ExportError, match=r"in a checkout: pip install '\.\[export\]'"):
         expand_model(tiny_pair[0], "1M", tmp_path, "int8", print)
     assert list(tmp_path.iterdir()) == []

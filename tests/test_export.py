@@ -10,7 +10,8 @@ import pytest
 from ov_specdec import ExportError, ModelError, SpeculativePipeline
 from ov_specdec.errors import TransformersVersionError
 from ov_specdec.loading import export as export_module
-from ov_specdec.loading.export import export_model
+from ov_specdec.loading import optimum
+from ov_specdec.loading.export import NEEDED_FILES, export_model
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.loading.origin import ORIGIN_FILE
 from ov_specdec.text.tokenizer import load_tokenizer
@@ -63,7 +64,7 @@ def test_the_task_is_that_of_the_checkpoint(tmp_path, monkeypatch, config, task)
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "tokenizer.json").touch()
     commands = []
-    monkeypatch.setattr(export_module, "run_child", lambda command, *_: commands.append(command))
+    monkeypatch.setattr(optimum, "run_child", lambda command, *_: commands.append(command))
     with pytest.raises(ExportError, match="is not usable"):
         export_model(str(tmp_path), tmp_path / "output", "int8")
     assert commands[0][commands[0].index("--task") + 1] == f"{task}-with-past"
@@ -129,7 +130,7 @@ def test_a_failure_is_explained_and_leaves_nothing_behind(monkeypatch, tmp_path,
         log.write(output)
         return 1
 
-    monkeypatch.setattr(export_module, "run_child", fail)
+    monkeypatch.setattr(optimum, "run_child", fail)
     with pytest.raises(ExportError, match=f"owner/x: .*{complaint}"):
         export_model("owner/x", tmp_path, "fp16")
     assert list(tmp_path.iterdir()) == []
@@ -147,7 +148,7 @@ def test_the_version_of_transformers_that_optimum_wants_is_found(
         log.write(f"of the model. {bound} required is {wanted}, got: 5.5.4\n")
         return 1
 
-    monkeypatch.setattr(export_module, "run_child", refuse)
+    monkeypatch.setattr(optimum, "run_child", refuse)
     with pytest.raises(
         TransformersVersionError, match=f"transformers {said}, and this is 5.5.4"
     ) as e:
@@ -159,7 +160,7 @@ def test_the_version_of_transformers_that_optimum_wants_is_found(
 def test_an_export_runs_in_the_environment_that_was_asked_for(monkeypatch, tmp_path):
     used = []
     monkeypatch.setattr(export_module, "find_python", lambda version, _: f"python-{version}")
-    monkeypatch.setattr(export_module, "run_child", lambda *given: used.append(given[-1]) or -9)
+    monkeypatch.setattr(optimum, "run_child", lambda *given: used.append(given[-1]) or -9)
     for version in (None, "5.0"):
         with pytest.raises(ExportError, match="killed"):
             export_model("owner/x", tmp_path, "fp16", transformers=version)
@@ -167,8 +168,8 @@ def test_an_export_runs_in_the_environment_that_was_asked_for(monkeypatch, tmp_p
 
 
 def test_an_export_that_was_killed_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(export_module, "run_child", lambda *_: -9)
-    with pytest.raises(ExportError, match="killed, most likely because memory ran out"):
+    monkeypatch.setattr(optimum, "run_child", lambda *_: -9)
+    with pytest.raises(ExportError, match="killed, probably because memory ran out"):
         export_model("owner/x", tmp_path, "fp16")
 
 
@@ -176,7 +177,7 @@ def test_an_interrupted_export_leaves_nothing_behind(monkeypatch, tmp_path):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(export_module, "run_child", interrupt)
+    monkeypatch.setattr(optimum, "run_child", interrupt)
     with pytest.raises(KeyboardInterrupt):
         export_model("owner/x", tmp_path, "fp16")
     assert list(tmp_path.iterdir()) == []
@@ -189,7 +190,7 @@ def test_an_export_without_a_fast_tokenizer_is_not_taken_for_finished(monkeypatc
             (Path(command[-1]) / name).touch()
         return 0
 
-    monkeypatch.setattr(export_module, "run_child", write_some)
+    monkeypatch.setattr(optimum, "run_child", write_some)
     with pytest.raises(ExportError, match=r"no tokenizer.json, so it is not usable"):
         export_model("owner/x", tmp_path, "fp16")
     assert list(tmp_path.iterdir()) == []
@@ -210,11 +211,11 @@ def fake_optimum(monkeypatch):
     def write(command, *_):
         commands.append(command)
         Path(command[-1]).mkdir()
-        for name in export_module.NEEDED_FILES:
+        for name in NEEDED_FILES:
             (Path(command[-1]) / name).write_text("{}")
         return 0
 
-    monkeypatch.setattr(export_module, "run_child", write)
+    monkeypatch.setattr(optimum, "run_child", write)
     return commands
 
 
@@ -326,7 +327,7 @@ def test_a_folder_without_a_checkpoint_is_refused(tmp_path):
 
 
 def test_without_optimum_the_extra_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(export_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(optimum.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ExportError, match=r"in a checkout: pip install '\.\[export\]'"):
         export_model("owner/x", tmp_path, "fp16")
 

@@ -102,7 +102,7 @@ def test_without_uv_the_commands_are_those_of_venv_and_pip(cache, monkeypatch):
 
 @pytest.mark.parametrize("wanted", ["", "newest", "5.0 --pre", "5.x"])
 def test_what_is_no_version_is_refused(wanted, cache):
-    with pytest.raises(OptionError, match="is no version: give one such"):
+    with pytest.raises(OptionError, match="is not a version: give one such"):
         find_python(wanted)
     assert not cache.exists()
 

@@ -11,8 +11,8 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from ov_specdec import ExportError
 from ov_specdec.cli.export import export as export_command
-from ov_specdec.loading import export as export_module
-from ov_specdec.loading.export import export_model
+from ov_specdec.loading import optimum
+from ov_specdec.loading.export import NEEDED_FILES, export_model
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.int4 import Int4Options, fitting_group_size, layer_widths
 from ov_specdec.loading.source import read_ir
@@ -50,11 +50,11 @@ def commands(monkeypatch):
     def write(command, *_):
         commands.append(command)
         Path(command[-1]).mkdir()
-        for name in export_module.NEEDED_FILES:
+        for name in NEEDED_FILES:
             (Path(command[-1]) / name).write_text("{}")
         return 0
 
-    monkeypatch.setattr(export_module, "run_child", write)
+    monkeypatch.setattr(optimum, "run_child", write)
     return commands
 
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryFile
 import pytest
 
 from ov_specdec.errors import ExportError
-from ov_specdec.loading.export import run_child
+from ov_specdec.loading.optimum import run_child
 from ov_specdec.loading.partial import partial_folder
 
 DEADLINE = 120

@@ -173,7 +173,7 @@ def test_many_requests_are_measured_in_processes(given):
 def test_memory_and_a_fresh_process(given, monkeypatch):
     monkeypatch.setattr(workers, "SETTLED", 0.0)
     (row,) = measured(workers.memory(given, {"embedded": (("plain", "none"),)}), 1)
-    assert 50 < row["memory"] <= row["peak"]
+    assert row["memory"] > 50
     first, second = measured(workers.first_processes(given, "embedded", 2, 4, 1), 2)
     assert (first["method"], second["method"]) == ("first", "second")
     assert all(
@@ -254,6 +254,7 @@ def test_tables_have_medians_of_neighbours(results):
     _, lines = table("tasks", results)
     assert lines[-1][0] == "mean of the medians"
     cells = {line[0]: line[1:] for line in table("defaults", results)[1]}
+    assert cells["default / plain, greedy"][0] == "2.00 (2.00 to 2.00)"
     assert cells["default length / best constant length, greedy"][0] == "0.80 (0.80 to 0.80)"
     assert cells["16 requests, default / openvino.genai's best setting"][0].startswith("1.33")
     assert cells["first process / second"][0] == "0.90 (0.90 to 0.90)"

@@ -1,8 +1,6 @@
 """One generation from prompt to chunks, on scripted models: ends, cancellation, failures."""
 
-from functools import partial
 from threading import Event, Thread
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,8 +9,7 @@ from ov_specdec.errors import OptionError
 from ov_specdec.generation import GenerationStream
 from ov_specdec.options import GenerationOptions
 from ov_specdec.planning.acceptance import MODEL_PRIOR, Acceptance
-from ov_specdec.planning.costs import NOMINAL, SIZES, KeptCosts
-from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.planning.costs import SIZES, KeptCosts
 from tests.fakes import ScriptedModel, counting
 from tests.scripted import PATIENCE, Gate, generator, stream
 
@@ -207,18 +204,6 @@ def test_a_stream_learns_for_its_own_kind_of_generation_only():
     kinds = text.learned.greedy, text.learned.sampled
     greedy, sampled = (Acceptance(kind).rate("model", None) for kind in kinds)
     assert greedy > sampled == pytest.approx(MODEL_PRIOR)
-
-
-def test_what_passes_have_cost_is_kept_wherever_a_generation_ends():
-    text, kept = generator(ScriptedModel(counting)), []
-    keep = partial(kept.append, True)
-    costs = SimpleNamespace(curve=NOMINAL, learn=lambda step: None, keep=keep)
-    text.learned = LearnedStats(costs)
-    collect(text.stream("ABC", GenerationOptions(max_new_tokens=4)))
-    assert len(kept) == 1
-    with text.stream("ABC", GenerationOptions()) as chunks:
-        next(chunks)
-    assert len(kept) == 2
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_contradictions_of_the_caller_stay_errors(tmp_path):
         ({"do_sample": True, "temperature": 0}, "contradicts do_sample True"),
         ({"suppress_tokens": [4, 300]}, "the model has no token id 300"),
         ({"bad_words_ids": 5}, "bad_words_ids 5 must be sequences of ids"),
-        ({"num_beams": 4}, "num_beams is 4, which has no counterpart here; .*'none'"),
+        ({"num_beams": 4}, "num_beams is 4, which is not supported; .*'none'"),
         ({"epsilon_cutoff": 0.1}, "epsilon_cutoff is 0.1"),
         ("[]", "holds no JSON object"),
         ("{", "is not valid JSON"),

@@ -12,7 +12,7 @@ from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
 from ov_specdec.drafters import Beginning, DrafterKind, Proposal
 from ov_specdec.engine import Sequence
 from ov_specdec.errors import CacheFullError, SessionError
-from ov_specdec.loading import compile as compile_module
+from ov_specdec.loading import prepare as prepare_module
 from ov_specdec.loading.devices import Device
 from ov_specdec.loading.graph import hides_by_mask, to_paged
 from ov_specdec.loading.positions import reconnect_positions, takes_positions
@@ -40,7 +40,7 @@ def load(hybrid, *args, kv="paged", **settings):
 @pytest.fixture
 def copied(monkeypatch):
     """States are copied, however large they are beside tiny weights."""
-    monkeypatch.setattr(compile_module, "MOST_COPIED", 1.0)
+    monkeypatch.setattr(prepare_module, "MOST_COPIED", 1.0)
 
 
 class Mostly:
@@ -159,7 +159,7 @@ def test_what_takes_long_to_copy_is_decoded_plainly(hybrid, mostly):
     prompt, output = hybrid.expected[2]
     with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
         is_large = '"linear_attention"' in (hybrid.main / "config.json").read_text()
-        assert ("take long to copy: nothing is drafted" in pipeline.main.reason) is is_large
+        assert ("takes long: nothing is drafted" in pipeline.main.reason) is is_large
         for length in (0, 4):
             result = pipeline.generate(prompt, num_assistant_tokens=length, **GREEDY)
             assert result.token_ids == output
@@ -187,9 +187,9 @@ def test_sequences_share_passes(hybrid):
 
 
 @pytest.mark.parametrize("scarce", ["blocks", "states"])
-def test_whoever_is_suspended_goes_on_from_the_states_that_are_left(hybrid, scarce, monkeypatch):
-    suspended, suspend = [], Sequence.suspend
-    monkeypatch.setattr(Sequence, "suspend", lambda own: (suspended.append(own), suspend(own)))
+def test_whoever_is_preempted_goes_on_from_the_states_that_are_left(hybrid, scarce, monkeypatch):
+    preempted, preempt = [], Sequence.preempt
+    monkeypatch.setattr(Sequence, "preempt", lambda own: (preempted.append(own), preempt(own)))
     many = [hybrid.expected[i % 3] for i in range(6)]
     with load(hybrid, hybrid.draft) as pipeline:
         for model in (pipeline.main, pipeline.draft):
@@ -197,7 +197,7 @@ def test_whoever_is_suspended_goes_on_from_the_states_that_are_left(hybrid, scar
         prompts = [prompt for prompt, _ in many]
         results = pipeline.generate_batch(prompts, num_assistant_tokens=3, **GREEDY)
         assert [r.token_ids for r in results] == [output for _, output in many]
-        assert suspended
+        assert preempted
 
 
 def test_states_count_as_memory_and_bound_the_drafts(hybrid, mostly):
@@ -328,7 +328,7 @@ def test_a_gated_delta_rule_has_no_static_shapes(tmp_path):
         assert pipeline.main.compiler is None
     with (
         load(hybrid, drafter="suffix", static_shapes=[4]) as pipeline,
-        pytest.warns(RuntimeWarning, match="no form for passes over 4 tokens"),
+        pytest.warns(RuntimeWarning, match="no static shape for passes over 4 tokens"),
     ):
         pipeline.prepare(seconds=0.2)
 
@@ -427,7 +427,7 @@ def test_a_draft_that_cannot_be_rolled_back_changes_no_text(tmp_path):
 
 def test_a_gpu_is_refused_with_the_reason(hybrid, monkeypatch):
     gpu = Device("GPU", "Fake GPU", ("FP32", "FP16"))
-    monkeypatch.setattr(compile_module, "find_device", lambda core, name: gpu)
+    monkeypatch.setattr(prepare_module, "find_device", lambda core, name: gpu)
     with pytest.raises(DeviceError, match=r"recurrent states .* not been run on GPU: use device"):
         load(hybrid, drafter="suffix")
 

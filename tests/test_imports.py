@@ -17,7 +17,7 @@ ARCHITECTURE = Path(__file__).parent.parent / "docs" / "architecture.md"
 LAYERS = (
     {"errors", "palette", "baseline"},
     {"checks", "files", "logits", "origins", "stats"},
-    {"description", "foreign_options"},
+    {"conflicts", "description", "foreign_options", "nested_values"},
     {"options", "kwargs", "logprobs"},
     {"cache", "sampling", "text"},
     {"runner"},
@@ -30,7 +30,7 @@ LAYERS = (
     {"chunks"},
     {"speech"},
     {"generation", "openai"},
-    {"arguments", "background", "batch", "pipeline_models", "saved_cache"},
+    {"arguments", "batch", "pipeline_models", "saved_cache"},
     {"pipeline"},
     {"speech_pipeline"},
     {"tuning", "bench", "demo", "server", "batch_file"},

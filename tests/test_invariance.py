@@ -24,7 +24,7 @@ from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES, Span
 from ov_specdec.runner.packed import Feed, Form
-from ov_specdec.runner.paged import Part, divide
+from ov_specdec.runner.parts import Part, divide
 from ov_specdec.stats import NOT_INVARIANT, BatchInvariance
 from tests.fakes import ScriptedModel, mixing
 

@@ -13,7 +13,7 @@ from openvino import opset13 as ops
 
 from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
 from ov_specdec.arguments import check_devices
-from ov_specdec.loading import compile as loading_module
+from ov_specdec.loading import kv_backend
 from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.devices import (
     Device,
@@ -120,7 +120,7 @@ def no_paged(monkeypatch):
     def fail(model):
         raise ModelError("this model cannot take a paged KV cache (no attention found)")
 
-    monkeypatch.setattr(loading_module, "to_paged", fail)
+    monkeypatch.setattr(kv_backend, "to_paged", fail)
 
 
 def test_auto_falls_back_to_the_stateful_cache_and_says_why(tiny_pair, no_paged):
@@ -216,14 +216,14 @@ GPU = Device("GPU", "Fake GPU", ("FP32", "FP16"))
 @pytest.fixture
 def with_gpus(monkeypatch):
     """The package on that machine; nothing can be compiled there."""
-    for module in ("arguments", "loading.compile"):
+    for module in ("arguments", "loading.prepare"):
         monkeypatch.setattr(f"ov_specdec.{module}.openvino_core", FakeCore)
 
 
 def test_devices_that_were_never_run_take_the_stateful_cache(tiny_pair):
     npu = find_device(FakeCore(), "NPU")
     source = open_source(tiny_pair[0])
-    kv, why, _ = loading_module._choose_backend(source, npu, "auto", None)
+    kv, why, _ = kv_backend.choose_backend(source, npu, "auto", 100)
     assert (kv, why) == ("stateful", "a paged KV cache has not been run on NPU")
     assert find_device(FakeCore(), "GPU.1").takes_paged
 
@@ -341,5 +341,5 @@ def test_an_input_that_no_decoder_of_its_family_has_is_named(tmp_path):
     model.add_parameters([place])
     ov.save_model(model, tmp_path / "openvino_model.xml")
     folder = ModelFolder(tmp_path, 256, None, frozenset())
-    with pytest.raises(ModelError, match=r"wants an input 'cache_position', which a text"):
+    with pytest.raises(ModelError, match=r"has an input 'cache_position', which text"):
         read_ir(folder)

@@ -136,9 +136,9 @@ def test_a_cache_of_another_border_is_refused(pipeline):
     assert other.fingerprint() != pipeline.main.fingerprint()
 
 
-def test_whoever_is_suspended_goes_on_on_his_side(models, expected, monkeypatch):
-    suspended, suspend = [], Sequence.suspend
-    monkeypatch.setattr(Sequence, "suspend", lambda own: (suspended.append(own), suspend(own)))
+def test_whoever_is_preempted_goes_on_on_his_side(models, expected, monkeypatch):
+    preempted, preempt = [], Sequence.preempt
+    monkeypatch.setattr(Sequence, "preempt", lambda own: (preempted.append(own), preempt(own)))
     settings = {"kv": "paged", "precision": "exact"}
     with SpeculativePipeline(models.main, models.draft, **settings) as large:
         runners = large.main.runner, large.draft.runner
@@ -146,7 +146,7 @@ def test_whoever_is_suspended_goes_on_on_his_side(models, expected, monkeypatch)
     with SpeculativePipeline(models.main, models.draft, kv_cache_size=memory, **settings) as small:
         results = small.generate_batch(AROUND, num_assistant_tokens=3, **OPTIONS)
         assert [result.token_ids for result in results] == [expected(*p) for p in AROUND]
-        assert suspended
+        assert preempted
 
 
 def test_passes_of_static_shapes_take_the_factors_of_their_side(models, expected):

@@ -277,6 +277,11 @@ def test_parts_of_a_content_become_one_text():
     assert asked.prompts == ([{"role": "user", "content": "a\nb"}],)
 
 
+@pytest.mark.parametrize("ask", [chat, completion, responses])
+def test_the_key_of_a_prompt_is_a_hint(ask):
+    assert ask(prompt_cache_key="k").cache_key == "k"
+
+
 def test_a_prediction_is_a_text_or_parts():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert chat(prediction={"type": "content", "content": parts}).prediction == "a\nb"
@@ -302,7 +307,7 @@ def test_a_prediction_is_looked_for_matches_in_and_counted():
         (OptionError(Option("reference_texts", ("a",)), " needs another drafter"), "prediction"),
         (OptionError(Option("src_lang", "de"), " needs an encoder-decoder model"), "src_lang"),
         (OptionError(Option("logit_bias"), " holds token id 99999"), "logit_bias"),
-        (OptionError("src_lang is no option here"), None),
+        (OptionError("src_lang is not an option here"), None),
         (OptionError(Option("max_new_tokens", 0), " is too few"), "max_tokens"),
     ],
 )
@@ -325,7 +330,7 @@ def test_an_unknown_name_is_logged_once_and_ignored_unless_it_is_to_be_refused(c
         assert read_ask(ChatBody, body, rules).options == chat().options
     assert [record.getMessage() for record in caplog.records] == [
         "'max_token' is ignored in requests: did you mean max_tokens?",
-        "'stream_options.x' is ignored in requests: no such field is known",
+        "'stream_options.x' is ignored in requests: it is not a known field",
     ]
     assert refused(read_ask, kind=ChatBody, body=body, rules=STRICT).code == "unknown_parameter"
 

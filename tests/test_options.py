@@ -223,6 +223,6 @@ def test_seeded_drafts_teach_the_next_seeded_ones_where_logits_are_the_same_in_a
         counts = num_drafted, num_drafted, num_drafted + 1
         policy.update(RoundStats(*counts, 0.0, 0.0, 0.0, 0.0, source="model"))
     kinds = learned.greedy, learned.sampled, learned.seeded
-    judged = [common.sources.judged(("model", None)) for common in kinds]
+    judged = [common.sources.verified(("model", None)) for common in kinds]
     # Draft tokens in the first places of a text count half.
     assert judged == pytest.approx([0.5, 1, 1.5], abs=0.01)

@@ -332,16 +332,16 @@ def test_a_pairing_that_cannot_be_is_refused(options, message):
 
 
 @pytest.fixture
-def suspended(monkeypatch):
-    """The runners of the caches that requests waited for when they were suspended."""
-    found, suspend = [], Sequence.suspend
+def preempted(monkeypatch):
+    """The runners of the caches that requests waited for when they were preempted."""
+    found, preempt = [], Sequence.preempt
 
     def noted(request):
         if isinstance(request.waits_for, CachedSequence):
             found.append(request.waits_for.runner)
-        suspend(request)
+        preempt(request)
 
-    monkeypatch.setattr(Sequence, "suspend", noted)
+    monkeypatch.setattr(Sequence, "preempt", noted)
     return found
 
 
@@ -378,26 +378,26 @@ def rounds_together(pair, name, texts, num_blocks=None):
 
 @pytest.mark.parametrize("kind", ["prose", "sentencepiece"])
 @pytest.mark.parametrize("name", PAIRINGS)
-def test_drafts_in_shared_passes_are_those_of_each_alone_suspended_or_not(
-    tokenizers, suspended, kind, name
+def test_drafts_in_shared_passes_are_those_of_each_alone_preempted_or_not(
+    tokenizers, preempted, kind, name
 ):
     pair = tokenizers[kind]
     apart = [rounds_together(pair, name, [text])[0][0] for text in TEXTS]
     together, draft = rounds_together(pair, name, TEXTS)
     assert together == apart
     assert max(map(len, draft.sizes)) == len(TEXTS)
-    assert not suspended
+    assert not preempted
     together, draft = rounds_together(pair, name, TEXTS, num_blocks=60)
     assert together == apart
-    assert draft in suspended
+    assert draft in preempted
 
 
 TOGETHER = ["def area(width):\n    ", "print(area(3, 4))\n" * 4, "the quick brown fox", "日本"] * 2
 
 
 @pytest.mark.parametrize("name", PAIRINGS)
-def test_requests_at_once_get_what_each_gets_alone_suspended_or_not(
-    suspended, tiny_pair, other_draft, name
+def test_requests_at_once_get_what_each_gets_alone_preempted_or_not(
+    preempted, tiny_pair, other_draft, name
 ):
     pair = tiny_pair[0], other_draft[1]
     settings = {"pairing": name, "precision": "exact", "kv": "paged"}
@@ -414,4 +414,4 @@ def test_requests_at_once_get_what_each_gets_alone_suspended_or_not(
     with SpeculativePipeline(*pair, kv_cache_size=memory, **settings) as small:
         results = small.generate_batch(TOGETHER, **options)
         assert [result.token_ids for result in results] == expected
-        assert small.draft.runner in suspended
+        assert small.draft.runner in preempted

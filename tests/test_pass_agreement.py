@@ -8,8 +8,7 @@ import pytest
 from openvino import opset13 as ops
 
 from ov_specdec import ModelError, SpeculativePipeline
-from ov_specdec.loading import compile as compile_module
-from ov_specdec.loading import pass_agreement
+from ov_specdec.loading import kv_backend, pass_agreement
 from ov_specdec.loading.graph import to_paged
 from ov_specdec.loading.source import read_ir
 from ov_specdec.pass_agreement import TOLERANCE, distance
@@ -51,7 +50,7 @@ def broken_when_paged(monkeypatch, tmp_path):
         to_paged(model)
         same_positions(model)
 
-    monkeypatch.setattr(compile_module, "to_paged", to_broken)
+    monkeypatch.setattr(kv_backend, "to_paged", to_broken)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -156,7 +155,7 @@ def test_a_hybrid_that_is_wrong_when_paged_is_not_paged(monkeypatch, tmp_path):
         to_paged(model)
         same_positions(model)
 
-    monkeypatch.setattr(compile_module, "to_paged", to_broken)
+    monkeypatch.setattr(kv_backend, "to_paged", to_broken)
     hybrid = open_hybrid("lfm2", tmp_path / "pair")
     with SpeculativePipeline(hybrid.main, drafter="suffix", precision="exact") as pipeline:
         assert pipeline.main.kv == "stateful"

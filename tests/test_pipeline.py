@@ -432,11 +432,15 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         ({"device": "TPU"}, DeviceError, "device 'TPU' is not available: OpenVINO finds .*CPU"),
         ({"draft_device": "TPU"}, DeviceError, "'TPU'"),
         ({"properties": {"NO_SUCH": "1"}}, DeviceError, "NO_SUCH=1 .*Unsupported property"),
-        ({"drafter": "none", "draft_device": "CPU"}, OptionError, "has no use with drafter='none'"),
+        (
+            {"drafter": "none", "draft_device": "CPU"},
+            OptionError,
+            "has no effect with drafter='none'",
+        ),
         (
             {"draft": None, "drafter": "suffix", "profile": "p.json"},
             OptionError,
-            "profile='p.json' has no use with drafter='suffix'",
+            "profile='p.json' has no effect with drafter='suffix'",
         ),
         ({"draft": None, "drafter": "model"}, OptionError, "no draft model for main"),
         ({"main": "/no/where", "draft": None}, ModelError, "'/no/where' does not exist"),
@@ -514,7 +518,7 @@ def test_a_result_is_shown_in_three_lines(tiny_pair):
     lines = repr(result).splitlines()
     assert len(lines) == 3
     assert max(map(len, lines)) < 120
-    assert lines[1] == "    20 token_ids, finish_reason='length' (max_new_tokens is reached),"
+    assert lines[1] == "    20 token_ids, finish_reason='length' (the output has max_new_tokens),"
     assert f"of {result.stats.drafted} draft tokens accepted" in lines[2]
 
 
@@ -531,7 +535,7 @@ def test_a_notebook_shows_where_the_tokens_of_a_result_come_from():
     pieces = re.findall(r"<span[^>]*>(.*?)</span>|([^<]+)", text[1])
     assert pieces == [("", "&lt;b&gt;"), ("def a", ""), ("&amp;", "")]
     assert "cut short: prompt and output fill the KV caches, kv_cache_size" in small[1]
-    assert "in place of a rejected draft token" in small[1]
+    assert "replacement of a rejected draft token" in small[1]
     assert MEANINGS["bonus"] not in small[1]
     assert " color:" not in html, "the text keeps the notebook's colour, light or dark"
 

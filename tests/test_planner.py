@@ -390,6 +390,21 @@ def test_a_draft_ends_where_its_model_is_unsure_for_a_sequence_that_is_alone():
     assert not any(plan.wants_confidence for plan in beside)
 
 
+def test_the_confidence_of_a_quick_draft_model_is_not_looked_at():
+    quick = FixedCurve(CostCurve(PassCurve({16: {1: 4e-3, 8: 5e-3}}), PassCurve({16: {1: 3e-4}})))
+    [plan] = Planner(quick).plan([bid(0.9, calibrated=lambda confidence: confidence)], answering(1))
+    assert plan.length > 1
+    assert not plan.wants_confidence
+
+
+def test_the_size_to_compile_counts_what_each_sequence_adds_to_a_pass():
+    """Else passes over many sequences would seem to be short, and so their best sizes."""
+    main = PassCurve({16: {1: 1.0, 4: 1.0, 8: 1.3, 16: 3.0}}, per_sequence=1.0)
+    planner = Planner(FixedCurve(CostCurve(main, PassCurve({16: {1: 1e-3}}))))
+    planner.plan([bid(0.9)] * 4, answering(4))
+    assert planner.wished > 8
+
+
 @pytest.mark.parametrize(
     ("chances", "load", "is_kept"),
     [
@@ -459,7 +474,7 @@ def test_plans_are_made_anew_when_passes_cost_something_else():
     assert planner.plan([bid(0.9)] * 2, answering(2)) != before
 
 
-def test_what_seconds_were_worth_is_forgotten_when_an_imagined_machine_is_measured():
+def test_what_seconds_were_worth_is_forgotten_when_a_nominal_curve_is_measured():
     def measured_after(num_rounds):
         costs = LiveCurve(NOMINAL)
         planner = Planner(costs)

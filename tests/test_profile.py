@@ -153,7 +153,7 @@ def test_a_profile_that_gives_way_to_an_invariant_precision_is_not_in_use(
         assert dict(config.properties) == MAIN_PROPERTIES
         return replace(config, precision="exact", properties=None), off
 
-    monkeypatch.setattr("ov_specdec.pipeline.configure", configure)
+    monkeypatch.setattr("ov_specdec.pipeline_models.configure", configure)
     pipeline = SpeculativePipeline(*tiny_pair)
     assert (pipeline.profile, pipeline.main.config.precision) == (None, "exact")
 

@@ -239,7 +239,7 @@ def test_a_device_that_gives_no_more_memory_fails_nothing_but_what_has_no_room(t
     for slot, text in zip(slots, texts, strict=True):
         forward(model, slot, text[:128])
     full = pytest.raises(CacheFullError, match=f"all {blocks} blocks")
-    with pytest.warns(RuntimeWarning, match="going on with 512"), full:
+    with pytest.warns(RuntimeWarning, match="stays at 512"), full:
         forward(model, slots[3], texts[3][128:])
     assert slots[3].length == 128
     assert model.num_free == 0

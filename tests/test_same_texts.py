@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ov_specdec import SpeculativePipeline
 from ov_specdec.engine import Sequence
 
-suspend = Sequence.suspend
+preempt = Sequence.preempt
 ON = {"batch_invariant": True, "profile": "none"}
 PLAIN = {"drafter": "none", "batch_invariant": True}
 RUN = {"max_new_tokens": 40, "ignore_eos": True}
@@ -180,11 +180,11 @@ def test_so_are_those_of_requests_in_any_order(crowded, alone, actions):
 
 
 def test_so_are_those_that_give_their_memory_up(crowded, alone, monkeypatch):
-    suspended = []
-    monkeypatch.setattr(Sequence, "suspend", lambda self: suspended.append(suspend(self)))
+    preempted = []
+    monkeypatch.setattr(Sequence, "preempt", lambda self: preempted.append(preempt(self)))
     with crowded.open_batch() as batch:
         requests = Requests(batch, alone)
         for prompt in PROMPTS * 4:
             requests.submit(crowded.tokenizer.encode(prompt), {"num_assistant_tokens": 3})
         requests.finish()
-    assert suspended
+    assert preempted

@@ -508,13 +508,13 @@ def test_passes_with_prefill_beside_answers_are_filled_up_to_static_shapes():
     service.check_nothing_is_held()
 
 
-def test_passes_are_not_filled_up_with_memory_that_would_suspend_a_sequence(monkeypatch):
+def test_passes_are_not_filled_up_with_memory_that_would_preempt_a_sequence(monkeypatch):
     curve = PassCurve({16: {1: 1.0, 101: 1.5}}, change=3.0, static=frozenset({48}))
     costs = FixedCurve(CostCurve(curve, PassCurve({16: {1: 0.01}})))
     service = Service(num_blocks=40, max_length=170, wrong=range(0, 200, 2), costs=costs)
 
     def preempt(error):
-        pytest.fail(f"a sequence was suspended: {error}")
+        pytest.fail(f"a sequence was preempted: {error}")
 
     monkeypatch.setattr(service.engine.scheduler, "preempt", preempt)
     outputs = service.run([service.request([start], 36, None) for start in range(4)])

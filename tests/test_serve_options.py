@@ -20,8 +20,10 @@ def handed(monkeypatch):
         done = CliRunner().invoke(command, ["--port", "0", *map(str, arguments)], env=environment)
         if not given:
             return SimpleNamespace(output=done.output, code=done.exit_code)
-        _, settings, binding, _ = given[0]
-        return SimpleNamespace(settings=settings, binding=binding, output=done.output)
+        load, settings, binding, _ = given[0]
+        return SimpleNamespace(
+            pipeline=load.args[0], settings=settings, binding=binding, output=done.output
+        )
 
     return run
 
@@ -40,11 +42,11 @@ def test_what_is_typed_counts_more_than_the_environment_and_that_more_than_a_fil
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("max-queu: 1", "'max-queu' is no option: did you mean max-queue"),
+        ("max-queu: 1", "'max-queu' is not an option: did you mean max-queue"),
         ("[1]", "must map options to values"),
         ("a: [", "cannot be read"),
         ("max-queue: many", "'many' is not a valid int"),
-        ("config: other.yaml", "'config' is no option"),
+        ("config: other.yaml", "'config' is not an option"),
         (None, "cannot be read"),
     ],
 )
@@ -55,6 +57,12 @@ def test_a_file_that_cannot_be_used_is_refused(handed, tmp_path, content, words)
     refused = handed("--config", file)
     assert refused.code == 2
     assert words in " ".join(refused.output.split())
+
+
+def test_models_are_loaded_as_it_is_told(handed):
+    assert handed().pipeline["generation_config"] == "model"
+    told = handed("--generation-config", "none", "--max-model-len", 40).pipeline
+    assert (told["generation_config"], told["max_model_len"]) == ("none", 40)
 
 
 def test_a_model_may_have_several_names(handed):

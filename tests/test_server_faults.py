@@ -232,7 +232,7 @@ def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline, 
 
 
 def test_a_step_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):
-    scheduler = server.service.engine.background.scheduler
+    scheduler = server.service.engine.generator.loop.engine.scheduler
 
     def failing():
         monkeypatch.undo()
@@ -354,7 +354,7 @@ def test_a_thousand_malformed_bodies(server):
             assert answer.json()["error"]["message"]
 
 
-def test_a_pool_at_its_limit_suspends_and_every_answer_is_whole(chat_pair):
+def test_a_pool_at_its_limit_preempts_and_every_answer_is_whole(chat_pair):
     main, draft = chat_pair
     prompts = [f"def area{i}(w, h):" for i in range(6)]
     fields = {"max_tokens": 80, "ignore_eos": True}

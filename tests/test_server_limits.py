@@ -5,7 +5,7 @@ import pytest
 from ov_specdec import SpeculativePipeline
 from ov_specdec.openai import ApiError, CompletionBody, read_ask
 from ov_specdec.server.work import limit_work
-from tests.server import serving
+from tests.server import paused, serving
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,19 @@ def test_a_request_for_too_much_is_a_400_that_names_the_bound(pipeline):
         assert answer.json()["error"]["code"] == "too_many_tokens"
         assert "max_request_tokens=500" in answer.json()["error"]["message"]
         assert server.post("/v1/completions", **{**ask, "n": 1, "max_tokens": 9}).is_success
+
+
+def test_a_request_for_too_much_is_told_so_where_there_is_no_room_either(pipeline, monkeypatch):
+    limits = {"max_batch_size": 2, "max_queue": 0, "max_request_tokens": 500}
+    ask = {"prompt": "def area(", "max_tokens": 200, "stream": True}
+    with (
+        serving(pipeline, **limits) as server,
+        paused(pipeline, monkeypatch),
+        server.http.stream("POST", "/v1/completions", json=ask),
+    ):
+        for n, code in ((2, "queue_full"), (3, "too_many_tokens")):
+            answer = server.post("/v1/completions", **{**ask, "n": n})
+            assert answer.json()["error"]["code"] == code
 
 
 def test_a_prompt_is_encoded_once_for_all_choices(pipeline, monkeypatch):

@@ -97,7 +97,7 @@ def test_a_second_turn_goes_on_from_the_first(page):
 
 
 def test_a_wrong_key_is_told(page):
-    expect(page.locator("#about")).to_have_text("This server asks for an API key.")
+    expect(page.locator("#about")).to_have_text("This server requires an API key.")
     use_key(page, "wrong")
     expect(page.locator("#about")).to_contain_text("o valid API key")
     expect(page.locator("#send")).to_be_disabled()
@@ -175,9 +175,9 @@ def test_an_example_is_continued_at_a_click_in_code_s_font(browser, code_server)
 
 def test_it_waits_for_models_that_are_loading(browser, pipeline):
     with serving() as running, visit(browser, running.url) as page:
-        expect(page.locator("#about")).to_contain_text("being loaded")
+        expect(page.locator("#about")).to_contain_text("The models are loading")
         running.service.take(open_engine(pipeline, running.service.settings))
-        expect(page.locator("#about")).to_contain_text("It answers messages")
+        expect(page.locator("#about")).to_contain_text("It answers chat messages")
         expect(page.locator("#send")).to_be_enabled()
 
 

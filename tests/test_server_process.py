@@ -146,7 +146,7 @@ def test_models_that_are_not_there_end_it_in_one_line():
     [
         (("--max-queue", "-1"), "--max-queue -1 must be a whole number"),
         (("--request-timeout", "0"), "--request-timeout 0.0 must be a number above 0"),
-        (("--api-key", ""), "opens the server to everybody"),
+        (("--api-key", ""), "so anyone could send it"),
         (("--api-key-file", "nowhere"), "--api-key-file 'nowhere' cannot be read"),
         (("--host", "nowhere.invalid"), "--host 'nowhere.invalid' is not known"),
         (("--max-batch-size", "0"), "--max-batch-size 0 must be a whole number"),
@@ -154,7 +154,7 @@ def test_models_that_are_not_there_end_it_in_one_line():
         (("--autoscale", "4"), "--autoscale '4' must be MIN:MAX"),
         (("--autoscale", "4:2"), "--autoscale '4:2' must be MIN:MAX"),
         (("--replicas", "3", "--autoscale", "1:2"), "--replicas 3 must be within --autoscale 1:2"),
-        (("--address", "auto"), "--address 'auto' has no use without --replicas"),
+        (("--address", "auto"), "--address 'auto' has no effect without --replicas"),
     ],
 )
 def test_what_cannot_be_served_is_refused(arguments, words):

@@ -135,7 +135,7 @@ def test_there_is_room_for_so_many_and_no_more():
             places.enter_context(queue.entered(None))
         with pytest.raises(ApiError, match="3 requests are running"):
             first.grow(2)
-        with pytest.raises(ApiError, match="4 choices are more than the 3"):
+        with pytest.raises(ApiError, match="4 choices exceed the 3 places"):
             first.grow(4, 4)
     assert queue.num_active == 0
 

@@ -118,7 +118,7 @@ def test_words_are_timed_beside_other_transcriptions(pipeline):
     [
         ([[2, 0]], "names head 0 of layer 2 among alignment_heads, the decoder has 2 layers of 4"),
         ([[1, 4]], "names head 4 of layer 1 among alignment_heads"),
-        ([3], r"gives alignment_heads as \[3\], which are no pairs"),
+        ([3], r"gives alignment_heads as \[3\], which are not pairs"),
     ],
 )
 def test_heads_that_are_not_there_are_refused(whisper, tmp_path, heads, message):
@@ -239,7 +239,7 @@ def test_models_that_do_not_fit_are_refused_in_one_line(whisper, tiny_pair, tmp_
         ({"language": "xx"}, OptionError, "language='xx' is not known"),
         ({"task": "sing"}, OptionError, "task='sing'"),
         ({"initial_prompt": "print" * 99}, OptionError, "initial_prompt='print"),
-        ({"initial_prompt": "<|de|>"}, OptionError, "holds what the model reads as the special"),
+        ({"initial_prompt": "<|de|>"}, OptionError, "contains the special token <|de|>"),
         ({"suppress_tokens": [10**6]}, OptionError, "suppress_tokens holds token id 1000000"),
         ({"logit_bias": {10**6: 1.0}}, OptionError, "logit_bias holds token id 1000000"),
         ({"bad_words_ids": [[10**6]]}, OptionError, "bad_words_ids holds token id 1000000"),

@@ -89,7 +89,7 @@ def test_a_model_of_english_has_no_language_token():
     assert ENGLISH.start_tokens(None, "transcribe", timestamps=False) == [51, 58]
     with pytest.raises(OptionError, match="language='de' is not known to this model"):
         language_id("de", ENGLISH)
-    with pytest.raises(OptionError, match=r"task='translate' .* English alone"):
+    with pytest.raises(OptionError, match=r"task='translate' .* English-only"):
         ENGLISH.check_task("translate")
 
 

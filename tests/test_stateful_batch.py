@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-import ov_specdec.loading.compile as compile_module
 from ov_specdec import ModelError, SpeculativePipeline
 from ov_specdec.errors import SessionError
+from ov_specdec.loading import kv_backend
 from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.graph import to_paged
 from ov_specdec.loading.locate import embedded_folder
@@ -351,7 +351,7 @@ def test_one_model_may_be_stateful_and_the_other_paged(tiny_pair, monkeypatch, s
             raise ModelError("no attention found")
         to_paged(model)
 
-    monkeypatch.setattr(compile_module, "to_paged", convert)
+    monkeypatch.setattr(kv_backend, "to_paged", convert)
     with SpeculativePipeline(*tiny_pair, precision="exact") as pipeline:
         kinds = {"main": pipeline.main.kv, "draft": pipeline.draft.kv}
         assert [role for role, kv in kinds.items() if kv == "stateful"] == [stateful]

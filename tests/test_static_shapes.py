@@ -7,7 +7,7 @@ from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.chunks import collect
 from ov_specdec.engine.static_shapes import MOST
 from ov_specdec.errors import DeviceError, ModelError
-from ov_specdec.loading import compile as compile_module
+from ov_specdec.loading import prepare as prepare_module
 from ov_specdec.loading import static_shapes as shapes_module
 from ov_specdec.loading.compile import load_model
 from ov_specdec.loading.devices import compile_for
@@ -194,13 +194,13 @@ def test_a_static_shape_that_cannot_be_made_is_left_out_and_said(tiny_pair, monk
         return compile_for(device, model, properties, path)
 
     monkeypatch.setattr(shapes_module, "static_shape", fails_at_three)
-    monkeypatch.setattr("ov_specdec.loading.compile.compile_for", fails_at_four)
+    monkeypatch.setattr("ov_specdec.loading.prepare.compile_for", fails_at_four)
     with SpeculativePipeline(*tiny_pair, static_shapes=[2, 3, 4]) as pipeline:
         with pytest.warns(RuntimeWarning) as warned:
             pipeline.prepare()
         assert [str(each.message) for each in warned] == [
-            "it has no form; going on without a static shape for 3 tokens",
-            "it does not compile; going on without a static shape for 4 tokens",
+            "no static shape for 3 tokens is used: it has no form",
+            "no static shape for 4 tokens is used: it does not compile",
         ]
         assert pipeline.main.runner.static_shapes == {1, 2}
         assert len(pipeline.generate(PROMPT, max_new_tokens=9, num_assistant_tokens=3).token_ids)
@@ -228,7 +228,7 @@ def test_a_stateful_model_has_no_static_shapes(tiny_pair):
 
 def test_those_of_a_stateful_model_are_refused_before_anything_is_compiled(tiny_pair, monkeypatch):
     compiled = []
-    monkeypatch.setattr(compile_module, "compile_for", lambda *given: compiled.append(given))
+    monkeypatch.setattr(prepare_module, "compile_for", lambda *given: compiled.append(given))
     with pytest.raises(OptionError, match=r"static_shapes=\[4\] needs a paged KV cache"):
         SpeculativePipeline(*tiny_pair, kv="stateful", static_shapes=[4])
     assert compiled == []
@@ -241,7 +241,7 @@ def test_with_static_shapes_that_are_needed_an_error_of_compilation_is_named(tin
 
 def test_a_context_without_room_for_a_trial_goes_without_them(tiny_pair):
     with SpeculativePipeline(*tiny_pair, max_model_len=36, static_shapes=[2, 8]) as pipeline:
-        with pytest.warns(RuntimeWarning, match="no room for 8 more; going on without a static"):
+        with pytest.warns(RuntimeWarning, match="no static shape for 8 .*: .*no room for 8 more"):
             pipeline.prepare()
         assert pipeline.main.runner.static_shapes - {1} == {2}
         assert pipeline.generate("a = ", max_new_tokens=4).token_ids

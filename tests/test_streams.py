@@ -234,7 +234,7 @@ def test_a_processor_that_generates_on_its_own_pipeline_is_told_so(generate, len
 
     def processor(tokens, logits):
         if len(tokens) >= length:
-            with pytest.raises(SessionError, match="cannot have it generate meanwhile") as info:
+            with pytest.raises(SessionError, match="cannot generate with the same") as info:
                 generate(pair)
             raised.append(info.value)
             raise info.value
@@ -310,7 +310,7 @@ def test_a_pass_that_fails_ends_those_that_take_part_and_nothing_else():
     assert collect(pair.stream("ABC")).token_ids == alone("ABC").token_ids
 
 
-def test_generations_that_do_not_fit_together_wait_or_are_suspended_and_lose_nothing():
+def test_generations_that_do_not_fit_together_wait_or_are_preempted_and_lose_nothing():
     pair = Pair(num_blocks=12)  # 48 tokens; each needs 33 to 40
     results = rest([pair.stream(prompt) for prompt in PROMPTS])
     for prompt, result in zip(PROMPTS, results, strict=True):
@@ -444,7 +444,7 @@ def test_a_batch_is_as_long_as_it_likes_whoever_reads():
     results = batch(pair, PROMPTS, **settings)
     for prompt, result in zip(PROMPTS, results, strict=True):
         assert result.token_ids == alone(prompt, **settings).token_ids
-    # Nobody was suspended: each of the prompts was read once.
+    # Nobody was preempted: each of the prompts was read once.
     assert max(map(len, pair.main.sizes)) == 3
     assert sum(pair.main.passes) == sum(map(len, PROMPTS)) + 5 * (3 * MAX_UNREAD - 1) - 2
 

@@ -60,7 +60,7 @@ def test_drafting_that_was_stopped_is_said():
 
 
 def test_it_says_why_nothing_was_drafted():
-    assert "not speculated: would lose" in figures(result(*LOST), models())
+    assert "not speculated: would be slower" in figures(result(*LOST), models())
     unmatched = [a_round(reason="unmatched", source="")] * 3
     assert figures(result(*unmatched), models()).endswith("nothing in the text repeats")
     assert figures(result(), models()).endswith("not speculated: the output is too short")
@@ -87,7 +87,7 @@ def test_an_output_that_was_cut_says_so(limit, cut, remedy):
 def test_an_output_as_long_as_was_asked_for_says_what_cut_it():
     done = result(*DRAFTED)
     assert list(warnings_of(done)) == ["cut after 31 tokens by --max-new-tokens"]
-    assert "ended by: max_new_tokens is reached" in "\n".join(details(done, models()))
+    assert "ended by: the output has max_new_tokens" in "\n".join(details(done, models()))
 
 
 def test_the_line_is_no_longer_than_100_characters():
@@ -118,7 +118,7 @@ def test_nothing_drafted_is_no_ratio():
     report = make_report(runs)
     assert report["ratio"] is None
     assert describe({**report, "sampled": False})[-1].startswith(
-        "ratio        not speculated: would lose"
+        "ratio        not speculated: would be slower"
     )
 
 
@@ -129,4 +129,4 @@ def test_a_ratio_has_its_spread():
     line = describe({**report, "sampled": False, "batch_invariant": "on"})[-1]
     assert re.match(r"ratio        1\.90 \(1\.00 to 1\.90\)", line)
     lines = describe({**report, "sampled": False, "batch_invariant": "on"})
-    assert "--- medians of 3 runs of each, in turns, after a warm-up ---" in lines
+    assert "--- medians of 3 interleaved runs of each, after a warm-up ---" in lines

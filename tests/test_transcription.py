@@ -348,12 +348,12 @@ def test_only_the_work_is_timed_and_only_outputs_are_counted():
 
 
 def test_an_initial_prompt_may_hold_no_special_token():
-    with pytest.raises(OptionError, match=r"'a x.* as the special token 58: leave it out"):
+    with pytest.raises(OptionError, match=r"'a x.* the special token 58: leave it out"):
         transcription(ScriptedDecoder([]), noise(0.5), initial_prompt="a " + "x" * 58)
 
 
 def test_a_prompt_that_leaves_no_room_is_refused():
     with pytest.raises(
-        OptionError, match=r"initial_prompt='a .* has 40 tokens, the model takes 31"
+        OptionError, match=r"initial_prompt='a .* has 40 tokens, over the model's limit of 31"
     ):
         transcription(ScriptedDecoder([]), noise(0.5), initial_prompt="a " * 40)

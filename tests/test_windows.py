@@ -42,7 +42,9 @@ def pipeline(models, request):
         yield pipeline
 
 
-@pytest.mark.parametrize("length", [0, 1, 4, "auto"])
+@pytest.mark.parametrize(
+    "length", [0, 4, *(pytest.param(n, marks=pytest.mark.deep) for n in (1, "auto"))]
+)
 def test_texts_past_windows_are_those_of_transformers(models, pipeline, length):
     accepted = drafted = 0
     for reuse in (False, True):  # then on a kept KV cache
@@ -135,7 +137,7 @@ def test_check_compares_both_caches_past_windows(models, monkeypatch):
     assert not found.is_broken
     if models.main.parent.name == "llama4_text":
         assert "chunks of 32 tokens" in str(found)
-        monkeypatch.setattr("ov_specdec.loading.compile.require_whole", lambda *_: None)
+        monkeypatch.setattr("ov_specdec.loading.kv_backend.require_whole", lambda *_: None)
         found = compare_caches(ModelFolder.read(models.main))
         assert found.is_broken
         assert "paged and stateful DIFFER" in str(found)
@@ -168,7 +170,7 @@ def test_and_at_export(family, monkeypatch, tmp_path):
     def export(command, *_):
         shutil.copytree(gemma.main, command[-1])
 
-    monkeypatch.setattr("ov_specdec.loading.export.run_child", export)
+    monkeypatch.setattr("ov_specdec.loading.optimum.run_child", export)
     exported = export_model(str(checkpoint), tmp_path, "fp16", on_note=notes.append)
     assert all((exported.folder / name).is_file() for name in NEEDED_FILES)
     (note,) = notes

@@ -43,7 +43,7 @@ class Report:
     """What one evaluation found. Losses in nats a token.
 
     acceptance: accepted draft tokens over proposed ones, by temperature and draft length;
-    per_token: over those that were judged, up to the first rejected one; long_prompts: both, by
+    per_token: over those that were verified, up to the first rejected one; long_prompts: both, by
     temperature, at length 4 after LONG_PROMPT tokens.
     """
 
@@ -110,9 +110,9 @@ def cross_entropy(logits: np.ndarray, targets: list[int]) -> np.ndarray:
 def acceptance(
     pipeline: SpeculativePipeline, prompts: list[str], length: int, temperature: float
 ) -> tuple[float, float]:
-    """Accepted draft tokens over proposed ones and over judged ones; temperature 0 is greedy.
+    """Accepted draft tokens over proposed ones and over verified ones; temperature 0 is greedy.
 
-    Drafts of ``length``. What comes after the first mismatch was proposed, but is not judged.
+    Drafts of ``length``. What comes after the first mismatch was proposed, but is not verified.
     """
     options = {"do_sample": True, "temperature": temperature} if temperature else {}
     drafted = accepted = fallen = 0
@@ -203,17 +203,20 @@ def markdown(report: Report) -> str:
     lines = ["| model | held-out loss (nats a token) | bits a character |", "|---|---|---|"]
     for name, loss in report.loss.items():
         lines.append(f"| {name} | {loss:.3f} | {loss * per_bit:.3f} |")
-    tables = {"of those proposed": report.acceptance, "of those judged": report.per_token}
+    tables = {"of those proposed": report.acceptance, "of those verified": report.per_token}
     for title, table in tables.items():
         lines += ["", f"| accepted {title} | " + " | ".join(f"length {n}" for n in LENGTHS) + " |"]
         lines.append("|---|" + "---|" * len(LENGTHS))
         for temperature, row in table.items():
             rates = " | ".join(f"{x:.2f}" for x in row.values())
             lines.append(f"| {kind(temperature)} | {rates} |")
-    lines += ["", f"| accepted after {LONG_PROMPT} tokens, length 4 | of those proposed | judged |"]
+    lines += [
+        "",
+        f"| accepted after {LONG_PROMPT} tokens, length 4 | of those proposed | verified |",
+    ]
     lines.append("|---|---|---|")
-    for temperature, (proposed, judged) in report.long_prompts.items():
-        lines.append(f"| {kind(temperature)} | {proposed:.2f} | {judged:.2f} |")
+    for temperature, (proposed, verified) in report.long_prompts.items():
+        lines.append(f"| {kind(temperature)} | {proposed:.2f} | {verified:.2f} |")
     lines += ["", "| greedy continuations | |", "|---|---|"]
     lines.append(f"| with a line that comes more than {TIMES} times | {report.loops:.0%} |")
     lines.append(f"| that can begin a Python module | {report.syntax:.0%} |")

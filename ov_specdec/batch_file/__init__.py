@@ -1,4 +1,4 @@
-"""A file of requests, answered into a file of results: OpenAI's batch format."""
+"""Answers a file of requests into a file of results, in OpenAI's batch format."""
 
 from ov_specdec.batch_file.digests import find_changed
 from ov_specdec.batch_file.results import Results

@@ -1,4 +1,4 @@
-"""What a result answers: the digest of a request, by which a later run knows it again."""
+"""Digests of requests, by which a later run recognizes answered ones."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +10,7 @@ from ov_specdec.openai.batches import BatchRequest, LineError, read_request
 
 
 def digest(request: BatchRequest, settings: Mapping[str, Any]) -> str:
-    """A digest of a request. settings: what decides its answer beside it, as values of JSON."""
+    """The digest of a request. settings: other values that affect its answer, as JSON."""
     known = [request.custom_id, request.url, request.body, dict(settings)]
     content = json.dumps(known, sort_keys=True)
     return sha256(content.encode()).hexdigest()[:32]
@@ -19,12 +19,12 @@ def digest(request: BatchRequest, settings: Mapping[str, Any]) -> str:
 def find_changed(
     lines: Iterable[bytes], results: Results, settings: Mapping[str, Any]
 ) -> Iterator[tuple[int, str]]:
-    """Lines whose custom ids have results, but of other requests or settings: number and id."""
+    """Number and id of lines whose custom id has a result of another request or other settings."""
     seen: set[str] = set()
     for number, line in enumerate(lines, 1):
         try:
             request = read_request(line)
-        except LineError:  # of which the run itself tells, as of an id that comes again
+        except LineError:  # the run itself reports it, like a repeated id
             continue
         answered = results.digest_of(request)
         if answered is None or request.custom_id in seen:

@@ -1,4 +1,4 @@
-"""A file of results, which a later run goes on with."""
+"""A file of results, which a later run can resume."""
 
 import json
 from collections.abc import Collection
@@ -10,20 +10,20 @@ from ov_specdec.files import replacing
 from ov_specdec.openai.batches import RESULT_ID, BatchRequest
 
 BEGINNING = f'{{"id": "{RESULT_ID}'.encode()
-"""What every line begins with, as `Results.write` writes it."""
+"""The beginning of every line, as `Results.write` writes it."""
 
 
 class Results:
-    """A file of results: what it answers already, and what is added to it.
+    """A file of results: reads existing results, and appends new ones.
 
-    A result without its end, of a run that was interrupted, is removed. Raises `OptionError` where
-    a line is no result, and leaves the file as it is.
+    Removes an incomplete last line of an interrupted run. Raises `OptionError` if a line is no
+    result, and leaves the file unchanged.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._digests: dict[str, str] = {}
-        """Of the requests that were answered, by custom id."""
+        """Digests of answered requests, by custom id."""
         self._lines: set[int] = set()
         self._file: IO[bytes] = path.open("ab+")
         self._file.seek(0)
@@ -38,18 +38,18 @@ class Results:
             except (ValueError, KeyError, TypeError) as error:
                 self._file.close()
                 raise OptionError(
-                    f"--output '{path}' has a line {number} that is no result of a batch: give "
-                    "another file"
+                    f"line {number} of --output '{path}' is not a result of a batch: give another "
+                    "file"
                 ) from error
             end += len(line)
         self._file.truncate(end)
 
     def digest_of(self, request: BatchRequest) -> str | None:
-        """The digest of the request of this id that was answered; None where none was."""
+        """The digest of the answered request with this id; None if there is none."""
         return self._digests.get(request.custom_id)
 
     def remove(self, custom_ids: Collection[str]) -> None:
-        """Remove the results of some requests; the others stay, even if this is interrupted."""
+        """Remove the results of some requests; an interruption loses no others."""
         self._file.seek(0)
         kept = [line for line in self._file if json.loads(line)["custom_id"] not in custom_ids]
         with replacing(self._path) as copy:
@@ -60,11 +60,11 @@ class Results:
             del self._digests[custom_id]
 
     def answers_line(self, number: int) -> bool:
-        """Whether the file says already that this line is no request."""
+        """Whether the file already has an error for this line, which is no request."""
         return number in self._lines
 
     def write(self, result: dict[str, Any]) -> None:
-        """Add a line, whole."""
+        """Append a result as one whole line."""
         self._file.write(json.dumps(result).encode() + b"\n")
         self._file.flush()
         self._note(result)

@@ -1,4 +1,4 @@
-"""Answers the requests of a file, many at a time."""
+"""Answers the requests of a file concurrently."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,16 +21,15 @@ from ov_specdec.openai.body import Rules
 from ov_specdec.pipeline import SpeculativePipeline
 
 AHEAD = 2
-"""Requests under way, as a multiple of those that run at a time: the next ones are read already
-when there is room for them, and a file of any length takes little memory."""
+"""Open requests, as a multiple of those that run at a time: the next ones are ready when there is
+room, and a file of any length takes little memory."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """What all requests of a file share.
+    """The common settings of all requests of a file.
 
-    rules: how they are read. settings: what decides the answers beside the requests, as values of
-    JSON.
+    rules: how to read requests. settings: other values that affect the answers, as JSON.
     """
 
     pipeline: SpeculativePipeline
@@ -42,7 +41,7 @@ class Serving:
 
 @dataclass
 class Tally:
-    """How many requests were answered, failed, or had been answered before."""
+    """Counts of requests that were answered, failed, or answered before."""
 
     answered: int = 0
     failed: int = 0
@@ -61,7 +60,7 @@ class Tally:
 
 @dataclass
 class _Pending:
-    """A request under way: its choices as far as they have come."""
+    """An open request, with its choices so far."""
 
     request: BatchRequest
     answer: Answer
@@ -79,11 +78,11 @@ def answer_lines(
     tally: Tally,
     step: Callable[[Tally], None],
 ) -> None:
-    """Answer requests, many at a time; results are written as requests end, in any order.
+    """Answer requests concurrently; results are written as requests end, in any order.
 
-    lines: of a file of requests. What `results` answers already is skipped, and empty lines are no
-    requests. A request that fails has its error as its result, and the others go on. tally: counts
-    the requests. step: told of it after each.
+    lines: of a file of requests. Skips empty lines, and requests that `results` already answers.
+    The result of a failed request is its error, and the others continue. tally: counts the
+    requests. step: called with it after each.
     """
     with serving.pipeline.open_batch() as batch:
         run = _Run(batch, serving)
@@ -96,7 +95,7 @@ def answer_lines(
 def _read(
     lines: Iterable[bytes], results: Results, tally: Tally
 ) -> Iterator[BatchRequest | dict[str, Any]]:
-    """The requests that are yet to be answered; a result in place of what is no request."""
+    """The unanswered requests; for an invalid line, its result."""
     seen: set[str] = set()
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -120,7 +119,7 @@ def _read(
 
 
 class _Run:
-    """Requests under way in a batch, whose keys are custom id and index of the choice."""
+    """Open requests of a batch, keyed by custom id and index of the choice."""
 
     def __init__(self, batch: Batch[tuple[str, int]], serving: Serving) -> None:
         self._batch = batch
@@ -128,7 +127,7 @@ class _Run:
         self._pending: dict[str, _Pending] = {}
 
     def answer(self, requests: Iterable[BatchRequest | dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """The results of requests, as they end; what is a result already comes at once."""
+        """The results of requests, as they end; results in the input come at once."""
         for request in requests:
             if isinstance(request, BatchRequest):
                 try:
@@ -147,8 +146,8 @@ class _Run:
         if ask.model not in (None, self._serving.model_name):
             raise ApiError(
                 404,
-                f"the model '{ask.model}' is not that of this run: it is "
-                f"'{self._serving.model_name}'; --served-model-name gives it another name",
+                f"this run serves the model '{self._serving.model_name}', not '{ask.model}': "
+                "change the request, or give --served-model-name",
                 "model",
                 "model_not_found",
             )
@@ -159,10 +158,10 @@ class _Run:
             self._batch.add((request.custom_id, index), prompt, **options)
 
     def _step(self) -> Iterator[dict[str, Any]]:
-        """One step of all requests; the results of those that have ended."""
+        """One step of all requests. Yields the results of those that have ended."""
         for (custom_id, index), piece in self._batch.step():
             pending = self._pending.get(custom_id)
-            if pending is None:  # a choice beside one that has failed
+            if pending is None:  # another choice of the request has failed
                 continue
             if isinstance(piece, BaseException):
                 yield self._fail(pending.request, piece)
@@ -175,13 +174,13 @@ class _Run:
                 yield make_result(custom_id, self._digest(pending.request), 200, body)
 
     def _fail(self, request: BatchRequest, error: BaseException) -> dict[str, Any]:
-        """The result of a request that has failed; its other choices end."""
+        """The result of a failed request; ends its other choices."""
         custom_id = request.custom_id
         pending = self._pending.pop(custom_id, None)
         for index in range(len(pending.chunks) if pending else 0):
             self._batch.cancel((custom_id, index))
         failure = from_exception(error, custom_id)
-        if failure.status == 500:  # there is no log that says more
+        if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
         return make_failure(custom_id, self._digest(request), failure)
 

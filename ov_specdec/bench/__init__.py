@@ -1,1 +1,1 @@
-"""The benchmark: plain decoding and ways to speculate, in turns, with one pair on one machine."""
+"""The benchmark: interleaved runs of plain and speculative decoding with one pair."""

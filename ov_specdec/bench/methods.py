@@ -1,4 +1,4 @@
-"""The methods that `bench` compares: ways of one pair to decode."""
+"""The decoding methods that `bench` compares."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,9 +11,9 @@ from ov_specdec.options import MAX_DRAFT_LENGTH
 
 @dataclass(frozen=True)
 class Method:
-    """A way to decode. drafter: of its pipeline. options: of its generations.
+    """A decoding method. drafter: of its pipeline. options: of its generations.
 
-    A pipeline with any drafter decodes plainly where it is told to draft nothing.
+    With a draft length of 0, a pipeline with any drafter decodes plainly.
     """
 
     name: str
@@ -35,15 +35,15 @@ BY_NAME = {method.name: method for method in METHODS}
 
 
 def find_method(name: str) -> Method:
-    """The method of a name; `OptionError` for a name that means nothing."""
+    """The method with a name; `OptionError` for an unknown name."""
     if name in BY_NAME:
         return BY_NAME[name]
     length = re.fullmatch(r"constant-([1-9]\d*)", name)
     if length and int(length[1]) <= MAX_DRAFT_LENGTH:
         return Method(name, "model", {"num_assistant_tokens": int(length[1])})
     raise OptionError(
-        f"method '{name}' does not exist: there are {', '.join(BY_NAME)} and constant-N, N from 1 "
-        f"to {MAX_DRAFT_LENGTH}"
+        f"method '{name}' does not exist: use {', '.join(BY_NAME)} or constant-N, N from 1 to "
+        f"{MAX_DRAFT_LENGTH}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The pipelines that methods run on, with nothing left to be done before the first measurement."""
+"""Opens and prepares the pipelines of the methods before the first measurement."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import Stopwatch
 
 FOR_PAIRS = ("draft", "draft_device", "draft_properties", "pairing")
-"""Arguments of a pipeline that one without a draft model has no use for."""
+"""Arguments that only a pipeline with a draft model takes."""
 
 Pipelines = Mapping[DrafterName, SpeculativePipeline]
 
@@ -23,8 +23,8 @@ def open_pipelines(
 ) -> Pipelines:
     """A pipeline for each drafter, those with a draft model first.
 
-    Models and their static shapes are compiled, the cost of passes is measured where no
-    file has it, and whether they are invariant. note: told how long each of that took.
+    Compiles models and static shapes, measures costs of passes that no file has, and checks batch
+    invariance. note: called with the time of each.
     """
     drafters = dict.fromkeys(method.drafter for method in methods if method is not PLAIN)
     pipelines: dict[DrafterName, SpeculativePipeline] = {}
@@ -49,7 +49,7 @@ def open_pipelines(
 def _arguments(
     drafter: DrafterName, arguments: Mapping[str, Any], first: SpeculativePipeline | None
 ) -> dict[str, Any]:
-    """The arguments of a pipeline. first: one that may have found a profile, for all of them."""
+    """The arguments of a pipeline. first: an open one, whose profile all others take."""
     if drafter in WITH_DRAFT:
         return {**arguments, "drafter": drafter}
     alone = {name: value for name, value in arguments.items() if name not in FOR_PAIRS}
@@ -63,7 +63,7 @@ def _arguments(
 def make_ways(
     methods: Iterable[Method], pipelines: Pipelines, options: Mapping[str, Any]
 ) -> dict[str, Way]:
-    """What answers the loads of each method. options: of all generations.
+    """For each method, a function that answers a load. options: of all generations.
 
     Plain decoding runs on the first pipeline, whatever its drafter.
     """
@@ -80,6 +80,6 @@ def make_ways(
 
 def check_prompts(pipelines: Pipelines, prompts: Sequence[str]) -> None:
     """Refuse prompts that the main model cannot read, with `OptionError`."""
-    with next(iter(pipelines.values())).open_batch() as batch:  # which is never run
+    with next(iter(pipelines.values())).open_batch() as batch:  # never run
         for key, prompt in enumerate(prompts):
             batch.add(key, prompt)

@@ -1,4 +1,4 @@
-"""The plot of a benchmark: how many times as fast as plain decoding each method is."""
+"""The plot of a benchmark: the speedup of each method over plain decoding."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
 
 
 def plot_ratios(file: Path, rows: Sequence[Row]) -> None:
-    """Draw ratios to plain decoding with quartiles, as PNG; `ImportError` without matplotlib."""
+    """Draw speedups over plain decoding, as PNG; `ImportError` without matplotlib."""
     from matplotlib.figure import Figure
 
     methods = list(dict.fromkeys(row.method for row in rows))
@@ -31,7 +31,7 @@ def plot_ratios(file: Path, rows: Sequence[Row]) -> None:
         )
     axes.axhline(1.0, color=GREY, linewidth=0.8)
     axes.set_xticks(range(len(methods)), methods, rotation=30, ha="right")
-    axes.set_ylabel("times plain decoding (median, quartiles)")
+    axes.set_ylabel("speedup over plain decoding (median, quartiles)")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(title="requests at once", frameon=False, fontsize=8)
+    axes.legend(title="concurrency", frameon=False, fontsize=8)
     figure.savefig(file)

@@ -15,7 +15,7 @@ CODE = (
     "import os\n\n\ndef find_files(folder, suffix):\n    for ",
     "def test_split():\n    assert split('a,b') == ['a', 'b']\n    ",
 )
-"""Beginnings of Python code, as the embedded pair was trained to continue."""
+"""Python code to continue, as in the training data of the embedded pair."""
 
 _LOOPS = (
     (
@@ -47,8 +47,8 @@ _LOOPS = (
     ),
 )
 QUOTING = tuple(head + 4 * block for head, block in _LOOPS)
-"""Code with a block that the embedded main goes on repeating: its output quotes the prompt. It is
-too small to quote on request, so these are blocks that it repeats by itself."""
+"""Code with a block that the embedded main model keeps repeating, so that its output quotes the
+prompt: it is too small to quote on request."""
 
 PROMPT_SETS = {"code": CODE, "quoting": QUOTING}
 

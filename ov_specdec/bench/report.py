@@ -1,4 +1,4 @@
-"""What was measured: a table for people, and everything for JSON."""
+"""The results of a benchmark as a table and as JSON."""
 
 import shlex
 import sys
@@ -16,13 +16,13 @@ from ov_specdec.bench.turns import Run
 from ov_specdec.loading.devices import describe_machine
 
 FIGURES = (
-    *("at once", "tokens/s", "ratio to plain", "first token (ms)", "per token (ms)"),
+    *("concurrency", "tokens/s", "speedup", "first token (ms)", "per token (ms)"),
     *("tokens per pass", "accepted", "equal to plain"),
 )
 
 
 def make_table(rows: Sequence[Row]) -> Table:
-    """A table, which is Markdown too where it is not folded; quartiles are in parentheses."""
+    """A table, valid as Markdown if lines do not wrap; quartiles in parentheses."""
     table = Table(box=box.MARKDOWN, show_edge=False, pad_edge=False)
     table.add_column("method", no_wrap=True)
     for name in FIGURES:
@@ -49,7 +49,7 @@ def _spread(spread: Spread, form: str) -> str:
 def make_report(
     runs: Sequence[Run], pipelines: Pipelines, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """All of it for JSON, down to the single rounds. settings: what was asked for."""
+    """All results for JSON, down to single rounds. settings: of the command."""
     return {
         "command": shlex.join(["ov-specdec", *sys.argv[1:]]),
         "version": version("ov-specdec"),

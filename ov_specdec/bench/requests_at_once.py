@@ -1,4 +1,4 @@
-"""One load: requests that come together, answered by one pipeline."""
+"""One load: concurrent requests to one pipeline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ov_specdec.pipeline import SpeculativePipeline
 class Answer:
     """The answer to one request, with the seconds to its first and to its last token.
 
-    They are counted from when the requests came, so that a wait in the queue is part of them.
+    They count from the arrival of the load, time in the queue included.
     """
 
     result: GenerationResult
@@ -22,7 +22,7 @@ class Answer:
 
     @property
     def token_seconds(self) -> float:
-        """Seconds per token after the first; 0 where there is no second."""
+        """Seconds per token after the first; 0 if there is only one."""
         following = len(self.result.token_ids) - 1
         return (self.seconds - self.first_token_seconds) / following if following else 0.0
 
@@ -30,7 +30,7 @@ class Answer:
 def answer_at_once(
     pipeline: SpeculativePipeline, options: Mapping[str, Any], prompts: Sequence[str]
 ) -> list[Answer]:
-    """Answer prompts that come together, in their order; raises the error that one ends with."""
+    """Answer concurrent prompts, in their order; raises the first error of a request."""
     chunks: list[list[Chunk]] = [[] for _ in prompts]
     seconds: list[list[float]] = [[] for _ in prompts]
     with pipeline.open_batch() as batch:

@@ -1,4 +1,4 @@
-"""From runs to a row per method: medians, quartiles, and what plain decoding is compared with."""
+"""Summarizes runs: medians, quartiles, and speedups over plain decoding."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Row:
-    """What a method came to at one concurrency.
+    """The results of a method at one concurrency.
 
-    tokens_per_second: of a load. ratio: of these to plain decoding's, on the same load in the same
-    round. first_token_seconds, token_seconds: of a request. acceptance: accepted draft tokens of
-    those drafted, None where none were. equal: share of requests with plain decoding's output.
+    tokens_per_second: of a load. ratio: to plain decoding's on the same load in the same round.
+    first_token_seconds, token_seconds: of a request. acceptance: fraction of accepted draft tokens;
+    None if none were drafted. equal: fraction of requests with plain decoding's output.
     """
 
     concurrency: int
@@ -50,7 +50,7 @@ class Row:
 def summarize(runs: Sequence[Run]) -> list[Row]:
     """A row for each concurrency and method, in their order.
 
-    Plain decoding has to have the first turn at each place, so that no run lacks its neighbour.
+    Plain decoding has to be the first method of each load, so that every run has its baseline.
     """
     plain = {run.place: run for run in runs if run.method == PLAIN.name}
     groups: dict[tuple[int, str], list[Run]] = {}
@@ -60,7 +60,7 @@ def summarize(runs: Sequence[Run]) -> list[Row]:
 
 
 def _row(runs: Sequence[Run], plain: Sequence[Run]) -> Row:
-    """plain: for each run, plain decoding's at the same place."""
+    """plain: for each run, that of plain decoding on the same load in the same round."""
     answers = [answer for run in runs for answer in run.answers]
     neighbours = [answer for run in plain for answer in run.answers]
     equal = [

@@ -1,1 +1,1 @@
-"""Which blocks of a paged KV cache hold which tokens."""
+"""Bookkeeping of the blocks of a paged KV cache."""

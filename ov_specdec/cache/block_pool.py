@@ -1,7 +1,7 @@
 """Bookkeeping of a paged KV cache: which blocks hold which tokens. No tensors here.
 
-Source: PagedAttention, Kwon et al. (arXiv 2309.06180); sharing blocks by their content as vLLM's
-automatic prefix caching does, but by the tokens themselves, and including blocks that are not full.
+Source: PagedAttention, Kwon et al. (arXiv 2309.06180). Blocks are shared by content, as in vLLM's
+automatic prefix caching, but keyed by the tokens themselves, and including partial blocks.
 """
 
 from bisect import bisect_left
@@ -16,7 +16,7 @@ from ov_specdec.errors import CacheFullError, Option, SessionError
 
 @dataclass(frozen=True)
 class Root:
-    """The node before the first block of every sequence of a namespace."""
+    """The parent of the first block of every sequence of a namespace."""
 
     namespace: Hashable = None
 
@@ -27,7 +27,7 @@ NodeId = int | Root
 
 @dataclass(frozen=True)
 class Node:
-    """A block that may be shared. tokens: those that it holds. parent: the node before it."""
+    """A block that may be shared. tokens: its tokens. parent: the node before it."""
 
     serial: int
     parent: NodeId
@@ -37,10 +37,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Prefix:
-    """What is cached of a sequence: full blocks, and the beginning of one more.
+    """The cached prefix of a sequence: full blocks, and the beginning of one more.
 
     nodes: the root, and those of the full blocks. partial: a block whose first `num_partial` tokens
-    fit; it belongs to others, so it is to be copied.
+    match; it belongs to others, so the caller copies it.
     """
 
     blocks: list[int]
@@ -50,11 +50,11 @@ class Prefix:
 
 
 class BlockPool:
-    """The blocks of one model's KV cache: handed out, shared, taken back, and found by content.
+    """Allocates, shares and frees the blocks of one model's KV cache, and finds them by content.
 
-    `size` blocks exist; the owner of the tensors may add more, up to `max_blocks`. Those that were
-    used before are handed out again first. When all were, blocks that nobody uses any more but
-    whose content is known are given up, the least recently used first.
+    `size` blocks exist; the owner of the tensors may add more, up to `max_blocks`. Freed blocks
+    without content are allocated first, then new ones. If there are none, cached blocks without
+    users are evicted, the least recently used first.
     """
 
     def __init__(self, size: int, max_blocks: int) -> None:
@@ -63,12 +63,12 @@ class BlockPool:
         self.size = size
         self.max_blocks = max_blocks
         self._free: list[int] = []
-        self._num_touched = 0  # blocks from there on were never used
+        self._num_touched = 0  # blocks from this index on were never used
         self._users: dict[int, int] = {}
-        # Blocks without users whose content is known, the least recently used first.
+        # Cached blocks without users, the least recently used first.
         self._idle: OrderedDict[int, None] = OrderedDict()
         self._nodes: dict[int, Node] = {}  # by block
-        # By the node before: the nodes that come next, in the order of their tokens.
+        # Children by parent, in the order of their tokens.
         self._children: dict[NodeId, list[Node]] = {}
         self._serials = count()
 
@@ -84,11 +84,11 @@ class BlockPool:
 
     @property
     def num_unused(self) -> int:
-        """Blocks that exist, that nobody uses, and whose content nobody knows."""
+        """Existing blocks without users or cached content."""
         return self.size - self.num_used - len(self._idle)
 
     def allocate(self) -> int:
-        """Hand out a block. Raises `CacheFullError` where all are in use."""
+        """Allocate a block. Raises `CacheFullError` if all are in use."""
         if self._free:
             block = self._free.pop()
         elif self._num_touched < self.size:
@@ -111,7 +111,7 @@ class BlockPool:
         self._users[block] = self._users.get(block, 0) + 1
 
     def release(self, blocks: Sequence[int]) -> None:
-        """Count one user fewer of each; the last blocks of a sequence are given up first."""
+        """Count one user fewer of each; the last blocks of a sequence are evicted first."""
         for block in reversed(blocks):
             self._users[block] -= 1
             if self._users[block]:
@@ -123,9 +123,9 @@ class BlockPool:
                 self._free.append(block)
 
     def register(self, block: int, parent: NodeId, tokens: Sequence[int]) -> int:
-        """Let other sequences find a block by its content; returns the node that has this content.
+        """Let other sequences find a block by its content. Returns the node of this content.
 
-        From now on the block is not to be written to where it holds tokens.
+        From now on these tokens of the block must not be overwritten.
         """
         key = tuple(tokens)
         siblings = self._children.setdefault(parent, [])
@@ -136,11 +136,11 @@ class BlockPool:
         return siblings[place].serial
 
     def forget_all(self) -> None:
-        """Let nobody find any block that nobody uses."""
+        """Evict all cached blocks without users."""
         self.forget([*self._idle])
 
     def forget(self, blocks: Sequence[int]) -> None:
-        """Let nobody find those of these blocks that nobody uses."""
+        """Evict those of these blocks that have no users."""
         for block in blocks:
             if block in self._idle:
                 del self._idle[block]
@@ -148,7 +148,7 @@ class BlockPool:
                 self._free.append(block)
 
     def match(self, tokens: Sequence[int], block_size: int, root: Root) -> Prefix:
-        """The longest prefix of a sequence that blocks hold. Takes none of them."""
+        """The longest cached prefix of a sequence. Allocates nothing."""
         blocks: list[int] = []
         nodes: list[NodeId] = [root]
         while True:
@@ -161,16 +161,16 @@ class BlockPool:
             nodes.append(best.serial)
 
     def find(self, parent: NodeId, tokens: tuple[int, ...]) -> int | None:
-        """The block with exactly these tokens after a node; does not take it."""
+        """The block with exactly these tokens after a node. Allocates nothing."""
         siblings = self._children.get(parent, [])
         place = _place(siblings, tokens)
         is_there = place < len(siblings) and siblings[place].tokens == tokens
         return siblings[place].block if is_there else None
 
     def _most_alike(self, parent: NodeId, wanted: tuple[int, ...]) -> tuple[Node | None, int]:
-        """Of the nodes after this one, that which begins with most of some tokens; how many.
+        """The child that shares the longest prefix with `wanted`, and the length of that prefix.
 
-        In the order of their tokens it stands next to where those would be.
+        In sorted order it is adjacent to the position of `wanted`.
         """
         siblings = self._children.get(parent, ())
         place = _place(siblings, wanted)
@@ -181,7 +181,7 @@ class BlockPool:
         return best, num_common
 
     def _forget(self, block: int) -> None:
-        """Let nobody find a block any more."""
+        """Remove a block from the prefix cache."""
         node = self._nodes.pop(block)
         siblings = self._children[node.parent]
         del siblings[_place(siblings, node.tokens)]
@@ -190,5 +190,5 @@ class BlockPool:
 
 
 def _place(siblings: Sequence[Node], tokens: tuple[int, ...]) -> int:
-    """Where in the order of their tokens some are, or would be."""
+    """The position of some tokens in the sorted siblings."""
     return bisect_left(siblings, tokens, key=lambda node: node.tokens)

@@ -11,9 +11,9 @@ from ov_specdec.errors import CacheFullError, SessionError
 class BlockTable:
     """The blocks of one sequence, in order, and how many of its tokens they hold.
 
-    Rolling back sets a counter: the blocks stay with the sequence and are written over. It ends
-    where others may find what a block holds, for that is never written over. states: those of
-    recurrent layers; the table then goes back, and begins, only where there is one.
+    Rollback sets a counter: the blocks stay with the sequence and are overwritten. It cannot go
+    behind committed tokens, which other sequences may share. states: of recurrent layers; the table
+    then starts and rolls back only to lengths that have a state.
     """
 
     def __init__(
@@ -30,18 +30,18 @@ class BlockTable:
         self.length = 0
         self._block_size = block_size
         self._root = Root(namespace)
-        # So many blocks, from the first, are known to the pool by content; the last one's node.
+        # The first `_num_committed` blocks are in the prefix cache; the node of the last of them.
         self._num_committed = 0
         self._node: NodeId = self._root
         self._has_prompt = False  # the first commit is that of the prompt
 
     @property
     def held(self) -> list[int]:
-        """The blocks that hold tokens; after a rollback the last ones may hold none."""
+        """The allocated blocks; after a rollback the last ones may be empty."""
         return self.blocks[: self._num_blocks(self.length)]
 
     def num_missing(self, num_tokens: int) -> int:
-        """Blocks that it takes to hold `num_tokens` more."""
+        """Blocks to allocate for `num_tokens` more."""
         room = len(self.blocks) * self._block_size - self.length
         return 0 if num_tokens <= room else self._num_blocks(num_tokens - room)
 
@@ -55,7 +55,7 @@ class BlockTable:
         self.length += num_tokens
 
     def _allocate(self, num_blocks: int) -> None:
-        """So many more blocks, or none."""
+        """Allocate this number of blocks, or none."""
         held = len(self.blocks)
         try:
             for _ in range(num_blocks):
@@ -66,11 +66,11 @@ class BlockTable:
             raise
 
     def match_prefix(self, tokens: Sequence[int]) -> tuple[int, int] | None:
-        """Begin with the blocks that hold the first of these tokens; the table holds none.
+        """Start an empty table with the cached blocks of the first of these tokens.
 
-        Returns a block and a copy of it that the caller has to make, where one fits in part.
+        If a block matches in part, returns it and the new block that the caller copies it to.
         """
-        self.free()  # blocks that it has kept after a rollback to nothing
+        self.free()  # blocks left after a rollback to 0
         prefix = self.pool.match(tokens, self._block_size, self._root)
         if self.states is not None:
             prefix = self.states.match(prefix)
@@ -81,7 +81,7 @@ class BlockTable:
         self._num_committed, self._node = len(prefix.blocks), prefix.nodes[-1]
         if prefix.partial is None:
             return None
-        self.pool.share(prefix.partial)  # or it might be given up for the copy
+        self.pool.share(prefix.partial)  # or it might be evicted for the copy
         try:
             self.append(prefix.num_partial)
         except CacheFullError:
@@ -91,10 +91,9 @@ class BlockTable:
         return prefix.partial, self.blocks[-1]
 
     def rollback(self, length: int) -> None:
-        """Count only the first `length` tokens as held, or fewer where a state is lacking.
+        """Keep only the first `length` tokens, or fewer if there is no state at that length.
 
-        Raises `SessionError` where others may find tokens after those; with states, the table then
-        holds nothing.
+        Raises `SessionError` if later tokens were committed; with states, the table is then empty.
         """
         check_rollback(self.length, length)
         if self.states is not None:
@@ -111,7 +110,7 @@ class BlockTable:
         self.length = length
 
     def commit(self, tokens: Sequence[int], length: int) -> None:
-        """Let others find the full blocks of the first `length` tokens, which will stay."""
+        """Share the full blocks of the first `length` tokens; rollback can no longer reach them."""
         size = self._block_size
         while (self._num_committed + 1) * size <= min(length, self.length):
             start = self._num_committed * size
@@ -127,9 +126,9 @@ class BlockTable:
         self._has_prompt = True
 
     def free(self, tokens: Sequence[int] = ()) -> None:
-        """Give all blocks back, and let others find those of these first tokens, the last one too.
+        """Free all blocks, and cache those of `tokens`, a partial last block included.
 
-        Of the other blocks nobody finds those that nobody else uses.
+        Other blocks without users leave the prefix cache.
         """
         self.commit(tokens, len(tokens))
         if self.states is not None:
@@ -143,7 +142,7 @@ class BlockTable:
         self.pool.forget(blocks[self._num_blocks(len(tokens)) :])
 
     def _clear(self) -> list[int]:
-        """Begin again; the blocks that it had."""
+        """Empty the table. Returns its blocks."""
         blocks, self.blocks = self.blocks, []
         self.length = 0
         self._num_committed, self._node = 0, self._root
@@ -151,7 +150,7 @@ class BlockTable:
         return blocks
 
     def _offer_state(self, states: StateTable) -> None:
-        """Let others go on from the last of the blocks that they find."""
+        """Share the state at the end of the last shared block."""
         states.offer(self._num_committed * self._block_size, self._node)
 
     def _num_blocks(self, num_tokens: int) -> int:

@@ -1,23 +1,22 @@
-"""LongRoPE: sequences beyond a border are computed with other factors of their positions.
+"""LongRoPE: sequences longer than a border use other rotary factors.
 
-Source: Ding et al. (LongRoPE, arXiv 2402.13753), as Phi-3 and its successors have it: a sequence of
-at most so many tokens takes the short factors, a longer one the long factors, from its first token
-on. So when it crosses the border, what is cached of it has to be computed again.
+Source: Ding et al. (LongRoPE, arXiv 2402.13753), as in Phi-3 and its successors: a sequence up to
+the border uses the short factors, a longer one the long factors, from its first token on. When a
+sequence crosses the border, its KV cache is recomputed.
 """
 
 from collections.abc import Hashable
 from dataclasses import dataclass
 
 LONG = "takes_long_factors"
-"""Input that says with which factors a pass computes, []: a pass is over sequences of one side."""
+"""Input that selects the factors of a pass, []: all its sequences are on one side of the border."""
 
 
 @dataclass(frozen=True)
 class Beyond:
     """The namespace of sequences beyond the border; those up to it have `namespace` itself.
 
-    It is all that tells them apart, so that nothing which is kept of one side is found by the
-    other.
+    Separate namespaces keep caches of one side from being found on the other.
     """
 
     namespace: Hashable = None

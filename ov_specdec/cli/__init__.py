@@ -1,4 +1,4 @@
-"""The command line: parses options, calls the package, shows what comes back."""
+"""The command line: parses options, calls the package, and prints results."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Where a page may be served."""
+"""Checks of the address of a page or server."""
 
 import ipaddress
 import os
@@ -10,13 +10,13 @@ from ov_specdec.errors import OptionError
 MAX_PORT = 65535
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
-"""What this machine calls itself in URLs."""
+"""Names of this machine in URLs."""
 
 
 def check_address(host: str, port: int | None) -> int | None:
-    """Refuse a host and port that nothing can be served on; returns the port to serve on.
+    """Refuse a host and port that cannot be bound. Returns the port.
 
-    port: 0 takes one that is free now; None leaves the choice to the server. Raises `OptionError`.
+    port: 0 takes a free one; None leaves the choice to the server. Raises `OptionError`.
     """
     if port is not None:
         require_int("port", port, low=0, high=MAX_PORT)
@@ -34,8 +34,8 @@ def check_address(host: str, port: int | None) -> int | None:
     except OSError as error:
         place = f"--host '{host}'" if port is None else f"--host '{host}' --port {port}"
         raise OptionError(
-            f"nothing can be served on {place} ({os.strerror(error.errno or 0)}): choose another "
-            "--port, or an address of this machine"
+            f"{place} cannot be used ({os.strerror(error.errno or 0)}): choose another --port, or "
+            "an address of this machine"
         ) from error
 
 
@@ -45,7 +45,7 @@ def bare_host(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach it."""
+    """Whether only this machine can reach it."""
     address = bare_host(host)
     try:
         return ipaddress.ip_address(address).is_loopback

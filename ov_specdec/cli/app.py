@@ -1,4 +1,4 @@
-"""The commands by name, each imported when it is called; and what their errors come to."""
+"""The commands by name, imported on use; and the handling of their errors."""
 
 import io
 import sys
@@ -19,34 +19,30 @@ PACKAGE = Path(ov_specdec.__file__).parent
 
 COMMANDS = {
     "generate": "Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr.",
-    "chat": "Talk with a chat model in the terminal; what is piped in is answered line by line.",
+    "chat": "Talk with a chat model in the terminal, or answer each line of stdin.",
     "compare": "Continue PROMPT with plain and with speculative decoding; show both texts and "
     "times.",
-    "batch": "Answer REQUESTS, a file in OpenAI's batch format, many at a time.",
-    "transcribe": "Transcribe FILES (wav, mp3, m4a, webm ...), one after the other, with a "
-    "Whisper.",
+    "batch": "Answer the requests in REQUESTS, a file in OpenAI's batch format.",
+    "transcribe": "Transcribe FILES (wav, mp3, m4a, webm ...) with a Whisper.",
     "demo": "Show plain and speculative decoding side by side in a browser.",
-    "serve": "Serve the models over HTTP, with OpenAI's interface and a page to try them on.",
-    "tune": "Measure MAIN and DRAFT, or the embedded pair: which settings and which drafter to "
-    "take.",
-    "bench": "Measure plain decoding and this project's ways to speculate, in turns.",
-    "check": "Check that MAIN and DRAFT have one tokenizer, and that passes and KV caches agree.",
-    "devices": "List OpenVINO's devices: name, capabilities, and the KV cache that --kv auto takes "
-    "there.",
-    "export": "Export a main and a draft model; with only one of --main and --draft, just that "
-    "one.",
+    "serve": "Serve the models over HTTP, with OpenAI's interface and a page to try them.",
+    "tune": "Find the fastest settings and drafter for MAIN and DRAFT, or for the embedded pair.",
+    "bench": "Measure the speed of plain and speculative decoding, in interleaved runs.",
+    "check": "Compare tokenizers of MAIN and DRAFT, and MAIN's logits across passes and KV caches.",
+    "devices": "List OpenVINO's devices: name, capabilities, and the KV cache of --kv auto.",
+    "export": "Export a main model, a draft model, or both.",
 }
 """The first line of each command's help."""
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-"""Of all commands."""
+"""Context settings of all commands."""
 
 
 class LazyCommands(click.Group):
     """A group whose help and version import none of its commands.
 
-    package: that of the commands; `x-y` is `x_y` in its module `x_y`. lines: the first line of
-    each command's help, by its name.
+    package: of the commands; `x-y` is `x_y` in its module `x_y`. lines: the first line of each
+    command's help, by its name.
     """
 
     def __init__(self, *args: Any, package: str, lines: Mapping[str, str], **settings: Any) -> None:
@@ -55,11 +51,11 @@ class LazyCommands(click.Group):
         self._lines = lines
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names, those that a newcomer needs first."""
+        """The names, in the order in which a newcomer needs them."""
         return list(self._lines)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command called so, imported now; None if there is none."""
+        """The command with this name, imported now; None if there is none."""
         if cmd_name not in self._lines:
             return None
         name = cmd_name.replace("-", "_")
@@ -71,19 +67,19 @@ class LazyCommands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; a name that does not exist gets those most like it, or all."""
+        """As in click, but the error for an unknown name suggests similar ones, or lists all."""
         name = args[0]
         if name not in self._lines and not name.startswith("-"):
             ctx.fail(explain_command(name, self._lines))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the list of commands into the help."""
+        """Write the list of commands to the help."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self._lines.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was asked for; on Ctrl-C, click itself would print a blank line."""
+        """Run the command; on Ctrl-C, click itself would print a blank line."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -102,9 +98,9 @@ def app() -> None:
 
 
 def run(commands: click.Group = app, name: str = "ov-specdec") -> None:
-    """Run a command line, by the name that it was called by, and exit."""
+    """Run a command line and exit. name: of the program."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A console that cannot show every character, such as Windows' cp1252, shows "?" for some.
+        # A console without UTF-8, such as Windows' cp1252, shows "?" for other characters.
         sys.stdout.reconfigure(errors="replace")
     with warnings.catch_warnings():
         _show_own_warnings_in_one_line()
@@ -124,7 +120,7 @@ def run(commands: click.Group = app, name: str = "ov-specdec") -> None:
 
 
 def _show_own_warnings_in_one_line() -> None:
-    """Until the warnings' state is restored; those of other packages look as always."""
+    """Until the state of `warnings` is restored; warnings of other packages keep their format."""
     usual = warnings.showwarning
 
     def show(

@@ -1,4 +1,4 @@
-"""`ov-specdec batch`: a file of requests, answered into a file of results."""
+"""`ov-specdec batch`: answer a file of requests into a file of results."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -11,13 +11,13 @@ import click
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 from ov_specdec.batch_file import Results, Serving, Tally, answer_lines, find_changed
+from ov_specdec.cli.loading import make_pipeline
 from ov_specdec.cli.messages import end_interrupted
-from ov_specdec.cli.options import (
+from ov_specdec.cli.model_options import (
     BATCH_OPTIONS,
     PIPELINE_OPTIONS,
     SERVED_NAME_OPTION,
     STRICT_FIELDS_OPTION,
-    make_pipeline,
     model_name,
     pop_pipeline,
     with_options,
@@ -27,13 +27,13 @@ from ov_specdec.errors import OptionError
 from ov_specdec.openai.body import Rules, UnknownNames
 
 FAILED = 1
-"""Exit code where requests have failed."""
+"""Exit code if requests failed."""
 
 DECISIVE = (
     *("main", "device", "precision", "properties", "kv"),
     *("max_model_len", "batch_invariant", "generation_config"),
 )
-"""Options of loading that decide the answers; the others decide how fast they come."""
+"""Loading options that affect the answers; the others only affect speed."""
 
 
 @click.command()
@@ -44,12 +44,12 @@ DECISIVE = (
     type=click.Path(path_type=Path),
     required=True,
     metavar="FILE",
-    help="Add results to this file; what it answers already is skipped.",
+    help="Append results to this file, and skip requests that it already answers.",
 )
 @click.option(
     "--overwrite",
     is_flag=True,
-    help="Answer requests again whose bodies, model or options have changed since.",
+    help="Replace results whose request body, model or options have changed.",
 )
 @with_options((SERVED_NAME_OPTION, STRICT_FIELDS_OPTION, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
 def batch(
@@ -60,17 +60,17 @@ def batch(
     strict_fields: bool,
     **options: Any,
 ) -> None:
-    """Answer REQUESTS, a file in OpenAI's batch format, many at a time.
+    """Answer the requests in REQUESTS, a file in OpenAI's batch format.
 
     Each line is {"custom_id", "method": "POST", "url", "body"}, with /v1/completions or
-    /v1/chat/completions as url. Results come in any order; custom_id says whose they are. A request
-    that fails has its error as its result, and the exit code is 1. After an interruption, the same
-    command goes on.
+    /v1/chat/completions as url. Results come in any order, with the custom_id of their request. The
+    result of a failed request is its error, and the exit code is 1. After an interruption, the same
+    command resumes.
     """
     pipeline = pop_pipeline(options)
     num_lines = _count_lines(requests)
     if output.exists() and output.samefile(requests):
-        raise OptionError(f"--output '{output}' is the file of requests: give another one")
+        raise OptionError(f"--output '{output}' is the file of requests: give another file")
     name = served_model_name or model_name(pipeline["main"])
     decisive = {each: pipeline[each] for each in DECISIVE}
     settings = {"model": name, "strict_fields": strict_fields, **decisive}
@@ -88,7 +88,7 @@ def batch(
 def _check_changes(
     requests: Path, results: Results, settings: Mapping[str, Any], overwrite: bool
 ) -> None:
-    """Refuse requests that have a result, but of something else; or remove that result."""
+    """Refuse requests whose result belongs to other content or settings, or remove the result."""
     with requests.open("rb") as lines:
         changed = list(find_changed(lines, results, settings))
     if changed and not overwrite:
@@ -120,7 +120,7 @@ def _describe(tally: Tally) -> str:
 
 
 def _count_lines(file: Path) -> int:
-    """How many lines are not empty."""
+    """The number of non-empty lines."""
     try:
         with file.open("rb") as lines:
             return sum(1 for line in lines if line.strip())
@@ -130,7 +130,7 @@ def _count_lines(file: Path) -> int:
 
 @contextmanager
 def _progress(num_lines: int) -> Iterator[Callable[[Tally], None]]:
-    """A bar on stderr; what it yields sets it to a count."""
+    """A progress bar on stderr; yields a function that sets it to a count."""
     columns = (
         *Progress.get_default_columns(),
         MofNCompleteColumn(),

@@ -1,4 +1,4 @@
-"""`ov-specdec bench`: the ways of one pair to decode, in turns, on this machine."""
+"""`ov-specdec bench`: measure decoding methods of one pair in interleaved runs."""
 
 import json
 import sys
@@ -18,10 +18,10 @@ from ov_specdec.bench.plot import plot_ratios
 from ov_specdec.bench.prompts import PROMPT_SETS, read_prompts
 from ov_specdec.bench.report import make_report, make_table
 from ov_specdec.bench.summary import Row, summarize
-from ov_specdec.bench.turns import Run, Schedule, Way, take_turns
+from ov_specdec.bench.turns import Run, Schedule, Way, run_interleaved
 from ov_specdec.checks import require_int
 from ov_specdec.cli.messages import end_interrupted, fail, say
-from ov_specdec.cli.options import (
+from ov_specdec.cli.model_options import (
     MODEL_OPTIONS,
     RUNTIME_OPTIONS,
     STATIC_SHAPES_OPTION,
@@ -36,14 +36,14 @@ from ov_specdec.loading.locate import check_place
 
 METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
 QUICK = {"methods": "plain,adaptive,constant-4", "rounds": 1, "max_new_tokens": 32}
-"""Defaults with --quick."""
+"""Defaults of other options with --quick."""
 
 GENERATION = {"ignore_eos": True, "cache_prompt": False}
-"""Options of all generations: of one length, and each reads all of its prompt."""
+"""Options of all generations: equal lengths, and a full prefill."""
 
 CTRL_C = "Ctrl-C"
 PIPED_WIDTH = 160
-"""Of the table where stdout is no terminal: enough for all of it."""
+"""Width of the table if stdout is not a terminal: enough for all columns."""
 
 
 def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> None:
@@ -58,7 +58,7 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
     metavar="M,M,...",
     default=METHODS,
     show_default=True,
-    help="Ways to decode; N of constant-N is any length, and plain always runs.",
+    help="Methods to measure; constant-N drafts N tokens in each round, and plain always runs.",
 )
 @click.option(
     "--quick",
@@ -66,29 +66,29 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
     is_eager=True,
     expose_value=False,
     callback=_take_quick,
-    help="Fewer methods, rounds and tokens: to see it work.",
+    help="Measure fewer methods, rounds and tokens, as a trial.",
 )
 @click.option(
     "--prompts",
     "prompt_set",
     type=click.Choice(list(PROMPT_SETS)),
-    help="quoting: the continuation quotes the prompt. [code]",
+    help="Prompts to continue; the output for quoting repeats the prompt. [code]",
 )
 @click.option(
     "--prompt-file",
     type=click.Path(path_type=Path),
     metavar="F",
-    help='Other prompts: one per line; in .jsonl files, objects with "prompt".',
+    help='Read prompts from a file: one per line, or objects with "prompt" in a .jsonl file.',
 )
 @click.option(
     "--concurrency",
     metavar="N,N,...",
     default="1",
     show_default=True,
-    help="How many requests come together.",
+    help="Numbers of concurrent requests.",
 )
 @click.option(
-    "--rounds", type=int, metavar="N", default=5, show_default=True, help="Runs per prompt."
+    "--rounds", type=int, metavar="N", default=5, show_default=True, help="Runs of each prompt."
 )
 @click.option(
     "--max-new-tokens",
@@ -96,7 +96,7 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
     metavar="N",
     default=128,
     show_default=True,
-    help="Tokens per request.",
+    help="Output tokens of each request.",
 )
 @click.option(
     "--output",
@@ -104,7 +104,7 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
     metavar="FILE",
     default=Path("benchmark.json"),
     show_default=True,
-    help="Where everything goes as JSON; the plot goes beside it, as .png.",
+    help="Write all results to this file as JSON, and the plot beside it as .png.",
 )
 @with_options((*MODEL_OPTIONS, *RUNTIME_OPTIONS, STATIC_SHAPES_OPTION))
 def bench(
@@ -117,9 +117,9 @@ def bench(
     output: Path,
     **options: Any,
 ) -> None:
-    """Measure plain decoding and this project's ways to speculate, in turns.
+    """Measure the speed of plain and speculative decoding, in interleaved runs.
 
-    The table goes to stdout. What the methods and columns are: docs/benchmarking.md.
+    The table goes to stdout. docs/benchmarking.md explains its methods and columns.
     """
     require_int("rounds", rounds, low=1)
     require_int("max_new_tokens", max_new_tokens, low=1)
@@ -129,9 +129,9 @@ def bench(
     arguments = {**pop_pipeline(options), "max_batch_size": max(schedule.concurrency)}
     _require_draft(selected, arguments)
     if output.suffix != ".json":
-        raise OptionError(f"--output '{output}' must end in .json: the plot goes beside it")
+        raise OptionError(f"--output '{output}' must end in .json, because the plot takes .png")
 
-    with replacing(output) as file:  # tells at once whether there is a place for it
+    with replacing(output) as file:  # fails early if the file cannot be written
         with console.status("Loading models and timing their passes"):
             pipelines = open_pipelines(selected, arguments, say)
         check_prompts(pipelines, prompts)
@@ -146,7 +146,7 @@ def bench(
     click.echo(f"medians (quartiles), {report['machine']}{partial}")
     say(f"written to {output}{_plot(output.with_suffix('.png'), rows)}")
     if ended_by is not None:
-        said = f"ended by {ended_by}: what was measured until then is in {output}"
+        said = f"ended by {ended_by}: the results so far are in {output}"
         if ended_by == CTRL_C:
             end_interrupted(said)
         fail(said)
@@ -159,7 +159,7 @@ def _find_prompts(prompt_set: str | None, file: Path | None) -> tuple[str, ...]:
 
 
 def _parse_numbers(given: str) -> tuple[int, ...]:
-    """The numbers of `--concurrency`, each once, the least first."""
+    """The numbers of `--concurrency`, sorted, each once."""
     numbers = given.split(",")
     if not all(number.isdecimal() and int(number) for number in numbers):
         raise OptionError(Option("concurrency", given), " must be whole numbers above 0: 1,2,4")
@@ -167,7 +167,7 @@ def _parse_numbers(given: str) -> tuple[int, ...]:
 
 
 def _require_draft(methods: Sequence[Method], arguments: Mapping[str, Any]) -> None:
-    """Refuse a main model without a draft for methods that need one, in the words of `bench`."""
+    """Refuse a main model without a draft for methods that need one, in terms of `bench`."""
     names = [method.name for method in methods if method.drafter in WITH_DRAFT]
     if names and arguments["main"] is not None and arguments["draft"] is None:
         check_place(arguments["main"])
@@ -179,12 +179,12 @@ def _require_draft(methods: Sequence[Method], arguments: Mapping[str, Any]) -> N
 
 
 def _measure(ways: Mapping[str, Way], schedule: Schedule) -> tuple[list[Run], str | None]:
-    """The runs, and what ended them early: Ctrl-C, or the error of a generation."""
+    """The runs, and the cause of an early end: Ctrl-C, or the error of a generation."""
     runs: list[Run] = []
     try:
         with progress("Measuring", len(ways) * schedule.num_turns) as step:
-            for run in take_turns(ways, schedule, step):
-                runs.append(run)  # noqa: PERF402 - they are to outlast an error
+            for run in run_interleaved(ways, schedule, step):
+                runs.append(run)  # noqa: PERF402 - an error must not lose them
     except (KeyboardInterrupt, SpecdecError) as error:
         if not runs:
             raise
@@ -193,7 +193,7 @@ def _measure(ways: Mapping[str, Way], schedule: Schedule) -> tuple[list[Run], st
 
 
 def _plot(file: Path, rows: Sequence[Row]) -> str:
-    """Draw the plot; returns what to say of it."""
+    """Draw the plot. Returns the message about it."""
     try:
         plot_ratios(file, rows)
     except ImportError:
@@ -203,7 +203,7 @@ def _plot(file: Path, rows: Sequence[Row]) -> str:
 
 @contextmanager
 def progress(title: str, num_steps: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on stderr; what it yields moves it on, and says what happens now."""
+    """A progress bar on stderr; yields a function that starts the next step of it."""
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=num_steps)
 

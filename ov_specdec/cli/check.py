@@ -1,4 +1,4 @@
-"""`ov-specdec check`: whether two models may decode together, and what holds on a device."""
+"""`ov-specdec check`: compatibility of a pair, batch invariance, and agreement of devices."""
 
 import sys
 from collections.abc import Mapping
@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from ov_specdec.cli.options import (
+from ov_specdec.cli.loading import check_invariance
+from ov_specdec.cli.model_options import (
     COMPILE_OPTIONS,
     DEVICE_OPTION,
     parse_properties,
-    see_invariance,
     with_options,
 )
 from ov_specdec.cli.terminal import console, with_errors
@@ -27,7 +27,7 @@ from ov_specdec.stats import NOT_INVARIANT, BatchInvariance
 
 FAILED = 1
 BATCH_SIZES = (1, 2)
-"""One sequence alone, and several that share passes, have other forms of pass."""
+"""Passes over one sequence and over several have different forms."""
 
 
 @click.command()
@@ -36,18 +36,18 @@ BATCH_SIZES = (1, 2)
 @with_options((DEVICE_OPTION, *COMPILE_OPTIONS))
 @with_errors
 def check(main: str | None, draft: str | None, **options: Any) -> None:
-    """Check that MAIN and DRAFT have one tokenizer, and that passes and KV caches agree.
+    """Compare tokenizers of MAIN and DRAFT, and MAIN's logits across passes and KV caches.
 
-    Where the tokenizers differ, the exit code is 1, and it says which pairings are possible
-    (--pairing of other commands). Without models, the embedded ones are taken.
+    MAIN and DRAFT default to the embedded pair. The exit code is 1 if the tokenizers differ; the
+    report then lists possible pairings (--pairing of other commands).
 
-    Then it says whether passes of MAIN are batch-invariant on this machine: if so, a text is the
-    same, to the bit, with any drafter or none, alone or beside others. What is seen is kept. The
-    last line compares MAIN's logits on both KV caches, in f32, past its windows, chunks and
-    borders; the exit code is 1 where they differ.
+    The next line says whether MAIN's passes are batch-invariant on this machine. If they are, its
+    texts are bitwise the same with any drafter, at any concurrency. The result is cached. The last
+    line compares MAIN's logits on both KV caches, in f32, past its windows, chunks and LongRoPE
+    border; the exit code is 1 if they differ.
 
-    With another --device than the CPU, texts that are decoded there are compared with the CPU's
-    instead, and the exit code is 1 where one differs that must not. A report of that is welcome.
+    For another --device than the CPU, it compares texts with those of the CPU instead. The exit
+    code is 1 if a text differs that must not; please report that.
     """
     pair = (embedded_folder("main"), embedded_folder("draft")) if main is None else (main, draft)
     if pair[1] is not None and not compare_tokenizers(str(pair[0]), str(pair[1])):
@@ -62,7 +62,7 @@ def check(main: str | None, draft: str | None, **options: Any) -> None:
 
 
 def compare_texts(main: str | None, draft: str | None, device: str, **options: Any) -> bool:
-    """Print how texts on a device and on the CPU agree; whether they do where they must."""
+    """Print how texts on a device and on the CPU agree; whether all required ones do."""
     click.echo(f"device: {describe_machine(device)}")
     is_right = True
     with console.status("Decoding on both devices") as status:
@@ -76,7 +76,7 @@ def compare_texts(main: str | None, draft: str | None, device: str, **options: A
 def check_passes(
     main: str | None, draft: str | None, options: Mapping[str, Any]
 ) -> BatchInvariance:
-    """Whether passes of the main model agree, in the settings that the pair would be run with."""
+    """Whether passes of the main model agree, with the settings of the pair."""
     if main is not None and ModelFolder.read(locate(main)).is_encoder_decoder:
         return NOT_INVARIANT
     drafter: dict[str, Any] = {"draft": draft}
@@ -86,14 +86,14 @@ def check_passes(
         with console.status("Loading models"):
             pipeline = SpeculativePipeline(main, max_batch_size=size, **drafter, **options)
         with pipeline:
-            known = see_invariance(pipeline)
+            known = check_invariance(pipeline)
         if not known.is_proven:
             break
     return known
 
 
 def compare_kv_caches(main: Path) -> bool:
-    """Print whether logits on both KV caches agree; an encoder-decoder model has only one."""
+    """Print whether logits on both KV caches agree; encoder-decoder models have only one cache."""
     folder = ModelFolder.read(main)
     if folder.is_encoder_decoder:
         return True
@@ -104,7 +104,7 @@ def compare_kv_caches(main: Path) -> bool:
 
 
 def compare_tokenizers(main: str, draft: str) -> bool:
-    """Print what is compared; whether the two may decode together."""
+    """Print the comparison; whether the two are compatible."""
     with console.status("Reading models"):
         sources = open_source(locate(main)), open_source(locate(draft))
         report = check_pair(*sources)
@@ -115,7 +115,7 @@ def compare_tokenizers(main: str, draft: str) -> bool:
         try:
             lines = list(pair_tokenizers(*sources).lines())
         except TokenizerMismatchError as error:
-            lines = [f"pairings: none, for {error}"]
+            lines = [f"pairings: none ({error})"]
         for line in lines:
             click.echo(line)
     return report.compatible

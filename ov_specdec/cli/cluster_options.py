@@ -1,4 +1,4 @@
-"""Options of `ov-specdec serve` for several replicas, on Ray Serve."""
+"""Options of `ov-specdec serve` for replicas on Ray Serve."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,25 +13,25 @@ CLUSTER_OPTIONS = (
         "--replicas",
         type=int,
         metavar="N",
-        help="Processes that each run the models, on CPUs of their own, under Ray Serve. "
-        "[one, without Ray]",
+        help="Number of replicas of the models under Ray Serve, each on exclusive CPUs. "
+        "[one process, without Ray]",
     ),
     click.option(
         "--autoscale",
         metavar="MIN:MAX",
-        help="Start and end replicas as requests come and go. [as many as --replicas]",
+        help="Scale the number of replicas with the load. [constant, --replicas]",
     ),
     click.option(
         "--address",
         metavar="ADDRESS",
-        help="Ray cluster that they run in: auto or HOST:PORT. [one is started here]",
+        help="Ray cluster of the replicas: auto or HOST:PORT. [starts one on this machine]",
     ),
 )
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """What they amount to. autoscale: the fewest replicas and the most."""
+    """Their values. autoscale: minimum and maximum of replicas."""
 
     replicas: int
     autoscale: tuple[int, int] | None
@@ -39,12 +39,12 @@ class ClusterOptions:
 
 
 def pop_cluster(options: dict[str, Any]) -> ClusterOptions | None:
-    """Take them out of the command's options; None where it runs without Ray."""
+    """Take them out of the command's options; None without Ray."""
     replicas, autoscale = options.pop("replicas"), options.pop("autoscale")
     address = options.pop("address")
     if replicas is None and autoscale is None:
         if address is not None:
-            raise OptionError(f"--address '{address}' has no use without --replicas: give both")
+            raise OptionError(f"--address '{address}' has no effect without --replicas: give both")
         return None
     bounds = None if autoscale is None else _read_bounds(autoscale)
     if replicas is None:

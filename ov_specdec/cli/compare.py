@@ -1,4 +1,4 @@
-"""`ov-specdec compare`: plain decoding against speculative decoding, in one process."""
+"""`ov-specdec compare`: plain against speculative decoding, in one process."""
 
 from collections.abc import Mapping
 from statistics import median
@@ -11,7 +11,8 @@ from ov_specdec.baseline import common_prefix, plain_options
 from ov_specdec.checks import require_int
 from ov_specdec.chunks import GenerationResult
 from ov_specdec.cli.generate import as_dict
-from ov_specdec.cli.options import make_pipeline, prepare, shared_options
+from ov_specdec.cli.loading import make_pipeline, prepare
+from ov_specdec.cli.options import shared_options
 from ov_specdec.cli.summary import warnings_of, why_plain
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.pipeline import SpeculativePipeline
@@ -28,7 +29,7 @@ METHODS = ("plain", "speculative")
     metavar="N",
     default=3,
     show_default=True,
-    help="Runs of each, in turns, after a warm-up; the medians count.",
+    help="Interleaved runs of each method after a warm-up; the report has medians.",
 )
 @shared_options
 def compare(
@@ -40,7 +41,7 @@ def compare(
 ) -> None:
     """Continue PROMPT with plain and with speculative decoding; show both texts and times.
 
-    It waits until passes are measured and static shapes compiled, as a longer process has them.
+    It first measures the cost of passes and compiles static shapes, as a longer process would.
     """
     require_int("repeat", repeat, low=1)
     models = make_pipeline(pipeline)
@@ -64,8 +65,8 @@ def compare(
 def run(
     models: SpeculativePipeline, prompt: Prompt, generation: Mapping[str, Any], repeat: int
 ) -> dict[str, list[GenerationResult]]:
-    """Run both methods in turns, once to warm up and then `repeat` times; results by method."""
-    generation = {**generation, "cache_prompt": False}  # each reads the prompt
+    """Run both methods interleaved, once as warm-up and `repeat` times; results by method."""
+    generation = {**generation, "cache_prompt": False}  # each run includes the prefill
     options = {"plain": plain_options(generation), "speculative": generation}
     results: dict[str, list[GenerationResult]] = {method: [] for method in METHODS}
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -82,8 +83,8 @@ def run(
 def make_report(results: Mapping[str, list[GenerationResult]]) -> dict[str, Any]:
     """Both texts, whether they are equal, median seconds with their range, and the ratio.
 
-    repeat: runs of each. ratio: of the times in the same turn, the median; None where nothing was
-    drafted, since what differs then is noise.
+    repeat: runs of each. ratio: the median ratio of times of adjacent runs; None if nothing was
+    drafted, since it would only be noise.
     """
     plain, speculative = (results[method][0] for method in METHODS)
     report: dict[str, Any] = {
@@ -107,14 +108,14 @@ def make_report(results: Mapping[str, list[GenerationResult]]) -> dict[str, Any]
 
 
 def describe(report: Mapping[str, Any]) -> list[str]:
-    """The report for a person."""
+    """The report as lines of text."""
     lines = []
     if report["equal"]:
         lines += ["--- plain and speculative: the same text ---", report["plain"]["text"]]
     else:
         for method in METHODS:
             lines += [f"--- {method} ---", report[method]["text"]]
-    lines.append(f"--- medians of {report['repeat']} runs of each, in turns, after a warm-up ---")
+    lines.append(f"--- medians of {report['repeat']} interleaved runs of each, after a warm-up ---")
     for method in METHODS:
         run_ = report[method]
         stats = run_["stats"]
@@ -129,7 +130,7 @@ def describe(report: Mapping[str, Any]) -> list[str]:
     if report["equal"]:
         lines.append("equal        yes, token for token")
     elif report["sampled"]:
-        lines.append("equal        no: the same distribution, but each draws its own tokens")
+        lines.append("equal        no: independent samples of the same distribution")
     else:
         a, b = (report[method]["token_ids"] for method in METHODS)
         lines.append(

@@ -8,7 +8,7 @@ from ov_specdec.checks import suggest
 
 
 def _read(context: click.Context, parameter: click.Parameter, file: Path | None) -> None:
-    """Take the values in a file for those of options that are not given otherwise."""
+    """Take the values of a file as defaults of options."""
     import yaml
 
     if file is None:
@@ -35,7 +35,7 @@ def _name(key: str, context: click.Context, config: click.Parameter) -> str:
     option = key.replace("_", "-")
     if option not in flags:
         hint = suggest(option, flags, "leave it out")
-        raise click.BadParameter(f"'{key}' is no option: {hint}", context, config)
+        raise click.BadParameter(f"'{key}' is not an option: {hint}", context, config)
     return flags[option]
 
 
@@ -46,7 +46,7 @@ CONFIG_OPTION = click.option(
     is_eager=True,
     expose_value=False,
     callback=_read,
-    help="YAML file of options, such as max-queue: 64. What is typed counts more, and so do "
-    "environment variables such as OV_SPECDEC_MAX_QUEUE.",
+    help="Read options from a YAML file, such as max-queue: 64. The command line and environment "
+    "variables such as OV_SPECDEC_MAX_QUEUE take precedence.",
 )
-"""For commands whose context settings have the prefix of environment variables."""
+"""Only for commands whose context settings have a prefix of environment variables."""

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from ov_specdec.cli.address import check_address
-from ov_specdec.cli.options import (
+from ov_specdec.cli.model_options import (
     BATCH_INVARIANT_OPTION,
     COMPILE_OPTIONS,
     DEVICE_OPTION,
@@ -39,9 +39,9 @@ from ov_specdec.text.pairing import PairingName
     "--port",
     type=int,
     metavar="N",
-    help="Port to serve on; 0 takes any that is free. [7860, or the next free]",
+    help="Port to serve on; 0 takes any free port. [7860, or the next free port]",
 )
-@click.option("--share", is_flag=True, help="Offer the page to others, through gradio's servers.")
+@click.option("--share", is_flag=True, help="Make the page public through gradio's servers.")
 def demo(host: str, port: int | None, share: bool, device: str, **options: Any) -> None:
     """Show plain and speculative decoding side by side in a browser."""
     port = check_address(host, port)
@@ -68,7 +68,7 @@ def demo(host: str, port: int | None, share: bool, device: str, **options: Any) 
 def _load(
     device: str, main: str | None, draft: str | None, pairing: PairingName | None, **arguments: Any
 ) -> LoadedModels:
-    """The models, those that the page offers first being loaded."""
+    """Load the models of the page's initial settings."""
     models = LoadedModels(main, draft, arguments, pairing)
     with console.status("Loading models"):
         models.get(Choice("model", device, device))
@@ -92,8 +92,8 @@ def _show(
         )
     except OSError as error:
         raise OptionError(
-            f"no port of {host} is free, from {port or 7860} on ({error}): choose another --port "
-            "or --host"
+            f"no port of {host} from {port or 7860} on is free ({error}): choose another --port or "
+            "--host"
         ) from error
     click.echo(shared or address)
     try:

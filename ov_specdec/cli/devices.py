@@ -1,4 +1,4 @@
-"""`ov-specdec devices`: what OpenVINO finds on this machine."""
+"""`ov-specdec devices`: list OpenVINO's devices on this machine."""
 
 import click
 
@@ -14,12 +14,12 @@ from ov_specdec.loading.runtime_config import RuntimeConfig
 @click.argument("model", required=False)
 @with_errors
 def devices(model: str | None) -> None:
-    """List OpenVINO's devices: name, capabilities, and the KV cache that --kv auto takes there.
+    """List OpenVINO's devices: name, capabilities, and the KV cache of --kv auto.
 
     The last column says whether this package was measured on such a device, only simulated, or
     never run.
 
-    With MODEL, also whether its passes are batch-invariant there, as far as it is known.
+    With MODEL, it also shows whether the model's passes are batch-invariant there, if known.
     """
     folder = None if model is None else ModelFolder.read(locate(model))
     for device in list_devices():

@@ -1,4 +1,4 @@
-"""Backslash escapes in an argument, which a shell passes on as they are typed."""
+"""Backslash escapes in an argument, which a shell leaves as typed."""
 
 import re
 
@@ -7,10 +7,10 @@ MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 
 
 def unescape(text: str) -> str:
-    r"""The text with \n, \t, \r, \\, \xNN and \uNNNN replaced by the characters that they mean.
+    r"""The text with \n, \t, \r, \\, \xNN and \uNNNN replaced by their characters.
 
-    Raises `ValueError` for any other escape, and for half of a surrogate pair or bytes that are not
-    UTF-8, which no output can contain.
+    Raises `ValueError` for any other escape, for half of a surrogate pair, and for bytes that are
+    not UTF-8.
     """
     replaced = ESCAPE.sub(_character, text)
     # Python writes characters beyond U+FFFF as one; \uNNNN has two halves for them.
@@ -25,5 +25,5 @@ def _character(match: re.Match[str]) -> str:
     if len(escape) > 1:
         return chr(int(escape[1:], 16))
     if escape not in MEANINGS:
-        raise ValueError(f"\\{escape} is no escape; write \\\\ for a backslash")
+        raise ValueError(f"\\{escape} is not an escape; write \\\\ for a backslash")
     return MEANINGS[escape]

@@ -1,4 +1,4 @@
-"""`ov-specdec export`: checkpoints to OpenVINO IR, through Optimum."""
+"""`ov-specdec export`: convert checkpoints to OpenVINO IR with Optimum."""
 
 import functools
 import sys
@@ -8,8 +8,7 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from ov_specdec.arguments import pair_models
-from ov_specdec.cli.options import OUTPUT_OPTION, PAIRING_OPTION
+from ov_specdec.cli.model_options import OUTPUT_OPTION, PAIRING_OPTION
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import (
     ExportError,
@@ -23,6 +22,7 @@ from ov_specdec.loading.checkpoint_tokenizers import compare_checkpoints
 from ov_specdec.loading.export import WEIGHT_FORMATS, Exported, export_model
 from ov_specdec.loading.int4 import Int4Options
 from ov_specdec.loading.source import open_source
+from ov_specdec.pipeline_models import pair_models
 from ov_specdec.text.pairing import PairingName
 
 OWN_DRAFT_FORMATS = ("int8", "int4")
@@ -39,30 +39,30 @@ OWN_DRAFT_FORMATS = ("int8", "int4")
     "--group-size",
     type=int,
     metavar="N",
-    help="int4: weights of a row that share a scale; -1: the whole row. [128, or less if it must]",
+    help="int4: weights that share a scale; -1: a whole row. [128, or less if required]",
 )
 @click.option(
     "--ratio",
     type=float,
     metavar="R",
-    help="int4: part of the layers in int4, the others in int8. [Optimum decides]",
+    help="int4: fraction of layers in int4, the others in int8. [Optimum decides]",
 )
-@click.option("--sym", is_flag=True, help="int4: no zero points. [Optimum decides]")
+@click.option("--sym", is_flag=True, help="int4: omit zero points. [Optimum decides]")
 @click.option(
     "--draft-from-main",
     type=click.Choice(OWN_DRAFT_FORMATS),
-    help="Export the main model once more with these weights, as a draft for itself.",
+    help="Also export the main model with these weights, as its own draft model.",
 )
 @PAIRING_OPTION
 @OUTPUT_OPTION
 @click.option(
     "--transformers",
     metavar="VERSION",
-    help="Export with this version, such as 5.0 or 5.2.*, in an environment of its own. It is made "
-    "once, in the user's cache; nothing that is installed changes.",
+    help="Export with this version, such as 5.0 or 5.2.*, in a separate environment in the user's "
+    "cache. Installed packages stay unchanged.",
 )
 @click.option(
-    "--trust-remote-code", is_flag=True, help="Run code that a model brings along. Read it first."
+    "--trust-remote-code", is_flag=True, help="Run Python code from the checkpoint. Read it first."
 )
 def export(
     main: str | None,
@@ -77,13 +77,13 @@ def export(
     transformers: str | None,
     trust_remote_code: bool,
 ) -> None:
-    """Export a main and a draft model; with only one of --main and --draft, just that one.
+    """Export a main model, a draft model, or both.
 
-    What has been exported before is skipped. A pair's tokenizers are compared first; with --pairing
-    they may differ. Whether a model pays as a draft for itself, `ov-specdec tune` says.
+    Models that were exported before are skipped. The tokenizers of a pair have to be the same,
+    unless --pairing is given. `ov-specdec tune` measures whether a model pays as its own draft.
 
-    Optimum exports some families with certain versions of transformers only. Where another one is
-    wanted, this asks whether to make an environment for it, or says which --transformers to add.
+    Optimum exports some families only with certain versions of transformers. If another version is
+    needed, this asks before it makes an environment for it, or names the --transformers to add.
     """
     int4 = Int4Options(group_size, ratio, sym)
     if main is None and draft is None and draft_from_main is None:
@@ -110,7 +110,7 @@ def export(
             trust_remote_code=trust_remote_code,
             transformers=transformers,
         )
-        click.echo(f"{exported.folder}{'' if exported.is_new else ' (was there already)'}")
+        click.echo(f"{exported.folder}{'' if exported.is_new else ' (exists already)'}")
         folders.append(exported.folder)
     if len(folders) == len(chosen):
         sources = [open_source(folder) for folder in folders]
@@ -122,7 +122,7 @@ def export(
 
 
 def _require_same_tokenizers(main: str, draft: str, trust_remote_code: bool) -> None:
-    """Refuse, before the long work, a pair that could not be used without a pairing."""
+    """Refuse a pair that needs a pairing, before the long export."""
     with console.status("Comparing tokenizers"):
         report = compare_checkpoints(main, draft, trust_remote_code=trust_remote_code)
     if report is not None and not report.compatible:
@@ -133,7 +133,7 @@ def _require_same_tokenizers(main: str, draft: str, trust_remote_code: bool) -> 
 
 
 def _export(name: str, output: Path, weight_format: str, *args: Any, **options: Any) -> Exported:
-    """Export a model, in the version of transformers that Optimum wants where the user agrees."""
+    """Export a model, with Optimum's required version of transformers if the user agrees."""
     try:
         return _export_once(name, output, weight_format, *args, **options)
     except TransformersVersionError as error:
@@ -162,7 +162,7 @@ def _export_once(
 
 
 def _agrees(error: TransformersVersionError) -> bool:
-    """Whether the user wants an environment, who is only asked on a terminal."""
+    """Whether the user agrees to a new environment; asks only on a terminal."""
     if not on_terminal():
         return False
     click.echo(error.finding, err=True)
@@ -171,12 +171,12 @@ def _agrees(error: TransformersVersionError) -> bool:
 
 
 def on_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Whether a user can answer questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _command(wanted: str) -> str:
-    """What was run, with the version that is wanted."""
+    """The current command, with the required version."""
     words = ["ov-specdec", *sys.argv[1:], "--transformers", wanted]
     return " ".join(map(as_argument, words))
 
@@ -194,5 +194,5 @@ def _check_own_draft(
     if weight_format == draft_format:
         raise OptionError(
             f"--draft-from-main {draft_format} would be the main model itself: choose another "
-            "--weight-format for that"
+            "--weight-format for the main model"
         )

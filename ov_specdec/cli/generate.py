@@ -7,8 +7,10 @@ import click
 
 from ov_specdec.chunks import Chunk, GenerationResult, collect
 from ov_specdec.cli.generation_options import LOGPROBS, options_of
+from ov_specdec.cli.loading import make_pipeline
 from ov_specdec.cli.messages import end_interrupted
-from ov_specdec.cli.options import make_pipeline, shared_options, with_options
+from ov_specdec.cli.model_options import with_options
+from ov_specdec.cli.options import shared_options
 from ov_specdec.cli.summary import details, figures, warnings_of
 from ov_specdec.cli.terminal import print_json, with_errors
 from ov_specdec.errors import Option, OptionError
@@ -71,7 +73,7 @@ def as_dict(result: GenerationResult) -> dict[str, Any]:
 
 
 def scores(result: GenerationResult, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The log-probabilities of a result for JSON, where they were asked for."""
+    """The requested log-probabilities of a result, for JSON."""
     return {
         name: [_describe(token, tokenizer) for token in tokens]
         for name in ("logprobs", "prompt_logprobs")
@@ -86,7 +88,7 @@ def _describe(token: TokenLogprobs, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _scored(token_id: int, logprob: float | None, tokenizer: Tokenizer) -> dict[str, Any]:
-    """A token, what it adds to a text, and its log-probability; JSON has no infinity."""
+    """A token, its text and its log-probability; JSON has no infinity."""
     text = tokenizer.piece(token_id).decode(errors="backslashreplace")
     return {
         "token_id": token_id,

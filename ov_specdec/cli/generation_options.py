@@ -1,4 +1,4 @@
-"""The options of a generation, as commands take them: made of their descriptions."""
+"""Command-line options of a generation, made from their descriptions."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ def _threshold(text: str) -> float | None:
 
 
 def _stop(text: str) -> str:
-    """A stop string, its escapes replaced: a shell passes them on as they are typed."""
+    """A stop string with its escapes replaced."""
     try:
         return unescape(text)
     except ValueError as error:
@@ -51,7 +51,7 @@ def _stop(text: str) -> str:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """A JSON object that was typed."""
+    """A JSON object from the command line."""
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -82,14 +82,14 @@ def _list(file: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Way:
-    """How a value is typed. type: reads it. whole: it reads all of several at once."""
+    """How a value is typed. type: parses it. whole: parses a list in one argument."""
 
     type: Callable[[str], Any] | click.ParamType[Any]
     whole: bool = False
     note: str = ""
 
     def is_repeated(self, each: Described) -> bool:
-        """Whether the option is given several times for several values."""
+        """Whether the option is repeated for several values."""
         origins = {get_origin(kind) for kind in each.kinds}
         if self.whole:
             return get_origin(each.item) is Sequence
@@ -112,7 +112,7 @@ WAYS = {
 
 
 def option_of(name: str, default: Any = None, options: type = GenerationOptions) -> Decorator:
-    """The click option of a described one. default: a command's own."""
+    """The click option of a described option. default: the command's own."""
     each = describe(options)[name]
     default = each.default if default is None else default
     way, metavar = _way_of(each)
@@ -121,7 +121,7 @@ def option_of(name: str, default: Any = None, options: type = GenerationOptions)
     if bool in each.kinds and default is not False:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
     help_ = each.about.help
-    help_ = f"{help_.rstrip('.')}; may be given several times." if several else help_
+    help_ = f"{help_.rstrip('.')}; repeatable." if several else help_
     unset = each.about.unset and f"[{each.about.unset}]"
     return click.option(
         flag,
@@ -137,7 +137,7 @@ def option_of(name: str, default: Any = None, options: type = GenerationOptions)
 
 
 def _way_of(each: Described) -> tuple[Way, str | None]:
-    """How an option's value is typed, and what stands for it in the help."""
+    """The way to type an option's value, and its metavar."""
     kind = each.kinds[0]
     if kind is bool:
         return Way(click.BOOL), None
@@ -148,20 +148,20 @@ def _way_of(each: Described) -> tuple[Way, str | None]:
 
 
 def options_of(names: Iterable[str], options: type = GenerationOptions) -> tuple[Decorator, ...]:
-    """The click options of those that can be typed."""
+    """The click options of all that have a flag."""
     described = describe(options)
     return tuple(option_of(n, options=options) for n in names if described[n].flag is not None)
 
 
 def length_option(default: int | None = None) -> Decorator:
-    """The option --max-new-tokens, which commands have with defaults of their own."""
+    """The option --max-new-tokens, with a default of the command."""
     return option_of("max_new_tokens", default)
 
 
 LOGPROBS = ("logprobs", "logprobs_mode", "prompt_logprobs")
-"""For the command that can show them."""
+"""Options of the command that can show log-probabilities."""
 
 OF_SOME = ("max_new_tokens", "apply_chat_template", "cache_prompt", *LOGPROBS)
-"""Options that not all commands have which generate, or with a default of their own."""
+"""Options that not all generating commands have, or with other defaults."""
 
 GENERATION_OPTIONS = options_of(n for n in describe(GenerationOptions) if n not in OF_SOME)

@@ -1,4 +1,4 @@
-"""Ctrl-C where it is not to raise an exception."""
+"""Ctrl-C without an exception."""
 
 import os
 import signal
@@ -10,18 +10,18 @@ from ov_specdec.cli.messages import INTERRUPTED
 
 @contextmanager
 def interrupts_end_the_process() -> Iterator[None]:
-    """Let Ctrl-C end the process at once, with one line on stderr, in place of an exception.
+    """Let Ctrl-C end the process at once, with one line on stderr and no exception.
 
-    For imports: a KeyboardInterrupt in the middle of one may come out as an ImportError of some
-    extension, or leave a lock behind for which OpenVINO's telemetry thread then waits for ever.
+    For imports: a KeyboardInterrupt within one may surface as an ImportError of an extension, or
+    leave a lock that blocks OpenVINO's telemetry thread for ever.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield  # whoever started the process handles or ignores it
+        yield  # the parent process handles or ignores it
         return
     process = os.getpid()
 
     def end(*_: object) -> None:
-        if os.getpid() == process:  # not in a child that a library has forked meanwhile
+        if os.getpid() == process:  # not in a child that a library forked
             os.write(2, b"interrupted\n")
         os._exit(INTERRUPTED)
 
@@ -34,7 +34,7 @@ def interrupts_end_the_process() -> Iterator[None]:
 
 @contextmanager
 def interrupts_call(function: Callable[[], object]) -> Iterator[None]:
-    """Have Ctrl-C call a function, and do nothing else."""
+    """Let Ctrl-C call a function, and do nothing else."""
     before = signal.signal(signal.SIGINT, lambda *_: function())
     try:
         yield

@@ -1,4 +1,4 @@
-"""How a run ends early: one line on stderr, and the exit code."""
+"""Early ends of a command: one line on stderr, and an exit code."""
 
 import errno
 import os
@@ -10,10 +10,10 @@ USER_ERROR = 2
 """Exit code after an error that the user can remedy."""
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as of any process that SIGINT ends."""
+"""Exit code after Ctrl-C, as for any process that SIGINT ends."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What the operating system answers where it cannot take more output."""
+"""Errors of the operating system for a full output."""
 
 
 def fail(message: str) -> NoReturn:
@@ -23,27 +23,27 @@ def fail(message: str) -> NoReturn:
 
 
 def end_interrupted(message: str = "interrupted") -> NoReturn:
-    """Say in one line that Ctrl-C has ended a run, and exit."""
+    """Print one line about Ctrl-C, and exit."""
     say(message)
     sys.exit(INTERRUPTED)
 
 
 def say(message: str) -> None:
     """Print one line on stderr."""
-    with suppress(OSError):  # a full disk behind stderr: the exit code has to do
+    with suppress(OSError):  # a full disk behind stderr: only the exit code remains
         print(" ".join(message.split()), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def fail_to_write(error: OSError) -> NoReturn:
-    """End a run in one line where a device is full or a file cannot be used; raise other errors."""
+    """Exit with one line if a device is full or a file cannot be used; raise other errors."""
     if error.filename is not None:
         fail(f"'{error.filename}' cannot be used ({error.strerror}): give another path")
     if error.errno not in FULL:
         raise error
     discard_stdout()
-    fail(f"the output cannot be written ({error.strerror}): make room, or send it elsewhere")
+    fail(f"the output cannot be written ({error.strerror}): free space, or write it elsewhere")
 
 
 def discard_stdout() -> None:
-    """Drop what is left to print: it cannot be, and Python would complain once more at exit."""
+    """Drop unprinted output: otherwise Python would report the same error again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Messages of the Python interface in the words of the command line."""
+"""Translate option names in error messages to those of the command line."""
 
 from collections.abc import Iterable, Mapping
 from shlex import quote
@@ -8,14 +8,14 @@ import click
 from ov_specdec.errors import Option, SpecdecError
 
 MAX_SHOWN = 80
-"""Characters of a value."""
+"""Maximum characters of a value in a message."""
 
 
 def in_option_names(error: SpecdecError, parameters: Iterable[click.Parameter]) -> str:
-    """An error's message with each option as the user would type it.
+    """An error's message with each option as typed on the command line.
 
-    parameters: those of the command that ran. `max_new_tokens=-1` becomes `--max-new-tokens -1`,
-    `do_sample=False` `--no-do-sample`; what the command has no option for stays as it is.
+    parameters: of the command that ran. `max_new_tokens=-1` becomes `--max-new-tokens -1`,
+    `do_sample=False` becomes `--no-do-sample`; options that the command lacks stay unchanged.
     """
     options = {str(p.name): p for p in parameters if isinstance(p, click.Option)}
 
@@ -54,6 +54,6 @@ def _parts(value: object) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """A text as it would be typed, or as Python has it where that cannot be."""
+    """A text quoted for the shell, or as a Python literal if it cannot be typed."""
     text = text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
     return quote(text) if text.isprintable() else repr(text)

@@ -1,4 +1,4 @@
-"""Where `generate` and `compare` take their prompt from: an argument, a file or stdin."""
+"""Reads a prompt from an argument, a file or stdin."""
 
 import io
 import os
@@ -12,9 +12,9 @@ from ov_specdec.errors import OptionError
 
 
 def read_prompt(given: Sequence[str], file: str | None) -> str:
-    """The prompt given as an argument or in a file ("-" for stdin), or else what is piped in.
+    """The prompt from an argument or a file ("-" for stdin), else from a pipe on stdin.
 
-    Raises `OptionError` where there is none, or two, and for what is empty or not UTF-8.
+    Raises `OptionError` for none or two prompts, and for one that is empty or not UTF-8.
     """
     if given and file is not None:
         raise OptionError(f"give a PROMPT or --prompt-file '{file}', not both")
@@ -52,7 +52,7 @@ def _hint_at_file(prompt: str) -> None:
 
 
 def _checked(prompt: str) -> str:
-    """An argument as text: Python hands bytes that are not UTF-8 on as lone surrogates."""
+    """An argument as text: Python passes bytes that are not UTF-8 as lone surrogates."""
     if not prompt:
         raise OptionError("the prompt is empty: give at least one token of text")
     try:

@@ -1,4 +1,4 @@
-"""`ov-specdec serve`: a server with OpenAI's interface."""
+"""`ov-specdec serve`: an OpenAI-compatible server."""
 
 import math
 import sys
@@ -14,12 +14,12 @@ from ov_specdec.checks import require_number
 from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, check_address, is_loopback
 from ov_specdec.cli.cluster_options import CLUSTER_OPTIONS, ClusterOptions, pop_cluster
 from ov_specdec.cli.config_file import CONFIG_OPTION
-from ov_specdec.cli.options import (
+from ov_specdec.cli.loading import make_lasting_pipeline
+from ov_specdec.cli.model_options import (
     BATCH_OPTIONS,
     LOADING_PIPELINE_OPTIONS,
     STRICT_FIELDS_OPTION,
     generation_config_option,
-    make_lasting_pipeline,
     model_name,
     pop_pipeline,
     with_options,
@@ -30,7 +30,7 @@ from ov_specdec.errors import Option, OptionError, install
 from ov_specdec.speech.audio import require_libraries
 
 MAX_TEXT, MAX_RECORDING = 4.0, 25.0
-"""Megabytes of a body; of a recording as in OpenAI's reference."""
+"""Default maximum megabytes of a body; for recordings as in OpenAI's reference."""
 
 if TYPE_CHECKING:
     from ov_specdec.server.settings import Settings
@@ -48,10 +48,10 @@ SERVER_OPTIONS = (
         metavar="N",
         default=8000,
         show_default=True,
-        help="Port to serve on; 0 takes any that is free.",
+        help="Port to serve on; 0 takes any free port.",
     ),
     click.option(
-        "--uds", metavar="PATH", help="Unix socket to serve on, in place of --host and --port."
+        "--uds", metavar="PATH", help="Serve on this Unix socket instead of --host and --port."
     ),
     click.option(
         "--ssl-certfile", metavar="F", help="Certificate for TLS, as a PEM file. [no TLS]"
@@ -61,32 +61,33 @@ SERVER_OPTIONS = (
         "--root-path",
         metavar="PATH",
         default="",
-        help="Prefix of paths that a proxy takes off. [none]",
+        help="Path prefix that a reverse proxy strips. [none]",
     ),
     click.option(
         "--api-key",
         "api_keys",
         multiple=True,
         metavar="KEY",
-        help="Key that requests have to bring; may be given several times. Other users of the "
-        "machine can see it here.",
+        help="Require this API key; repeatable. Other users of the machine can see it in the "
+        "process list.",
     ),
     click.option(
-        "--api-key-file", metavar="F", help="File of such keys, one a line. [requests need no key]"
+        "--api-key-file",
+        metavar="F",
+        help="Require one of the keys in this file, one per line. [no key]",
     ),
     click.option(
         "--served-model-name",
         "served_model_names",
         multiple=True,
         metavar="NAME",
-        help="Name of the model; may be given several times, answers have the first. "
-        "[that of its folder]",
+        help="Name of the model; repeatable, answers have the first one. [its folder's name]",
     ),
     STRICT_FIELDS_OPTION,
     click.option(
         "--chat-template",
         metavar="FILE",
-        help="Jinja file with the template that messages are put into. [the main model's]",
+        help="Render messages with this Jinja file. [the main model's template]",
     ),
     click.option(
         "--max-queue",
@@ -94,7 +95,7 @@ SERVER_OPTIONS = (
         metavar="N",
         default=128,
         show_default=True,
-        help="Requests that may wait beside those that run; more are answered with 429.",
+        help="Maximum waiting requests, besides running ones; others are rejected with 429.",
     ),
     click.option(
         "--queue-timeout",
@@ -102,13 +103,13 @@ SERVER_OPTIONS = (
         metavar="S",
         default=120.0,
         show_default=True,
-        help="Seconds that a request may wait for its turn; then it is answered with 503.",
+        help="Maximum seconds in the queue; a request is then rejected with 503.",
     ),
     click.option(
         "--request-timeout",
         type=float,
         metavar="S",
-        help="Seconds after which a request ends with 504. [none]",
+        help="Maximum seconds of a request; it then ends with 504. [none]",
     ),
     click.option(
         "--max-request-tokens",
@@ -116,8 +117,8 @@ SERVER_OPTIONS = (
         metavar="N",
         default=131_072,
         show_default=True,
-        help="Tokens that the choices of a request may have together, prompts and those that "
-        "log-probabilities name included; more are answered with 400.",
+        help="Maximum tokens of a request: prompts, outputs and top log-probabilities of all "
+        "choices; others are rejected with 400.",
     ),
     click.option(
         "--max-audio-seconds",
@@ -125,7 +126,7 @@ SERVER_OPTIONS = (
         metavar="S",
         default=3600.0,
         show_default=True,
-        help="Longest recording; longer ones are answered with 400.",
+        help="Maximum length of a recording in seconds; others are rejected with 400.",
     ),
     click.option(
         "--shutdown-timeout",
@@ -133,31 +134,36 @@ SERVER_OPTIONS = (
         metavar="S",
         default=30.0,
         show_default=True,
-        help="Seconds that running requests get to end after SIGTERM.",
+        help="Seconds for running requests to end after SIGTERM.",
     ),
     click.option(
         "--max-body-size",
         type=float,
         metavar="MB",
-        help="Greatest body of a request; more is answered with 413. [4; 25 for recordings]",
+        help="Maximum body of a request in MB; others are rejected with 413. [4; 25 for "
+        "recordings]",
     ),
     click.option(
         "--cors-origin",
         "cors_origins",
         multiple=True,
         metavar="URL",
-        help="Web site whose pages may call the server; may be given several times. [none]",
+        help="Allow pages of this web site to call the server; repeatable. [none]",
     ),
     click.option(
         "--allowed-hosts",
         "allowed_hosts",
         multiple=True,
         metavar="NAME",
-        help="Name that requests may call the server by; may be given several times. "
-        "[any; on this machine without keys: localhost, 127.0.0.1 and [::1]]",
+        help="Accept requests for this host name; repeatable. [any; on a loopback address without "
+        "keys: localhost, 127.0.0.1 and [::1]]",
     ),
     click.option(
-        "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Log."
+        "--log-level",
+        type=click.Choice(LEVELS),
+        default="info",
+        show_default=True,
+        help="Minimum level of log messages.",
     ),
 )
 
@@ -175,7 +181,7 @@ SERVER_OPTIONS = (
     )
 )
 def serve(log_level: str, **options: Any) -> None:
-    """Serve the models over HTTP, with OpenAI's interface and a page to try them on."""
+    """Serve the models over HTTP, with OpenAI's interface and a page to try them."""
     pipeline, cluster = pop_pipeline(options), pop_cluster(options)
     given = {name: options.pop(name) for name in BINDING}
     speech = is_speech(pipeline["main"])
@@ -203,12 +209,12 @@ def serve(log_level: str, **options: Any) -> None:
 
 
 def _guard(settings: "Settings", host: str) -> "Settings":
-    """Settings for an address: who may reach it without a key is limited, or told of."""
+    """Settings for an address: without a key, restrict host names or print a warning."""
     if settings.api_keys:
         return settings
     if not is_loopback(host):
         click.echo(
-            f"warning: everybody who reaches {host} can use this server: give --api-key-file",
+            f"warning: anyone who can reach {host} can use this server: give --api-key-file",
             err=True,
         )
     elif not settings.allowed_hosts:
@@ -217,7 +223,7 @@ def _guard(settings: "Settings", host: str) -> "Settings":
 
 
 def _url(binding: Mapping[str, Any]) -> str:
-    """Where the server is found."""
+    """The server's URL."""
     if binding["uds"] is not None:
         return f"unix:{binding['uds']}"
     scheme = "http" if binding["ssl_certfile"] is None else "https"
@@ -236,7 +242,7 @@ def _make_settings(
 ) -> "Settings":
     """The server's settings. speech: whether it takes recordings. others: fields of the same name.
 
-    Raises `OptionError` for values that cannot be used.
+    Raises `OptionError` for invalid values.
     """
     from ov_specdec.server.settings import Settings
 
@@ -296,7 +302,7 @@ def _serve_replicas(
         low, high = cluster.autoscale
         scale = {"min_replicas": low, "initial_replicas": cluster.replicas, "max_replicas": high}
     given = asdict(settings)
-    del given["max_batch_size"]  # it is the pipeline's
+    del given["max_batch_size"]  # an argument of the pipeline
     args = ClusterArgs.model_validate(
         {
             "replicas": cluster.replicas,
@@ -310,7 +316,7 @@ def _serve_replicas(
 
 
 def _read_keys(file: str | None) -> list[str]:
-    """The keys in a file, one a line; empty lines and those that begin with # are none."""
+    """The keys in a file, one per line; skips empty lines and lines that begin with #."""
     if file is None:
         return []
     try:
@@ -319,5 +325,5 @@ def _read_keys(file: str | None) -> list[str]:
         raise OptionError(f"--api-key-file '{file}' cannot be read: {error}") from error
     keys = [key for line in lines if (key := line.strip()) and not key.startswith("#")]
     if not keys:
-        raise OptionError(f"--api-key-file '{file}' holds no key: write one a line")
+        raise OptionError(f"--api-key-file '{file}' holds no key: write one per line")
     return keys

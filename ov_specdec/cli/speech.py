@@ -1,4 +1,4 @@
-"""What commands share that take a speech model too."""
+"""Helpers of commands that also take a speech model."""
 
 from collections.abc import Mapping
 from inspect import signature
@@ -17,14 +17,14 @@ LOADING = tuple(signature(SpeechPipeline).parameters)
 
 
 def is_speech(main: str | None) -> bool:
-    """Whether a main model hears; the embedded one reads."""
+    """Whether a main model is a speech model; the embedded one is not."""
     return main is not None and bool(ModelFolder.read(locate(main)).features)
 
 
 def speech_arguments(pipeline: Mapping[str, Any]) -> dict[str, Any]:
-    """Those arguments of `SpeculativePipeline` that `SpeechPipeline` has too.
+    """The arguments of `SpeculativePipeline` that `SpeechPipeline` takes too.
 
-    Others that were typed are refused.
+    Refuses others that were given.
     """
     source = click.get_current_context().get_parameter_source
     typed = {name for name in pipeline if source(name) is not ParameterSource.DEFAULT}

@@ -1,4 +1,4 @@
-"""What `generate` and `compare` say of a generation: a line of figures, warnings, and the rest."""
+"""Statistics of a generation as text: a line of figures, warnings, and details."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,18 +9,18 @@ from ov_specdec.planning.speedup import estimate_speedup
 from ov_specdec.stats import GenerationStats
 
 MAX_SHOWN = 8
-"""Changes of the draft length that are shown."""
+"""Maximum changes of the draft length to show."""
 
 CUTS = {
     "max_model_len": ("cut by context: ", "the model's context is full: give a shorter prompt"),
     "kv_cache_size": ("cut by memory: ", "the KV cache is full: raise --kv-cache-size"),
 }
-"""What ended an output before it was as long as was asked for: on the line, and what to do."""
+"""Limits that cut an output short: the prefix of the line, and the remedy."""
 
 MOSTLY = 0.5
-"""Share of the rounds that drafted nothing, since it would lose, from which on it was stopped."""
+"""Fraction of rounds without draft tokens, since they would be slower, that ends drafting."""
 
-LOSES = "would lose: here a draft token costs more than it brings"
+LOSES = "would be slower: a draft token costs more than it saves"
 TOO_SHORT = "the output is too short"
 LENGTH_0 = "the draft length is 0"
 
@@ -30,11 +30,11 @@ REASONS = {
     "failed": "the draft model gave NaN",
     "full": "no room for draft tokens",
 }
-"""Why a round drafted nothing, by its reason in the statistics."""
+"""Explanations of rounds without drafts, by their reason in the statistics."""
 
 
 def why_plain(stats: GenerationStats) -> str:
-    """Why nothing was drafted: the most frequent reason; empty where something was."""
+    """The most frequent reason for no drafts; empty if there were drafts."""
     if stats.drafted:
         return ""
     reasons = Counter(REASONS.get(done.reason, LENGTH_0) for done in stats.rounds[1:])
@@ -48,7 +48,7 @@ def was_stopped(stats: GenerationStats) -> bool:
 
 
 def figures(result: GenerationResult, models: SpeculativePipeline) -> str:
-    """The four figures that tell how fast it was, in at most 100 characters."""
+    """The four main figures of speed, in at most 100 characters."""
     stats = result.stats
     cut, _ = (
         CUTS.get(stats.length_limit, ("", "")) if result.finish_reason == "length" else ("", "")
@@ -69,7 +69,7 @@ def figures(result: GenerationResult, models: SpeculativePipeline) -> str:
 
 
 def warnings_of(result: GenerationResult) -> Iterator[str]:
-    """What a user should know of this output, one line each."""
+    """Warnings about this output, one line each."""
     stats = result.stats
     if result.finish_reason == "length":
         cut = f"cut after {stats.generated_tokens} tokens"
@@ -78,11 +78,11 @@ def warnings_of(result: GenerationResult) -> Iterator[str]:
         else:
             yield f"{cut} by --max-new-tokens"
     if stats.draft_failures:
-        yield "warning: the draft model gave NaN, and was left out: try --precision exact"
+        yield "warning: the draft model gave NaN, and was disabled: try --precision exact"
 
 
 def details(result: GenerationResult, models: SpeculativePipeline) -> Iterator[str]:
-    """All else that the statistics tell, a line each."""
+    """All other statistics, a line each."""
     stats = result.stats
     yield (
         f"prompt         {stats.prompt_tokens} tokens, {stats.cached_tokens} of them from the KV "
@@ -97,7 +97,7 @@ def details(result: GenerationResult, models: SpeculativePipeline) -> Iterator[s
         f"at most {describe_lengths(stats)} in a pass"
     )
     yield (
-        f"time           drafting {stats.draft_seconds:.2f} s, verifying "
+        f"time           drafting {stats.draft_seconds:.2f} s, verification "
         f"{stats.verify_seconds:.2f} s, rollback {stats.rollback_seconds:.2f} s"
     )
     yield f"invariant      {stats.batch_invariant}"
@@ -109,7 +109,7 @@ def details(result: GenerationResult, models: SpeculativePipeline) -> Iterator[s
 
 
 def describe_lengths(stats: GenerationStats) -> str:
-    """The draft lengths in the order in which they were chosen; of many, the last."""
+    """The draft lengths in order; of many, the last ones."""
     runs = [run for run in stats.draft_lengths if run["reason"] not in ("prefill", "")]
     lengths = [run["planned"] for run in runs]
     changes = [n for i, n in enumerate(lengths) if i == 0 or n != lengths[i - 1]] or [0]

@@ -1,4 +1,4 @@
-"""What all commands share: errors in one line, progress on stderr, JSON on stdout."""
+"""Common output of commands: errors in one line, progress on stderr, JSON on stdout."""
 
 import functools
 import json
@@ -18,13 +18,13 @@ console = Console(stderr=True, highlight=False)
 
 
 def print_json(content: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout; escaped where the console could not show all of it."""
+    """Print one JSON object on stdout, escaped if the console cannot show all of it."""
     in_unicode = sys.stdout.encoding.lower().startswith("utf")
     click.echo(json.dumps(content, ensure_ascii=not in_unicode, indent=2))
 
 
 def with_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the option --debug, and turn what goes wrong in it into one line."""
+    """Give a command the option --debug, and print its errors in one line."""
 
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
     @functools.wraps(command)

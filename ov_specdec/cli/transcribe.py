@@ -1,4 +1,4 @@
-"""`ov-specdec transcribe`: recordings to text and subtitles."""
+"""`ov-specdec transcribe`: turn recordings into text and subtitles."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ov_specdec.cli.generation_options import option_of, options_of
 from ov_specdec.cli.messages import end_interrupted
-from ov_specdec.cli.options import (
+from ov_specdec.cli.model_options import (
     COMPILE_OPTIONS,
     DEVICE_OPTION,
     DRAFT_PROPERTY_OPTION,
@@ -21,10 +21,10 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.speech import LOADING, make_speech_pipeline
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.description import describe
+from ov_specdec.description import by_group, describe
 from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.errors import AudioError, Option, OptionError
-from ov_specdec.options import by_group
+from ov_specdec.options import GenerationOptions
 from ov_specdec.speech.audio import require_libraries
 from ov_specdec.speech.formats import WITH_WORDS, Format, write
 from ov_specdec.speech.options import TranscriptionOptions
@@ -37,19 +37,19 @@ TRANSCRIPTION_OPTIONS = (
         "--max-new-tokens",
         type=int,
         metavar="N",
-        help="At most so many tokens for 30 seconds of sound. [as many as there is room for]",
+        help="Maximum output tokens for each window of 30 seconds. [up to the model's context]",
     ),
     option_of("seed"),
-    *options_of(by_group()["Speculation"]),
+    *options_of(by_group(GenerationOptions)["Speculation"]),
 )
 
 
 @click.command()
 @with_errors
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--main", metavar="DIR", required=True, help="Whisper: folder or Hub name.")
+@click.option("--main", metavar="DIR", required=True, help="Whisper: a folder or Hub name.")
 @click.option(
-    "--draft", metavar="DIR", help="Smaller or distilled Whisper, as draft: folder or Hub name."
+    "--draft", metavar="DIR", help="Draft model, a smaller Whisper: a folder or Hub name."
 )
 @click.option(
     "--format",
@@ -57,7 +57,7 @@ TRANSCRIPTION_OPTIONS = (
     type=click.Choice(get_args(Format)),
     default="txt",
     show_default=True,
-    help="Of the output; srt and vtt are subtitles.",
+    help="Format of the output; srt and vtt are subtitles.",
 )
 @click.option(
     "--output",
@@ -69,11 +69,11 @@ TRANSCRIPTION_OPTIONS = (
 @click.option(
     "--drafter",
     type=click.Choice(get_args(DrafterName)),
-    help="Where draft tokens come from. [model with --draft, else suffix]",
+    help="Source of draft tokens. [model with --draft, else suffix]",
 )
 @with_options((DEVICE_OPTION, *LOADING_OPTIONS, *COMPILE_OPTIONS, DRAFT_PROPERTY_OPTION))
 def transcribe(files: tuple[Path, ...], form: Format, output: Path | None, **options: Any) -> None:
-    """Transcribe FILES (wav, mp3, m4a, webm ...), one after the other, with a Whisper."""
+    """Transcribe FILES (wav, mp3, m4a, webm ...) with a Whisper."""
     loading = {n: options.pop(n) for n in LOADING if n in options}
     for name in ("properties", "draft_properties"):
         loading[name] = parse_properties(loading[name]) or None
@@ -99,13 +99,13 @@ def transcribe(files: tuple[Path, ...], form: Format, output: Path | None, **opt
 
 
 def _typed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were typed; the others have the pipeline's defaults."""
+    """The given options; the others have the pipeline's defaults."""
     source = click.get_current_context().get_parameter_source
     return {k: v for k, v in options.items() if source(k) is not ParameterSource.DEFAULT}
 
 
 def _targets(files: tuple[Path, ...], form: str, output: Path | None) -> list[Path | None]:
-    """The files that the results go into; `OptionError` for recordings that are not there."""
+    """The output files; `OptionError` for missing recordings."""
     for file in files:
         if not file.is_file():
             raise AudioError(f"'{file}' is not a file: give a recording")
@@ -122,7 +122,7 @@ def _targets(files: tuple[Path, ...], form: str, output: Path | None) -> list[Pa
 def _transcribe(
     pipeline: SpeechPipeline, file: Path, options: Mapping[str, Any]
 ) -> TranscriptionResult:
-    """One recording, with a bar over its length on stderr."""
+    """Transcribe one recording, with a progress bar on stderr."""
     chunks = []
     try:
         with pipeline.stream(file, **options) as stream, _bar(file, stream.audio_seconds) as bar:
@@ -137,7 +137,7 @@ def _transcribe(
 
 @contextmanager
 def _bar(file: Path, seconds: float) -> Iterator[Callable[[float], None]]:
-    """What it yields sets the bar to a time."""
+    """A progress bar; yields a function that sets it to a time."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -170,5 +170,5 @@ def summary(result: TranscriptionResult) -> str:
     if stats.num_skipped:
         parts.append(f"windows without speech: {stats.num_skipped}")
     if stats.num_retries:
-        parts.append(f"outputs tried again: {stats.num_retries}")
+        parts.append(f"retried outputs: {stats.num_retries}")
     return " | ".join(parts)

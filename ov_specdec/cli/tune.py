@@ -1,4 +1,4 @@
-"""`ov-specdec tune`: the settings that suit a pair of models on this machine, and what pays."""
+"""`ov-specdec tune`: find the fastest settings and drafter on this machine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from ov_specdec.arguments import find_pairing
 from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.checks import require_number
-from ov_specdec.cli.options import PAIRING_OPTION, STATIC_SHAPES_OPTION, parse_sizes
+from ov_specdec.cli.model_options import PAIRING_OPTION, STATIC_SHAPES_OPTION, parse_sizes
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.files import as_argument
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import default_path, require_writable
 from ov_specdec.loading.static_shapes import StaticShapes
+from ov_specdec.pipeline_models import find_pairing
 from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.tuning import (
     Budget,
@@ -35,8 +35,8 @@ from ov_specdec.tuning.passes import SIZES
 from ov_specdec.tuning.search import describe_settings
 
 HEADER = ("model", "settings", *(f"{size}" for size in SIZES), "prefill")
-PASSES_NOTE = "tried: milliseconds of a pass over so many tokens"
-GAINS_NOTE = "greedy, with the default draft length, against plain decoding in turns"
+PASSES_NOTE = "trials: milliseconds of a pass by number of tokens"
+GAINS_NOTE = "greedy, with the default draft length, interleaved with plain decoding"
 
 
 @click.command()
@@ -49,15 +49,14 @@ GAINS_NOTE = "greedy, with the default draft length, against plain decoding in t
     type=float,
     default=100.0,
     show_default=True,
-    help="For all measurements; loading models is counted apart.",
+    help="Time budget in seconds for all measurements, without loading models.",
 )
 @click.option(
     "--other-draft",
     "other_drafts",
     multiple=True,
     metavar="DIR",
-    help="Another draft model to compare, such as the main's own weights as int4; may be "
-    "given several times.",
+    help="Compare another draft model, such as the main model's weights in int4; repeatable.",
 )
 @PAIRING_OPTION
 @STATIC_SHAPES_OPTION
@@ -65,9 +64,10 @@ GAINS_NOTE = "greedy, with the default draft length, against plain decoding in t
     "--prompt-file",
     type=click.Path(path_type=Path),
     metavar="F",
-    help="Prompts to compare drafters on, one per line. [code, a question, a function to rewrite]",
+    help="Compare drafters on these prompts, one per line. [code, a question, a function to "
+    "rewrite]",
 )
-@click.option("--output", metavar="FILE", help="Where the profile goes. [the user's cache]")
+@click.option("--output", metavar="FILE", help="Write the profile to a file. [in the user's cache]")
 @click.option("--json", "as_json", is_flag=True, help="Print the profile instead of the tables.")
 def tune(
     main: str | None,
@@ -81,12 +81,12 @@ def tune(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Measure MAIN and DRAFT, or the embedded pair: which settings and which drafter to take.
+    """Find the fastest settings and drafter for MAIN and DRAFT, or for the embedded pair.
 
-    Settings are searched without static shapes, then drafters are compared with plain decoding: the
-    draft model, suffix matches, both, and other drafts. Where the verdict is clear, a profile keeps
-    the settings: later runs with the same models on this machine take it up by themselves, unless
-    --output has put it elsewhere. With MAIN alone there is no pair to write a profile for.
+    It searches settings without static shapes. Then it compares drafters with plain decoding: the
+    draft model, suffix matches, both, and other drafts. If the verdict is clear, it writes the
+    settings to a profile, which later runs with the same models on this machine use by default. A
+    profile with --output has to be given with --profile. MAIN alone gets no profile.
     """
     require_number("seconds", seconds, above=0.0)
     sizes = parse_sizes(static_shapes)
@@ -98,7 +98,7 @@ def tune(
     drafts = [locate(name) for name in other_drafts]
     if is_pair:
         drafts.insert(0, embedded_folder("draft") if draft is None else locate(draft))
-    # Before a search that takes minutes: not all drafts can be paired.
+    # Before a search of minutes: not all drafts can be paired.
     paired = [(folder, find_pairing(main_folder, folder, pairing)) for folder in drafts]
     given = Conditions(main_folder, device, pairing, sizes, Budget(seconds))
     found = None if not is_pair else _search(given, drafts[0], output)
@@ -123,26 +123,26 @@ def tune(
         return
     lines = table(gain_table(gains), GAINS_NOTE)
     if found is not None:
-        profile = found.path if verdict.is_clear else "none is written"
+        profile = found.path if verdict.is_clear else "not written"
         lines += [*table(found.rows, PASSES_NOTE), *describe_settings_of(found.tuning)]
         lines.append(f"profile       {profile}")
-    times = f"{given.budget.spent:.0f} s of measuring, {given.budget.loading:.0f} s of loading"
+    times = f"{given.budget.spent:.0f} s of measurement, {given.budget.loading:.0f} s of loading"
     for line in (*lines, f"took          {times}", f"verdict       {describe(verdict, output)}"):
         click.echo(line)
 
 
 def _refuse_what_is_for_a_pair(output: str | None, pairing: PairingName | None) -> None:
     if output is not None:
-        raise OptionError(f"--output '{output}' has no use without DRAFT: a profile is for a pair")
+        raise OptionError(f"--output '{output}' has no effect without DRAFT: give both")
     if pairing is not None:
         raise OptionError(
-            f"--pairing {pairing} has no use without a draft model: give DRAFT or --other-draft"
+            f"--pairing {pairing} has no effect without a draft model: give DRAFT or --other-draft"
         )
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """The main model, how its drafters are measured, and for how long."""
+    """The main model, and the conditions and time budget of measurements."""
 
     main: Path
     device: str
@@ -153,7 +153,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Settings:
-    """The best settings of a pair, where their profile goes, and a row for all that were tried."""
+    """The best settings of a pair, the path of their profile, and a row for each trial."""
 
     tuning: Tuning
     path: Path
@@ -177,14 +177,14 @@ def _search(given: Conditions, draft: Path, output: str | None) -> Settings:
         path = default_path(tuner.pair) if output is None else Path(output)
         if path is None:
             raise OptionError("there is no home folder for the profile: give --output FILE")
-        require_writable(path)  # before a search that takes minutes
+        require_writable(path)  # before a search of minutes
         return Settings(tuner.run(), path, rows)
 
 
 def make_candidates(
     paired: Sequence[tuple[Path, UsedPairing | None]], profile: Path | None
 ) -> list[Candidate]:
-    """Suffix matches, each draft model, and the first of them together with suffix matches.
+    """Suffix matches, each draft model, and the first draft model with suffix matches.
 
     profile: of the first draft model.
     """
@@ -197,7 +197,7 @@ def make_candidates(
 def _measure(
     given: Conditions, candidates: Sequence[Candidate], prompts: Sequence[str]
 ) -> list[Gain]:
-    """What they bring, one after the other, as far as there is time: of the first in any case."""
+    """The gains of candidates, in order, while there is time; at least that of the first."""
     gains: list[Gain] = []
     with console.status("Measuring drafters") as status:
         for place, candidate in enumerate(candidates):
@@ -217,7 +217,7 @@ def _measure(
 
 
 def table(rows: Sequence[tuple[str, ...]], note: str) -> list[str]:
-    """The lines of a table, and what it is below it."""
+    """The lines of a table, and a note below it."""
     return [*(f"| {' | '.join(row)} |" for row in rows), f"({note})", ""]
 
 
@@ -241,15 +241,17 @@ def gain_table(gains: Sequence[Gain]) -> list[tuple[str, ...]]:
 
 
 def describe(verdict: Verdict, output: str | None = None) -> str:
-    """What to take, and how many times plain decoding's speed it has, in a line."""
+    """The recommended drafter with its speedup over plain decoding, in a line."""
     gain = verdict.best
     candidate = gain.candidate
-    number = "{:.2f} times plain decoding ({:.2f} to {:.2f})".format(gain.ratio, *gain.quartiles)
+    number = "{:.2f} times as fast as plain decoding ({:.2f} to {:.2f})".format(
+        gain.ratio, *gain.quartiles
+    )
     if not verdict.is_clear:
         runs = f"in {len(gain.ratios)} runs: give more --seconds"
-        return f"not clear: --drafter {candidate.drafter} has {number} {runs}"
+        return f"not clear: --drafter {candidate.drafter} is {number} {runs}"
     if not gain.pays:
-        return f"--drafter none: the best other, {describe_candidate(candidate)}, has {number}"
+        return f"--drafter none: the best other, {describe_candidate(candidate)}, is {number}"
     draft = "" if candidate.draft is None else f" --draft {as_argument(candidate.draft)}"
     pairing = "" if candidate.pairing is None else f" --pairing {candidate.pairing}"
     profile = ""
@@ -287,11 +289,11 @@ def describe_trial(role: str, trial: Trial | Refused) -> tuple[str, ...]:
 
 
 def describe_settings_of(tuning: Tuning) -> list[str]:
-    """The settings that were chosen, and what they change."""
+    """The chosen settings, and the tokens that they change."""
     profile = tuning.profile
     return [
         f"main          {describe_settings(profile.main_properties)} ({tuning.reasons['main']})",
         f"draft         {describe_settings(profile.draft_properties)} ({tuning.reasons['draft']})",
-        f"other tokens  {tuning.changed:.1%} of greedy choices are not those of exact precision",
+        f"other tokens  {tuning.changed:.1%} of greedy choices differ from exact precision",
         f"invariant     {tuning.invariance}",
     ]

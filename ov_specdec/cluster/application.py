@@ -19,25 +19,25 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.settings import Settings
 
 TARGET = 0.8
-"""Part of its batch that autoscaling aims to have in use: Ray advises 20 to 50 % of room above."""
+"""Autoscaling's target use of the batch: Ray advises 20 to 50 % headroom."""
 
 INGRESS_REQUESTS = 10_000
-"""Requests that reach the ingress at a time. It is the one that refuses those that are too many."""
+"""Concurrent requests to the ingress, which itself rejects excess ones with 429."""
 
 CONTROL_CALLS = 8
-"""Calls for metrics and health that a replica takes besides, which Ray counts like requests."""
+"""Extra concurrent calls for metrics and health, which Ray counts as requests."""
 
 CONSTRUCTOR_RETRIES = 2
-"""A folder without a model stays so; a CPU may be left late by the replica that had it before."""
+"""Starts to try: a missing model will not appear, but a replica may release its CPUs late."""
 
 
 class ClusterArgs(BaseModel):
-    """What an application is made of; `args` in a `serve.yaml`.
+    """The arguments of the application; `args` in a `serve.yaml`.
 
-    replicas: how many there are, unless autoscale says how many there may be; it aims at `TARGET`
-    where it gives no target. pipeline: arguments of `SpeculativePipeline`; num_threads also is the
-    number of CPUs of each replica, which else share those of this machine. settings: those of
-    `Settings`. log_level: of the ingress.
+    replicas: their number, unless autoscale gives a range; its default target is `TARGET`.
+    pipeline: arguments of `SpeculativePipeline`; num_threads is also the number of CPUs of each
+    replica, by default an equal share of this machine. settings: those of `Settings`. log_level: of
+    the ingress.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -45,28 +45,28 @@ class ClusterArgs(BaseModel):
     replicas: int = Field(1, ge=1)
     autoscale: AutoscalingConfig | None = None
     pipeline: dict[str, Any] = Field(default_factory=dict)
-    settings: dict[str, Any] = Field(default_factory=dict, repr=False)  # it may hold keys
+    settings: dict[str, Any] = Field(default_factory=dict, repr=False)  # may contain API keys
     log_level: str = "info"
 
     @property
     def max_replicas(self) -> int:
-        """The most there can be."""
+        """Maximum number of replicas."""
         return self.autoscale.max_replicas if self.autoscale else self.replicas
 
     @property
     def batch_size(self) -> int:
-        """Sequences that a replica runs at a time."""
+        """Concurrent sequences of a replica."""
         return int(self.pipeline.get("max_batch_size", Settings.max_batch_size))
 
     def all_settings(self) -> Settings:
-        """Those of the ingress, which admits as many sequences as all replicas can run.
+        """The settings of the ingress, which admits as many sequences as all replicas can run.
 
-        Raises `OptionError` for a setting that does not exist or cannot be used.
+        Raises `OptionError` for an unknown or invalid setting.
         """
         if "max_batch_size" in self.settings:
             raise OptionError(
                 Option("max_batch_size", self.settings["max_batch_size"]),
-                " is no setting but an argument of the pipeline: give it there",
+                " is an argument of the pipeline, not a setting: put it under pipeline",
             )
         require_known(self.settings, [field.name for field in fields(Settings)], "setting")
         settings = {**self.settings, "max_batch_size": self.batch_size * self.max_replicas}
@@ -76,7 +76,7 @@ class ClusterArgs(BaseModel):
 def build(args: ClusterArgs) -> Application:
     """The application: an ingress in front of replicas.
 
-    Raises `OptionError` for arguments of the pipeline and settings that do not exist.
+    Raises `OptionError` for unknown pipeline arguments and settings.
     """
     require_known(args.pipeline, signature(SpeculativePipeline).parameters, "pipeline argument")
     batch_size, settings = args.batch_size, args.all_settings()

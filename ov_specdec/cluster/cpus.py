@@ -1,4 +1,4 @@
-"""CPUs that a replica has for itself: disjoint sets, claimed by locks that end with a process."""
+"""Exclusive CPUs of a replica: disjoint sets, claimed by locks that end with the process."""
 
 import os
 import sys
@@ -20,9 +20,9 @@ Place = tuple[int, int]
 
 
 def masks(places: Mapping[int, Place], size: int) -> list[tuple[int, ...]]:
-    """Disjoint sets of `size` CPUs, each within a NUMA node, and of whole cores where that fits.
+    """Disjoint sets of `size` CPUs, each within a NUMA node, and of whole cores if possible.
 
-    places: by CPU. CPUs that do not fill a set are in none.
+    places: by CPU. CPUs that do not fill a set are left out.
     """
     nodes: defaultdict[int, list[int]] = defaultdict(list)
     for cpu in sorted(places, key=lambda cpu: (*places[cpu], cpu)):
@@ -35,7 +35,7 @@ def masks(places: Mapping[int, Place], size: int) -> list[tuple[int, ...]]:
 
 
 def largest_size(places: Mapping[int, Place], count: int) -> int:
-    """Most CPUs that each of so many replicas can have. Raises `DeviceError` where it is none."""
+    """Maximum CPUs for each of `count` replicas. Raises `DeviceError` if there are none."""
     for size in range(len(places) // count, 0, -1):
         if len(masks(places, size)) >= count:
             return size
@@ -48,27 +48,27 @@ def largest_size(places: Mapping[int, Place], count: int) -> int:
 
 
 def read_places() -> dict[int, Place]:
-    """Where the CPUs are that this process may use."""
+    """NUMA node and core of the CPUs that this process may use."""
     return {cpu: (_node_of(cpu), _core_of(cpu)) for cpu in _usable()}
 
 
 @dataclass(frozen=True)
 class Claim:
-    """CPUs that no other claim has, until this one is released or its process ends."""
+    """Exclusive CPUs, until the claim is released or its process ends."""
 
     cpus: tuple[int, ...]
     locks: tuple[FileLock, ...]
 
     def release(self) -> None:
-        """Leave them to others."""
+        """Release the locks."""
         for lock in self.locks:
             lock.release()
 
 
 def claim(places: Mapping[int, Place], size: int, folder: Path | None = None) -> Claim:
-    """Claim `size` CPUs; `DeviceError` where no set of `masks` is free.
+    """Claim `size` CPUs; `DeviceError` if no set of `masks` is free.
 
-    folder: of the locks; by default one that all processes of this user share.
+    folder: of the locks; by default one for all processes of this user.
     """
     folder = _lock_folder() if folder is None else folder
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -84,15 +84,15 @@ def claim(places: Mapping[int, Place], size: int, folder: Path | None = None) ->
 
 
 def pin(cpus: Sequence[int]) -> None:
-    """Keep all threads of this process, and those to come, to these CPUs. On Linux alone."""
+    """Pin all present and future threads of this process to these CPUs; Linux only."""
     if sys.platform == "linux":
         for thread in Path("/proc/self/task").iterdir():
-            with suppress(ProcessLookupError):  # one that has ended meanwhile
+            with suppress(ProcessLookupError):  # the thread has ended
                 os.sched_setaffinity(int(thread.name), cpus)
 
 
 def _lock(mask: Sequence[int], folder: Path) -> tuple[FileLock, ...] | None:
-    """Locks of all these CPUs, or of none."""
+    """Locks of all these CPUs; None if any is taken."""
     locks: list[FileLock] = []
     for cpu in mask:
         lock = FileLock(folder / f"{cpu}.lock", thread_local=False)
@@ -122,7 +122,7 @@ def _node_of(cpu: int) -> int:
 
 
 def _core_of(cpu: int) -> int:
-    """The core's first CPU, which tells it from those of other sockets."""
+    """The core's first CPU, a unique name across sockets."""
     siblings = SYSTEM / f"cpu{cpu}" / "topology" / "thread_siblings_list"
     try:
         first = siblings.read_text(encoding="utf-8").replace("-", ",").partition(",")[0]

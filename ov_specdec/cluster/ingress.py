@@ -15,7 +15,7 @@ from ov_specdec.server.settings import Settings
 
 @serve.ingress()
 class Ingress:
-    """Reads requests, checks keys, admits, and writes answers. replicas: what generates them."""
+    """Reads requests, checks keys, admits, and writes answers. replicas: generate them."""
 
     def __init__(self, replicas: DeploymentHandle[Any], settings: Settings, log_level: str) -> None:
         set_up_log(log_level)

@@ -12,7 +12,7 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from ov_specdec.chunks import Chunk
-from ov_specdec.cluster.prefixes import hash_prefixes
+from ov_specdec.cluster.prefixes import hash_key, hash_prefixes
 from ov_specdec.cluster.work import ModelInfo, Work
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.options import GenerationOptions
@@ -26,10 +26,10 @@ from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import Tokenizer
 
 ATTEMPTS = 3
-"""Replicas that a request is tried on while they are lost before it has a token."""
+"""Attempts of a request if replicas are lost before its first token."""
 
 CONTROL_TIMEOUT = 5.0
-"""Seconds in which a replica has to tell its metrics or its health: less than Prometheus waits."""
+"""Timeout of a replica's metrics and health in seconds: below that of Prometheus."""
 
 
 class RemoteEngine:
@@ -42,7 +42,7 @@ class RemoteEngine:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The main model's."""
+        """The main model's tokenizer."""
         return self._info.tokenizer
 
     @property
@@ -52,12 +52,12 @@ class RemoteEngine:
 
     @property
     def batch_invariant(self) -> BatchInvariance:
-        """What a replica has seen; all are on machines of one kind."""
+        """The result of one replica; all are on machines of one kind."""
         return self._info.batch_invariant
 
     @property
     def about(self) -> About:
-        """What is said of the model."""
+        """The description of the model."""
         return self._info.about
 
     @asynccontextmanager
@@ -66,8 +66,9 @@ class RemoteEngine:
     ) -> AsyncIterator[None]:
         """See `Engine`."""
         prefixes = await asyncio.to_thread(self._prefixes, ask, tenant)
+        hint = None if ask.cache_key is None else hash_key(ask.cache_key, tenant)
         await turn()
-        reading = asyncio.create_task(self._read(Work(ask, tenant, prefixes), stream))
+        reading = asyncio.create_task(self._read(Work(ask, tenant, prefixes, hint), stream))
         try:
             yield
         finally:
@@ -80,14 +81,14 @@ class RemoteEngine:
             raise ApiError(503, "no replica makes progress", code="engine_stalled")
 
     async def collect_metrics(self) -> list[Metric]:
-        """What the replicas have counted."""
+        """The metrics of all replicas."""
         return list(chain.from_iterable(await self._ask_all("collect_metrics")))
 
     def close(self) -> None:
-        """The replicas are Ray's."""
+        """Does nothing: Ray ends the replicas."""
 
     async def _read(self, work: Work, stream: Stream[Chunk]) -> None:
-        """Have a replica fill the stream; another one, if that is lost before its first token."""
+        """Fill the stream from a replica; retry on another one if it is lost before a token."""
         try:
             for _ in range(ATTEMPTS):
                 if await self._try(work, stream):
@@ -97,7 +98,7 @@ class RemoteEngine:
             stream.fail(error)
 
     async def _try(self, work: Work, stream: Stream[Chunk]) -> bool:
-        """Whether a replica has filled the stream; not if it was lost before its first token."""
+        """Whether a replica filled the stream; False if it was lost before the first token."""
         has_begun = False
         response = self._streaming.generate.remote(work)
         try:
@@ -118,7 +119,7 @@ class RemoteEngine:
         return True
 
     async def _ask_all(self, method: str) -> list[Any]:
-        """What the replicas answer, of those that do."""
+        """The answers of the replicas that give one."""
         try:
             answers = await self._replicas.broadcast(method).results_async(
                 timeout_s=CONTROL_TIMEOUT, return_exceptions=True
@@ -128,14 +129,14 @@ class RemoteEngine:
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     def _prefixes(self, ask: Ask, tenant: str | None) -> tuple[bytes, ...]:
-        """Hashes of the first prompt, for the router. Raises what is wrong with it."""
+        """Hashes of the first prompt, for the router. Raises the errors of the prompt."""
         options = GenerationOptions.from_kwargs(ask.options)
         if not options.cache_prompt:
             return ()
         tokens = encode_prompt(ask.prompts[0], options, self.tokenizer, GeneratedTokens())
         try:
             return hash_prefixes(tokens, join_salt(tenant, options.cache_salt))
-        except OverflowError:  # no model has such an id: the replica answers that
+        except OverflowError:  # an invalid id, which the replica reports
             return ()
 
 

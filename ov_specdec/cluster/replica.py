@@ -1,4 +1,4 @@
-"""One replica: the models on CPUs of their own."""
+"""One replica: the models on exclusive CPUs."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -31,9 +31,9 @@ class Replica:
         self._engine = LocalEngine(pipeline, settings, name)
 
     async def generate(self, work: Work) -> AsyncIterator[list[tuple[int, Chunk]] | ApiError]:
-        """Chunks by the index of their choice, as they come; an error that answers the request.
+        """Chunks with the index of their choice, as they come; or an `ApiError` as the answer.
 
-        Other errors are raised. Whoever stops reading ends the generations.
+        Raises other errors. A reader that stops ends the generations.
         """
         stream = Stream[Chunk](work.ask.num_choices, None)
         try:
@@ -47,18 +47,18 @@ class Replica:
             yield failure
 
     async def describe(self) -> ModelInfo:
-        """What the ingress needs to know."""
+        """The description for the ingress."""
         engine = self._engine
         return ModelInfo(engine.tokenizer, engine.max_length, engine.batch_invariant, engine.about)
 
     async def collect_metrics(self) -> list[Metric]:
-        """What it has counted."""
+        """Its metrics."""
         return await self._engine.collect_metrics()
 
     async def check_health(self) -> None:
-        """Raise unless it makes progress; Ray asks regularly, and replaces it then."""
+        """Raise unless it makes progress; Ray calls this regularly, and replaces it then."""
         await self._engine.check_health()
 
 
 async def _at_once() -> None:
-    """The turn of a request that has waited for it in the ingress."""
+    """Admit a request at once: it has waited in the ingress."""

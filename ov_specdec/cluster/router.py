@@ -1,4 +1,4 @@
-"""Chooses a replica for each request: one that has its prefix, unless that is busy."""
+"""Chooses a replica for each request: one with its prefix, unless that is busy."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,22 +11,22 @@ from ov_specdec.cluster.prefixes import Prefixes, preference
 from ov_specdec.cluster.work import Work
 
 WAITING_BATCHES = 1
-"""Batches that wait in a replica beside the one that runs: a place that gets free is then taken in
-the next step, and not when a router that finds all replicas full asks again, every 0.5 s."""
+"""Batches that wait in a replica besides the running one: the next step then fills a free place.
+Otherwise it would stay empty until the router retries, after 0.5 s."""
 
 
 class PrefixRouter(RequestRouter):
-    """Ray's router, told by `preference` in which order to try the replicas.
+    """Ray's router, with replicas ordered by `preference`.
 
-    Of those that are tried together, Ray takes the one with the fewest requests. It knows what runs
-    by what it has sent itself: Ray's own figures are of use for a few seconds only.
+    Of replicas tried together, Ray takes the one with the fewest requests. This router counts the
+    requests that it sent itself, because Ray's own figures are seconds old.
     """
 
     def initialize_state(self, **kwargs: Any) -> None:
-        """Takes `request_router_kwargs`. batch_size: requests that a replica runs at a time."""
+        """Takes `request_router_kwargs`. batch_size: concurrent requests of a replica."""
         self._batch_size: int = kwargs["batch_size"]
         self._prefixes = Prefixes()
-        # By replica and request: each choice of an answer is a sequence of its own.
+        # Sequences by replica and request: each choice of an answer is one.
         self._running: defaultdict[ReplicaID, dict[str, int]] = defaultdict(dict)
 
     async def choose_replicas(
@@ -34,19 +34,22 @@ class PrefixRouter(RequestRouter):
         candidate_replicas: list[RunningReplica],
         pending_request: PendingRequest | None = None,
     ) -> list[list[RunningReplica]]:
-        """The replicas that have room, those that suit a request best first."""
+        """The replicas with room, best first."""
         hashes: Sequence[bytes] = ()
+        hint: bytes | None = None
         if pending_request is not None:
-            work = _work_of(pending_request)
-            hashes = work.prefixes if work else ()
-            # All of them have been tried then: wait before they are tried again.
+            if work := _work_of(pending_request):
+                hashes, hint = work.prefixes, work.hint
+            # All of them were tried: wait before the next attempt.
             pending_request.routing_context.should_backoff = True
         ranks: defaultdict[float, list[RunningReplica]] = defaultdict(list)
-        # Ray takes the first of equals: in any order, so that idle replicas share what comes.
+        # Ray takes the first of equals: shuffle, so that idle replicas share the load.
         for replica in sample(candidate_replicas, len(candidate_replicas)):
             num_running = sum(self._running[replica.replica_id].values())
             if num_running < self._batch_size * (1 + WAITING_BATCHES):
                 num_known = self._prefixes.count(replica.replica_id, hashes)
+                if hint and self._prefixes.count(replica.replica_id, [hint]):
+                    num_known = len(hashes)
                 rank = preference(num_known, len(hashes), num_running, self._batch_size)
                 ranks[rank].append(replica)
         return [ranks[each] for each in sorted(ranks, reverse=True)]
@@ -54,20 +57,20 @@ class PrefixRouter(RequestRouter):
     def on_request_routed(
         self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any
     ) -> None:
-        """A replica has taken a request."""
+        """Count a request that a replica took."""
         super().on_request_routed(pending_request, replica_id, result)
         if work := _work_of(pending_request):
             request_id = pending_request.metadata.internal_request_id
             self._running[replica_id][request_id] = work.ask.num_choices
-            self._prefixes.remember(replica_id, work.prefixes)
+            self._prefixes.remember(replica_id, [*filter(None, [work.hint]), *work.prefixes])
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """A request has ended, or was refused."""
+        """Discount a request that ended or was rejected."""
         super().on_request_completed(replica_id, internal_request_id)
         self._running[replica_id].pop(internal_request_id, None)
 
     def update_replicas(self, replicas: list[RunningReplica]) -> None:
-        """Replicas have come or gone."""
+        """Follow changes of the set of replicas."""
         super().update_replicas(replicas)
         present = {replica.replica_id for replica in replicas}
         self._prefixes.keep(present)
@@ -76,6 +79,6 @@ class PrefixRouter(RequestRouter):
 
 
 def _work_of(request: PendingRequest) -> Work | None:
-    """What a request asks for; None for calls of another kind."""
+    """The work of a request; None for calls of another kind."""
     work = request.args[0] if request.args else None
     return work if isinstance(work, Work) else None

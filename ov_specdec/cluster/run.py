@@ -1,13 +1,15 @@
-"""Runs the application from the command line: in a Ray of its own, or in one that is running."""
+"""Runs the application from the command line, in a new Ray cluster or in a running one."""
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
 from typing import Any
 
+import psutil
 import ray
 from ray import serve
 from ray.serve.config import HTTPOptions
@@ -19,11 +21,14 @@ from ov_specdec.errors import DeviceError
 
 NAME = "ov-specdec"
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""What ends it."""
+
 OBJECT_STORE = 100_000_000
-"""Bytes of shared memory. Little goes through it: chunks of text are sent inline."""
+"""Bytes of shared memory: little, because chunks of text are sent inline."""
 
 LOGGING = LoggingConfig(log_level="WARNING", enable_access_log=False)
-"""Of Ray Serve itself: requests are in the server's own log."""
+"""Log level of Ray Serve itself: requests are in the server's own log."""
 
 
 def serve_replicas(
@@ -31,30 +36,30 @@ def serve_replicas(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; running requests then get `shutdown_timeout` to end.
 
-    address: see `connected`. on_ready: called when requests are taken. Raises `DeviceError` where
-    the replicas cannot be started.
+    While replicas load, a signal ends a Ray of its own at once. address: see `connected`. on_ready:
+    called when the server accepts requests. Raises `DeviceError` if the replicas cannot be started.
     """
-    with redirect_stdout(sys.stderr), connected(address):  # Ray prints what its workers print
-        try:
+    with ExitStack() as connection, redirect_stdout(sys.stderr):  # Ray prints what its workers do
+        with nullcontext() if address else _signals_end_all():
+            connection.enter_context(connected(address))
+            connection.callback(serve.delete, NAME)
             deploy(args, host, port)
-            on_ready()
-            _wait_for_signal()
-        finally:
-            serve.delete(NAME)
+        on_ready()
+        _wait_for_signal()
 
 
 @contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """A connection to a Ray cluster, at an address; None: one that is started here, and ended."""
+    """A connection to the Ray cluster at an address; None starts one, and ends it."""
     own: dict[str, Any] = {}
     if address is None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is to call out
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no network calls
         own = {
             "num_cpus": len(read_places()),
             "include_dashboard": False,
             "object_store_memory": OBJECT_STORE,
         }
-    # Without an address Ray would take a cluster that it finds.
+    # Without an address Ray would join a cluster that it finds.
     ray.init(address=address or "local", **own)
     try:
         yield
@@ -65,7 +70,7 @@ def connected(address: str | None) -> Iterator[None]:
 
 
 def deploy(args: ClusterArgs, host: str, port: int) -> None:
-    """Start the application, or put another in its place; returns when it takes requests."""
+    """Start the application, or replace a running one; returns when it accepts requests."""
     options = HTTPOptions(host=host, port=port)
     serve.start(http_options=options, logging_config=LOGGING)
     try:
@@ -76,14 +81,42 @@ def deploy(args: ClusterArgs, host: str, port: int) -> None:
 
 
 def reason_of(application: ApplicationStatusOverview) -> str:
-    """Why it failed: the last line of what Ray says, whose tracebacks end with the error itself."""
+    """Why it failed: the last line of Ray's message, whose tracebacks end with the error."""
     messages = [each.message for each in application.deployments.values()]
     lines = [line for text in (application.message, *messages) for line in text.splitlines()]
-    return lines[-1] if lines else "Ray's log says why"
+    return lines[-1] if lines else "see Ray's log"
+
+
+@contextmanager
+def _signals_end_all() -> Iterator[None]:
+    """Have signals end this process at once, with 0, and all that it has started.
+
+    A thread does so: while it starts, Ray replaces handlers by its own, which take seconds.
+    """
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+
+    def end() -> None:
+        while number := receiver.recv(1):
+            if number[0] in SIGNALS:
+                for child in psutil.Process().children(recursive=True):
+                    with suppress(psutil.NoSuchProcess):  # Ray may end it just now
+                        child.kill()
+                os._exit(0)
+
+    threading.Thread(target=end, daemon=True).start()
+    for number in SIGNALS:  # those without a handler are not told of
+        signal.signal(number, lambda *_: None)
+    signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(-1)
+        sender.close()  # the thread ends
 
 
 def _wait_for_signal() -> None:
     ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         signal.signal(number, lambda *_: ended.set())
     ended.wait()

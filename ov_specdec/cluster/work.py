@@ -1,4 +1,4 @@
-"""What the ingress sends to a replica."""
+"""Messages between ingress and replicas."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,20 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Work:
-    """A request. tenant: whose cached prefixes may be used. prefixes: see `hash_prefixes`."""
+    """A request. tenant: namespace of its cached prefixes. prefixes: see `hash_prefixes`.
+
+    hint: the same for requests that are likely to share prefixes.
+    """
 
     ask: Ask
     tenant: str | None
     prefixes: tuple[bytes, ...]
+    hint: bytes | None = None
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What the ingress needs of the models. max_length: tokens of prompt and output."""
+    """A model as the ingress sees it. max_length: tokens of prompt and output."""
 
     tokenizer: Tokenizer
     max_length: int

@@ -1,4 +1,4 @@
-"""The page that shows plain and speculative decoding side by side.
+"""The demo page with plain and speculative decoding side by side.
 
 Only `page`, `parts` and `speech_page` need gradio.
 """

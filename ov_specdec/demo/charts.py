@@ -1,4 +1,4 @@
-"""What the charts draw, as tables."""
+"""The data of the charts, as tables."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ PARTS = ("drafting", "verifying", "rest")
 
 
 def draft_tokens_by_round(run: Run) -> pd.DataFrame:
-    """How many draft tokens of each round were accepted and rejected; none before the end."""
+    """Accepted and rejected draft tokens of each round; empty before the end."""
     rows = []
     for number, round_ in enumerate(run.stats.rounds[1:] if run.stats else [], start=1):
         rows.append((number, ACCEPTED, round_.num_kept))
@@ -22,9 +22,9 @@ def draft_tokens_by_round(run: Run) -> pd.DataFrame:
 
 
 def time_by_part(comparison: Comparison) -> pd.DataFrame:
-    """Seconds that each part took, of the runs that are complete.
+    """Seconds in each part, of complete runs.
 
-    The main model's reading of the prompt is verifying; rest is rollback and all else.
+    The main model's prefill counts as verification; rest is rollback and all else.
     """
     rows = []
     for name, run in (("plain", comparison.plain), ("speculative", comparison.speculative)):

@@ -1,4 +1,4 @@
-"""One prompt decoded plainly and then with speculation, and what there is to say about both."""
+"""One prompt decoded plainly and then speculatively, with a comparison of both."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from ov_specdec.pipeline import SpeculativePipeline
 class Comparison:
     """Both runs, so far.
 
-    samples: whether each text is a sample of its own. models: what is to be said of them.
+    samples: whether the texts are independent samples. models: their description.
     """
 
     samples: bool = False
@@ -32,7 +32,7 @@ class Comparison:
 
     @property
     def note(self) -> str:
-        """Whether both texts are the same, and if not, why; empty until that can be said."""
+        """Whether both texts are the same, and if not, why; empty until both runs end."""
         if self.ratio is None:
             return ""
         ids, others = self.plain.token_ids, self.speculative.token_ids
@@ -40,7 +40,7 @@ class Comparison:
             return "Both texts are the same, token for token."
         if self.samples:
             return (
-                "The texts differ, as they should: each is a sample of its own from the same "
+                "The texts differ, as they should: they are independent samples from the same "
                 "distribution."
             )
         return (
@@ -53,10 +53,10 @@ class Comparison:
 def compare(
     pipeline: SpeculativePipeline, settings: Settings, cancellation: Cancellation
 ) -> Iterator[Comparison]:
-    """Decode plainly, then with speculation; yields the state after each piece of output.
+    """Decode plainly, then speculatively; yields the state after each piece of output.
 
-    One after the other, since at the same time each would take the other's cores. Raises
-    `OptionError` for a prompt or settings that cannot be used.
+    The runs are sequential, since they would otherwise compete for cores. Raises `OptionError` for
+    an invalid prompt or setting.
     """
     options = settings.options()
     comparison = Comparison(settings.samples and settings.seed is None, describe(pipeline))

@@ -16,15 +16,15 @@ class Turn:
 
     @property
     def answer(self) -> str:
-        """What later turns read as the answer: that of plain decoding.
+        """The answer in the prompts of later turns: that of plain decoding.
 
-        It is complete also where the run was stopped while the other one was being generated.
+        It is complete even if the visitor stopped the run during speculative decoding.
         """
         return self.comparison.plain.text
 
     @property
     def is_answered(self) -> bool:
-        """Whether there is an answer yet; it may be an end-of-sequence token alone."""
+        """Whether there is an answer; it may be a single end-of-sequence token."""
         return bool(self.comparison.plain.token_ids)
 
 
@@ -32,13 +32,13 @@ class Turn:
 class Conversation:
     """The turns, from the first to the last.
 
-    It changes in place, so a run that is still going on when it is cleared adds nothing to it.
+    It changes in place, so a run that outlasts `clear` adds nothing to it.
     """
 
     turns: list[Turn] = field(default_factory=list)
 
     def ask(self, message: str) -> Turn:
-        """Add a turn, in place of one that has got no answer."""
+        """Add a turn; it replaces a last turn without an answer."""
         self.take_back()
         turn = Turn(message)
         self.turns.append(turn)
@@ -50,14 +50,14 @@ class Conversation:
         return turns.pop() if turns and not turns[-1].is_answered else None
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Remove all turns."""
         self.turns = []  # the old list may be in use in another thread
 
     def prompt(self, system: str = "") -> list[Message]:
         """All messages up to the visitor's last one, for `SpeculativePipeline.stream`.
 
-        system: the system message; none where it is blank. Raises `OptionError` where there is no
-        message to answer.
+        system: the system message; none if blank. Raises `OptionError` if there is no message to
+        answer.
         """
         turns = self.turns
         if not turns:

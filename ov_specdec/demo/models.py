@@ -1,4 +1,4 @@
-"""Loads models as visitors choose them, one pair at a time."""
+"""Loads the models that visitors choose, one pair at a time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ WARM_UP_PROMPT = "import json\n\n\ndef load(path):\n"
 
 @dataclass(frozen=True)
 class Choice:
-    """A drafter, and the devices of both models; without a draft model the second has no use."""
+    """A drafter, and the devices of both models; the second is unused without a draft model."""
 
     drafter: DrafterName
     device: str
@@ -23,11 +23,11 @@ class Choice:
 
 
 class LoadedModels:
-    """Holds the models that were asked for last.
+    """Holds the models of the last request.
 
     main, draft: folders or Hub names; None takes the embedded pair. arguments: for every
-    `SpeculativePipeline`, beside what visitors choose. pairing: for those with the draft model.
-    Only one thread at a time may use it, but for `close`.
+    `SpeculativePipeline`, besides the visitor's choices. pairing: for those with the draft model.
+    Not thread-safe, except for `close`.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class LoadedModels:
 
     @property
     def description(self) -> str:
-        """What is loaded, in a line; empty where nothing is."""
+        """The loaded models, in a line; empty if there are none."""
         return "" if self._pipeline is None else describe(self._pipeline)
 
     @property
     def has_chat_template(self) -> bool:
-        """Whether what is loaded can keep a conversation."""
+        """Whether the loaded main model has a chat template."""
         pipeline = self._pipeline
         return pipeline is not None and pipeline.tokenizer.chat_template is not None
 
@@ -61,13 +61,13 @@ class LoadedModels:
         return self._pipeline is not None and self._choice == choice
 
     def get(self, choice: Choice) -> SpeculativePipeline:
-        """The pipeline, loaded if need be. Raises what `SpeculativePipeline` raises."""
+        """The pipeline, loaded if needed. Raises the errors of `SpeculativePipeline`."""
         if self._pipeline is None or self._choice != choice:
-            # There may not be memory for two pairs.
+            # Memory may not suffice for two pairs.
             self._release()
             self._pipeline = pipeline = self._load(choice)
             self._choice = choice
-            if self._closed:  # while they were being loaded
+            if self._closed:  # during loading
                 self._release()
             warm_up(pipeline)
         return self._pipeline
@@ -84,7 +84,7 @@ class LoadedModels:
 
     def _load(self, choice: Choice) -> SpeculativePipeline:
         drafts = choice.drafter in WITH_DRAFT
-        # The draft runs on the main's device by default; to name it would keep profiles away.
+        # The draft runs on the main's device by default; naming it would disable profiles.
         differs = drafts and choice.draft_device != choice.device
         return SpeculativePipeline(
             self._main,
@@ -98,7 +98,7 @@ class LoadedModels:
 
 
 def warm_up(pipeline: SpeculativePipeline) -> None:
-    """Measure what passes cost, and have OpenVINO prepare its passes, before somebody looks."""
+    """Measure the cost of passes, and run each kind once, before the first visitor."""
     pipeline.prepare()
     pipeline.check_batch_invariant()
     pipeline.generate(WARM_UP_PROMPT, **plain_options(WARM_UP))
@@ -111,7 +111,7 @@ def describe(pipeline: SpeculativePipeline) -> str:
     if pipeline.draft is not None:
         models.append(("draft", pipeline.draft))
     caches = ", ".join(f"{name} {model.kv} ({model.reason})" for name, model in models)
-    # Its name alone: where it lies is no concern of a visitor from elsewhere.
+    # Only the name: remote visitors should not see paths.
     profile = "none" if pipeline.profile is None else pipeline.profile.name
     pairing = "" if pipeline.pairing is None else f" Pairing: {pipeline.pairing}."
     return f"KV cache: {caches}. Profile: {profile}.{pairing}"

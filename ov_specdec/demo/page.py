@@ -1,4 +1,4 @@
-"""The page for text: its layout, and which control starts what. Needs gradio."""
+"""The page for text: layout and events. Needs gradio."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -33,8 +33,8 @@ TITLE = "Speculative decoding on OpenVINO"
 INTRODUCTION = f"""# {TITLE}
 A small draft model proposes tokens, and the main model verifies them in one pass: the same text,
 only faster."""
-SWEEP = """Plain and speculative decoding in turns at each temperature, with {} and the
-other settings above. The flatter the distribution, the less often the draft guesses right."""
+SWEEP = """Plain and speculative decoding, interleaved at each temperature, with {} and the
+other settings above. The flatter the distribution, the lower the acceptance of draft tokens."""
 EXAMPLES = (
     "class Stack:",
     "def quicksort(xs):\n",
@@ -42,9 +42,9 @@ EXAMPLES = (
     "import argparse\n\n\ndef main():\n",
 )
 
-HISTORY = """Both panes read **the same conversation**: your messages, each with plain decoding's
-answer. Each reads all of it again at every turn, so that both do the same work. When it gets too
-long for the model, **Clear** begins anew."""
+HISTORY = """Both panes continue **the same conversation**: your messages with the answers of plain
+decoding. Each prefills all of it at every turn, so that both do the same work. When it exceeds the
+model's context, **Clear** starts a new one."""
 KEYS = "Enter sends it, Shift+Enter begins a new line"
 MESSAGES = (
     "Why is the sky blue?",
@@ -54,17 +54,17 @@ MESSAGES = (
 )
 
 EXAMPLE_TOKENS = 64
-"""Of the answer that is there at first: nobody can open the page before it is."""
+"""Tokens of the example on the page, which runs before the page opens."""
 
 STYLE = Path(__file__).with_name("style.css")
-# No fonts from elsewhere: the page works offline.
+# No remote fonts: the page works offline.
 SANS, MONO = ("system-ui", "sans-serif"), ("ui-monospace", "Menlo", "Consolas", "monospace")
 
 
 def make_page(service: DemoService, devices: Sequence[str]) -> gr.Blocks:
     """The page. devices: names of OpenVINO devices to choose from.
 
-    It keeps a conversation where the model that is loaded has a chat template.
+    It has a conversation if the loaded model has a chat template.
     """
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION, elem_id="introduction")
@@ -79,21 +79,21 @@ def make_page(service: DemoService, devices: Sequence[str]) -> gr.Blocks:
 
 
 def launch_arguments() -> dict[str, Any]:
-    """How the page is served: its looks, and nothing that calls out."""
+    """Arguments of `launch`: style, and no network calls."""
     theme = gr.themes.Default(primary_hue="blue", font=SANS, font_mono=MONO)
     return {"theme": theme, "css_paths": STYLE, "footer_links": [], "ssr_mode": False}
 
 
 def stop_serving(page: gr.Blocks) -> None:
-    """Close a page that was launched, within a second, whoever has it open."""
-    # Otherwise the server waits until visitors leave; what it cuts short it reports as errors.
+    """Close a launched page within a second, even if visitors have it open."""
+    # Otherwise the server waits until visitors leave, and reports their cut requests as errors.
     page.server.force_exit = True
     logging.getLogger("uvicorn.error").disabled = True
     page.close(verbose=False)
 
 
 def _prompt(service: DemoService, devices: Sequence[str]) -> None:
-    """A prompt, and what continues it."""
+    """A prompt and its continuations."""
     prompt = gr.Textbox(EXAMPLES[0], label="Prompt", lines=3, max_lines=12, elem_id="prompt")
     gr.Examples([[text] for text in EXAMPLES], prompt, label="Examples", elem_id="examples")
     with gr.Accordion("Settings", open=False):
@@ -106,7 +106,7 @@ def _prompt(service: DemoService, devices: Sequence[str]) -> None:
 
 
 def _conversation(service: DemoService, devices: Sequence[str]) -> None:
-    """A conversation of the visitor's own, and what answers it."""
+    """A visitor's conversation and its answers."""
     conversation = gr.State(Conversation())
     with gr.Accordion("Settings", open=False):
         system = gr.Textbox("", label="System message", placeholder="none", lines=2, max_lines=12)
@@ -120,7 +120,7 @@ def _conversation(service: DemoService, devices: Sequence[str]) -> None:
 
 
 def _settings(devices: Sequence[str]) -> list[gr.components.Component]:
-    """The controls of `Form` from the second on, in its order."""
+    """The controls of `Form`, except for the first, in its order."""
     with gr.Row():
         names = {
             "draft model": "model",
@@ -144,7 +144,7 @@ def _settings(devices: Sequence[str]) -> list[gr.components.Component]:
 
 
 def _side_by_side(service: DemoService, form: list[gr.components.Component]) -> None:
-    """The two panes, with what belongs to them."""
+    """The two panes with their controls."""
     (run, stop), status = buttons({"run": "Run", "stop": "Stop"}, EXAMPLE)
     empty = Comparison(models=service.models.description)
     first = service.example(Form(*(field.value for field in form)))
@@ -170,7 +170,7 @@ def _turns_side_by_side(service: DemoService, form: list[gr.components.Component
     def of(turns: Sequence[Turn]) -> tuple[Any, ...]:
         return contents(turns[-1].comparison if turns else empty, *view.turn_panes(turns))
 
-    # Shown only: a visitor's own conversation begins with his first message.
+    # Only an example: a visitor's conversation begins with their first message.
     shown = Conversation()
     first = shown.ask(MESSAGES[0])
     form_of_first = Form(shown, *(field.value for field in others))
@@ -184,7 +184,7 @@ def _turns_side_by_side(service: DemoService, form: list[gr.components.Component
         states = service.compare(visitor_of(request), _filled(form, values))
         for turn.comparison, line in as_html(states, empty):
             yield held, box, line, *of(held.turns)
-            box = gr.skip()  # the next message may be there by now
+            box = gr.skip()  # the visitor may have typed the next message
         if unanswered := held.take_back():
             yield held, unanswered.message, gr.skip(), *of(held.turns)
 
@@ -194,7 +194,7 @@ def _turns_side_by_side(service: DemoService, form: list[gr.components.Component
         return view.status(READY), *of(held.turns)
 
     starts = [run.click, message.submit]
-    # What is an output, gradio frees some time after the visitor has left.
+    # gradio frees outputs some time after the visitor leaves.
     connect(service, starts, stop, send, [*form, message], [conversation, message, *outputs])
     clear.click(begin_anew, conversation, outputs, **AT_ONCE)
 
@@ -226,7 +226,7 @@ def _temperature(service: DemoService, form: list[gr.components.Component]) -> N
     def show(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
         states = service.sweep(visitor_of(request), _filled(form, values))
         for points, line in as_html(states, []):
-            # From an empty table gradio would take numbers for names, and keep to it.
+            # gradio infers nominal axes from an empty table, and keeps them.
             speeds, rates = charts.by_temperature(points) if points else (gr.skip(), gr.skip())
             yield line, speeds, rates
 

@@ -1,4 +1,4 @@
-"""What the demo's pages are made of: panes, buttons, and how a run is shown. Needs gradio."""
+"""Parts of the demo's pages: panes, buttons, and the display of a run. Needs gradio."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
@@ -12,7 +12,7 @@ from ov_specdec.errors import SpecdecError
 from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
 
 READY = "Ready."
-EXAMPLE = "This example was run at the start."
+EXAMPLE = "This example ran at the start of the demo."
 
 COLORS = {
     "draft token": {"accepted": BLUE, "rejected": ORANGE},
@@ -21,20 +21,20 @@ COLORS = {
 }
 
 NARROW = 340
-"""Pixels that a pane or a chart needs."""
+"""Minimum width of a pane or chart in pixels."""
 
 AT_ONCE: dict[str, Any] = {"queue": False, "show_progress": "hidden"}
-# The service lets one run use the models at a time: so who waits can see that, and can stop.
-# Each of them holds one of gradio's 40 threads; some are left for the run that goes on, and stops.
+# The service runs one visitor at a time, so waiting visitors can see that, and can stop. Each holds
+# one of gradio's 40 threads; the rest serves the current run and stop buttons.
 RUN: dict[str, Any] = {
     "concurrency_id": "runs",
     "concurrency_limit": 32,
-    "show_progress": "hidden",  # gradio's would fade the line of status
+    "show_progress": "hidden",  # gradio's progress would fade the status line
 }
 
 
 class Cancels(Protocol):
-    """What runs for visitors."""
+    """Runs generations for visitors."""
 
     def cancel(self, visitor: str) -> None:
         """End the visitor's runs."""
@@ -46,7 +46,7 @@ State = TypeVar("State")
 
 
 def leave_at_end(page: gr.Blocks, service: Cancels) -> None:
-    """Cancel a visitor's runs when he leaves the page."""
+    """Cancel a visitor's runs when they leave the page."""
 
     def leave(request: gr.Request) -> None:
         service.cancel(visitor_of(request))
@@ -55,7 +55,7 @@ def leave_at_end(page: gr.Blocks, service: Cancels) -> None:
 
 
 def contents(comparison: Comparison, plain: str, speculative: str) -> tuple[Any, ...]:
-    """What `results` shows of a comparison. plain, speculative: the panes."""
+    """The values of the components of `results`. plain, speculative: the panes."""
     ended = comparison.speculative.is_complete
     return (
         view.verdict(comparison),
@@ -69,11 +69,11 @@ def contents(comparison: Comparison, plain: str, speculative: str) -> tuple[Any,
 
 
 def results(shown: tuple[Any, ...]) -> list[gr.components.Component]:
-    """Verdict, panes, details and charts. shown: what they show at first."""
+    """Verdict, panes, details and charts. shown: their initial values."""
     verdict, plain, speculative, details, rounds, by_round, by_part = shown
     made = [_html(verdict, "verdict")]
     with gr.Row():
-        # Columns of this width stand one below the other in a narrow window.
+        # In a narrow window, columns of this width wrap.
         for pane, name in ((plain, "plain"), (speculative, "speculative")):
             with gr.Column(min_width=NARROW):
                 made.append(_html(pane, name))
@@ -90,9 +90,9 @@ def results(shown: tuple[Any, ...]) -> list[gr.components.Component]:
 
 
 def buttons(labels: Mapping[str, str], ready: str = READY) -> tuple[list[gr.Button], gr.HTML]:
-    """Buttons, the main one first, and a line of status. labels: by the name of the element.
+    """Buttons, the main one first, and a status line. labels: by the name of the element.
 
-    ready: what the line says at first.
+    ready: the initial status.
     """
     main, *_ = labels
     with gr.Row(equal_height=True):
@@ -119,7 +119,7 @@ def connect(
     inputs: Sequence[gr.components.Component],
     outputs: Sequence[gr.components.Component],
 ) -> None:
-    """Let what starts a run show its states, and the stop button cancel that.
+    """Connect events that start a run to its states, and the stop button to its cancellation.
 
     starts: events, such as a click.
     """
@@ -132,17 +132,17 @@ def connect(
 
 
 def as_html(states: Iterator[tuple[State, str]], empty: State) -> Iterator[tuple[State, str]]:
-    """States with their lines as HTML; after an error, its message beside the `empty` state."""
+    """States with their lines as HTML; after an error, the `empty` state and its message."""
     try:
         for state, line in states:
             yield state, view.status(line)
     except SpecdecError as error:
-        gr.Warning(escape(str(error)))  # it takes HTML, and visitors' input may be part of this
+        gr.Warning(escape(str(error)))  # it takes HTML, and the message may quote visitors' input
         yield empty, view.problem(str(error))
 
 
 def visitor_of(request: gr.Request) -> str:
-    """Who asks: a session of the page."""
+    """The visitor: a session of the page."""
     return str(request.session_hash)
 
 

@@ -1,12 +1,12 @@
-"""Runs of several visitors: one at a time, each of which its visitor may cancel."""
+"""Runs of several visitors, one at a time; a visitor may cancel their own."""
 
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
+from threading import Event, Lock
 from typing import TypeVar
 
-from ov_specdec.demo.cancellation import Cancellation, Cancellations
-from ov_specdec.demo.turns import Turns
+from ov_specdec.demo.cancellation import Cancellation
 
 WAITING = "Waiting for another visitor's run to end \N{HORIZONTAL ELLIPSIS}"
 LOADING = "Loading models \N{HORIZONTAL ELLIPSIS}"
@@ -17,37 +17,68 @@ States = Generator[tuple[State, str], None, None]
 """States to show, each with a line of status."""
 
 
-@dataclass(frozen=True)
-class RunQueue:
-    """Who may use the models, and who waits."""
+@dataclass(frozen=True, eq=False)
+class Place:
+    """The place of a visitor's run in the queue. turn: is set once the run may start."""
 
-    runs: Cancellations = field(default_factory=Cancellations)
-    turns: Turns = field(default_factory=Turns)
+    visitor: str
+    turn: Event = field(default_factory=Event)
+    cancellation: Cancellation = field(default_factory=Cancellation)
+
+
+class RunQueue:
+    """The current run and waiting ones: first come, first served."""
+
+    def __init__(self) -> None:
+        self._places: list[Place] = []
+        self._lock = Lock()  # runs begin and end in threads of their own
 
     def run(
         self, visitor: str, state: State, work: Callable[[Cancellation], States[State]]
     ) -> States[State]:
-        """Wait for those who came before, and work. state: what to show until there is more."""
-        cancellation, turn = self.runs.start(visitor), self.turns.join()
+        """Wait for earlier runs, then run `work`. state: shown meanwhile."""
+        place = self.join(visitor)
+        cancellation = place.cancellation
         try:
-            if not turn.is_set():
+            if not place.turn.is_set():
                 yield state, WAITING
-                cancellation.calls(turn.set)
-                turn.wait()
+                cancellation.calls(place.turn.set)
+                place.turn.wait()
             if not cancellation.is_set():
-                # Whoever comes next needs the models, also where this visitor has just left.
+                # The next run needs the models, even if this visitor has just left.
                 with closing(work(cancellation)) as states:
                     for state, line in states:
                         yield state, line
             yield state, STOPPED if cancellation.is_set() else DONE
         finally:
-            self.turns.leave(turn)
-            self.runs.end(visitor, cancellation)
+            self.leave(place)
+
+    def join(self, visitor: str) -> Place:
+        """Join the queue for another run of this visitor."""
+        place = Place(visitor)
+        with self._lock:
+            self._places.append(place)
+            self._places[0].turn.set()
+        return place
+
+    def leave(self, place: Place) -> None:
+        """Leave the queue, or end the current run, and let the next one start."""
+        with self._lock:
+            self._places.remove(place)
+            if self._places:
+                self._places[0].turn.set()
 
     def cancel(self, visitor: str) -> None:
-        """End the visitor's runs within one pass, and those that wait at once."""
-        self.runs.cancel(visitor)
+        """End the visitor's running generations within one pass, and waiting ones at once."""
+        for place in self._held():
+            if place.visitor == visitor:
+                place.cancellation.set()
 
     def cancel_all(self) -> None:
         """End all runs."""
-        self.runs.cancel_all()
+        for place in self._held():
+            place.cancellation.set()
+
+    def _held(self) -> list[Place]:
+        with self._lock:
+            return self._places.copy()

@@ -1,4 +1,4 @@
-"""One generation as it goes on: its text by origin, and what it has taken so far."""
+"""A running generation: its text by origin, and statistics so far."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
@@ -17,7 +17,7 @@ Outcome = Literal["not started", "running"] | FinishReason
 
 @dataclass(frozen=True)
 class Piece:
-    """Output of one origin. rejected: the text of the draft tokens that were rejected there."""
+    """Output of one origin. rejected: the text of draft tokens rejected at its position."""
 
     text: str
     origin: Origin
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the text came to its own end."""
+        """Whether the generation ended by itself."""
         return self.outcome in ("stop", "length")
 
     @property
@@ -57,17 +57,17 @@ class Run:
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens so far by seconds so far, prefill included."""
+        """Tokens so far divided by seconds so far, prefill included."""
         return len(self.token_ids) / self.seconds if self.seconds else 0.0
 
     @property
     def num_rounds(self) -> int:
-        """Passes of the main model that have shown something."""
+        """Passes of the main model with output."""
         return sum(piece.ends_round for piece in self.pieces)
 
     @property
     def draft_lengths(self) -> list[int]:
-        """The draft lengths in the order in which they were chosen; none before the end."""
+        """The draft lengths in order; empty before the end."""
         planned = [round_.planned for round_ in self.stats.rounds[1:]] if self.stats else []
         return [length for length, _ in groupby(planned)]
 
@@ -86,9 +86,9 @@ class Run:
         chunks: GenerationStream | Generator[Chunk, None, None],
         decode: Callable[[list[int]], str],
     ) -> Iterator[None]:
-        """Take in chunks to the last one, and pause after each.
+        """Read all chunks, and pause after each.
 
-        Only the time of the generation itself counts, not what is done in the pauses.
+        Only the time of the generation counts, not the pauses.
         """
         self.outcome = "running"
         with closing(chunks):

@@ -1,4 +1,4 @@
-"""What visitors ask for with a button: states to show, each with a line of status."""
+"""The actions of the page's buttons: they yield states to show, each with a status line."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ from ov_specdec.errors import OptionError, shorten
 from ov_specdec.pipeline import SpeculativePipeline
 
 SHOW_EVERY = 0.06
-"""Seconds between two pictures of a run: the page shares the cores with the models."""
+"""Seconds between updates of a run: the page shares the cores with the models."""
 
 SEED_DIGITS = 18
-"""Python refuses to read numbers of thousands of digits."""
+"""Python refuses to parse numbers of thousands of digits."""
 
 Work = Callable[[SpeculativePipeline, Settings, Cancellation], States[State]]
 
@@ -47,7 +47,7 @@ class Form:
 
     @property
     def settings(self) -> Settings:
-        """How to continue the prompt; sliders give whole numbers as floats, too."""
+        """Prompt and settings; sliders return whole numbers as floats."""
         prompt = self.prompt
         return Settings(
             prompt.prompt(self.system) if isinstance(prompt, Conversation) else prompt,
@@ -71,23 +71,23 @@ class Form:
 
     @property
     def choice(self) -> Choice:
-        """Which models to take."""
+        """The drafter and devices."""
         return Choice(self.drafter, self.device, self.draft_device)
 
 
 @dataclass(frozen=True)
 class DemoService:
-    """What all visitors share: the models, used by one run at a time, and the runs themselves."""
+    """The models, shared by all visitors and used by one run at a time, and the runs."""
 
     models: LoadedModels
     queue: RunQueue = field(default_factory=RunQueue)
 
     def compare(self, visitor: str, form: Form) -> States[Comparison]:
-        """States of a comparison, not more often than can be seen."""
+        """States of a comparison, at a rate that can be seen."""
         return self._in_turn(visitor, form, Comparison(models=self.models.description), _compare)
 
     def example(self, form: Form) -> Comparison:
-        """What visitors see before they have run anything: a run as any other."""
+        """The comparison that visitors see first."""
         *_, (comparison, _) = self.compare("example", form)
         return comparison
 
@@ -96,7 +96,7 @@ class DemoService:
         return self._in_turn(visitor, form, [], _sweep)
 
     def cancel(self, visitor: str) -> None:
-        """End the visitor's runs within one pass, and those that wait at once."""
+        """End the visitor's running generations within one pass, and waiting ones at once."""
         self.queue.cancel(visitor)
 
     def close(self) -> None:
@@ -105,9 +105,9 @@ class DemoService:
         self.models.close()
 
     def _in_turn(self, visitor: str, form: Form, state: State, work: Work[State]) -> States[State]:
-        """Wait for those who came before, load models if need be, and work.
+        """Wait for earlier runs, load models if needed, and run `work`.
 
-        state: what to show until there is something. Raises `OptionError` and what loading raises.
+        state: shown meanwhile. Raises `OptionError` and errors of loading.
         """
         settings = form.settings
 
@@ -138,7 +138,7 @@ def _sweep(
 
 
 def progress(comparison: Comparison) -> str:
-    """Which of the two runs is going on."""
+    """Which of the two runs is in progress."""
     if comparison.speculative.outcome == "not started":
         return "1 of 2: plain decoding."
     return "2 of 2: speculative decoding."

@@ -1,4 +1,4 @@
-"""What a visitor has chosen."""
+"""A visitor's settings."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,7 +8,7 @@ from ov_specdec.text.prompt import Prompt
 
 @dataclass(frozen=True)
 class Settings:
-    """A prompt and how to continue it. temperature 0 is greedy; top_k 0 and top_p 1 keep all."""
+    """A prompt with its options. temperature 0 is greedy; top_k 0 and top_p 1 keep all tokens."""
 
     prompt: Prompt
     max_new_tokens: int = 128
@@ -28,7 +28,7 @@ class Settings:
         options: dict[str, Any] = {
             "max_new_tokens": self.max_new_tokens,
             "num_assistant_tokens": self.draft_length,
-            # Each way of decoding reads the prompt, or the second would have it from the first.
+            # Both runs prefill the prompt; otherwise the second would take it from the cache.
             "cache_prompt": False,
         }
         if self.samples:

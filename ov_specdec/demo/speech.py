@@ -1,4 +1,4 @@
-"""Speech in the demo: one recording transcribed plainly and then with speculation."""
+"""Speech in the demo: one recording transcribed plainly and then speculatively."""
 
 from collections.abc import Generator
 from contextlib import closing
@@ -22,7 +22,7 @@ from ov_specdec.speech_pipeline import SpeechPipeline
 
 @dataclass(frozen=True)
 class SpeechForm:
-    """The values of the controls, in their order on the page. audio: path of a file, or none."""
+    """The values of the controls, in their order on the page. audio: path of a file, or None."""
 
     audio: str | None
     language: str
@@ -31,7 +31,7 @@ class SpeechForm:
 
     @property
     def recording(self) -> Audio:
-        """The file; `OptionError` where there is none."""
+        """The file; `OptionError` if there is none."""
         if self.audio is None:
             raise OptionError("there is no recording: record one, or choose a file")
         return Path(self.audio)
@@ -49,13 +49,13 @@ class SpeechForm:
 
 @dataclass(frozen=True)
 class SpeechService:
-    """What all visitors share: a speech model, used by one run at a time."""
+    """A speech model, shared by all visitors and used by one run at a time."""
 
     pipeline: SpeechPipeline
     queue: RunQueue = field(default_factory=RunQueue)
 
     def compare(self, visitor: str, form: SpeechForm) -> States[Comparison]:
-        """States of a comparison, not more often than can be seen."""
+        """States of a comparison, at a rate that can be seen."""
         empty = Comparison(models=self.description)
         recording, options = form.recording, form.options()
 
@@ -73,14 +73,14 @@ class SpeechService:
 
     @property
     def description(self) -> str:
-        """What is loaded, in a line."""
+        """The loaded models, in a line."""
         if self.pipeline.draft is None:
             return f"Drafter: {self.pipeline.drafter}."
         shares = "shares the main model's" if self.pipeline.shares_encoder else "has its own"
         return f"Drafter: {self.pipeline.drafter}. The draft model {shares} encoder."
 
     def cancel(self, visitor: str) -> None:
-        """End the visitor's runs within one pass, and those that wait at once."""
+        """End the visitor's running generations within one pass, and waiting ones at once."""
         self.queue.cancel(visitor)
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ def _compare(
     cancellation: Cancellation,
     comparison: Comparison,
 ) -> Generator[Comparison, None, None]:
-    """Transcribe plainly, then with speculation; yields the state after each piece of output."""
+    """Transcribe plainly, then speculatively; yields the state after each piece of output."""
     runs = ((comparison.plain, plain_options(options)), (comparison.speculative, options))
     for run, chosen in runs:
         if cancellation.is_set():
@@ -110,7 +110,7 @@ def _compare(
 
 
 def _pieces(stream: TranscriptionStream) -> Generator[Chunk, None, None]:
-    """The tokens of a transcription by origin, as those of a text come."""
+    """The tokens of a transcription by origin, as chunks of a text."""
     with stream:
         for chunk in stream:
             yield from chunk.pieces

@@ -1,4 +1,4 @@
-"""The page for a speech model: a microphone or a file, and what was heard. Needs gradio."""
+"""The page for a speech model: a microphone or file, and transcriptions. Needs gradio."""
 
 from collections.abc import Iterator
 from typing import Any, get_args
@@ -22,9 +22,9 @@ from ov_specdec.speech.settings import Task
 
 TITLE = "Speculative speech recognition on OpenVINO"
 INTRODUCTION = f"""# {TITLE}
-A drafter proposes tokens, and the main model verifies them in one pass. The text is the main
-model's own either way; only the speed differs. The panes run **one after the other**; text comes
-for each window of up to 30 seconds."""
+A drafter proposes tokens, and the main model verifies them in one pass. Either way the text is the
+main model's own; only the speed differs. The panes run **one after the other**; text appears after
+each window of up to 30 seconds."""
 
 
 def make_speech_page(service: SpeechService) -> gr.Blocks:
@@ -32,7 +32,7 @@ def make_speech_page(service: SpeechService) -> gr.Blocks:
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION, elem_id="introduction")
         with gr.Row():
-            # As a file, which `read_audio` decodes: gradio itself needs ffmpeg for most forms.
+            # As a file, which `read_audio` decodes: gradio itself needs ffmpeg for most formats.
             audio = gr.Audio(
                 sources=["upload", "microphone"],
                 type="filepath",

@@ -1,4 +1,4 @@
-"""Speed against temperature: plain and speculative decoding in turns."""
+"""Speed against temperature: plain and speculative decoding, interleaved."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ NUM_STEPS = len(TEMPERATURES) * REPEATS
 
 @dataclass(frozen=True)
 class Point:
-    """Medians at one temperature; speeds in tokens per second, acceptance by drafted token."""
+    """Medians at one temperature; speeds in tokens per second, acceptance per draft token."""
 
     temperature: float
     plain: float
@@ -33,10 +33,9 @@ class Point:
 def sweep(
     pipeline: SpeculativePipeline, settings: Settings, cancellation: Cancellation
 ) -> Iterator[list[Point]]:
-    """Measure all temperatures, `REPEATS` times over; yields what is known after each step.
+    """Measure all temperatures, `REPEATS` times; yields the results after each step.
 
-    There are `NUM_STEPS` of them, unless the sweep is cancelled. Raises `OptionError` for a prompt
-    that cannot be used.
+    It has `NUM_STEPS` steps, unless cancelled. Raises `OptionError` for an invalid prompt.
     """
 
     def measure(options: Mapping[str, Any]) -> GenerationStats:
@@ -49,7 +48,7 @@ def sweep(
     speculative: dict[float, list[GenerationStats]] = {t: [] for t in TEMPERATURES}
     for _ in range(REPEATS):
         for temperature in TEMPERATURES:
-            # Without a seed, since draft lengths could not follow what is measured with one.
+            # Without a seed, since draft lengths are not adaptive with one.
             chosen = replace(
                 settings,
                 max_new_tokens=min(settings.max_new_tokens, MAX_TOKENS),
@@ -58,7 +57,7 @@ def sweep(
             )
             options = {**chosen.options(), "ignore_eos": True}
             steps = measure(plain_options(options)), measure(options)
-            if cancellation.is_set():  # then the last one may lack tokens
+            if cancellation.is_set():  # the last run may be incomplete
                 return
             plain[temperature].append(steps[0])
             speculative[temperature].append(steps[1])

@@ -1,4 +1,4 @@
-"""The state of a run as HTML. Whatever a model writes is escaped."""
+"""The state of a run as HTML, with model output escaped."""
 
 from collections.abc import Sequence
 from html import escape
@@ -29,7 +29,7 @@ def panes(comparison: Comparison) -> tuple[str, str]:
 
 
 def turn_panes(turns: Sequence[Turn]) -> tuple[str, str]:
-    """As `panes`, of a conversation: messages and answers below each other."""
+    """As `panes`, for a conversation: alternating messages and answers."""
     plain = [(turn.message, turn.comparison.plain) for turn in turns]
     speculative = [(turn.message, turn.comparison.speculative) for turn in turns]
     return conversation_pane(plain, PLAIN), conversation_pane(speculative, SPECULATIVE)
@@ -41,7 +41,7 @@ def pane(run: Run, title: str) -> str:
 
 
 def conversation_pane(turns: Sequence[tuple[str, Run]], title: str) -> str:
-    """As `pane`, of several runs: each below the message that it answers; figures of the last."""
+    """As `pane`, for several runs, each below its message; with the figures of the last one."""
     html = "".join(
         f'<p class="message">{escape(message)}</p><div class="answer">{_text(run)}</div>'
         + ('<p class="quiet">stopped</p>' if run.outcome == "cancelled" else "")
@@ -51,7 +51,7 @@ def conversation_pane(turns: Sequence[tuple[str, Run]], title: str) -> str:
 
 
 def rounds(run: Run) -> str:
-    """A run of speculation round by round, with the rejected draft tokens.
+    """A speculative run round by round, with rejected draft tokens.
 
     After figure 1 of Leviathan et al. (arXiv 2211.17192).
     """
@@ -62,37 +62,37 @@ def rounds(run: Run) -> str:
 
 
 def verdict(comparison: Comparison) -> str:
-    """How much faster speculation was, and whether the texts are the same."""
+    """The speedup, and whether the texts are the same."""
     ratio = comparison.ratio
     if ratio is None:
         return ""
     return (
         f'<div class="verdict"><strong>{ratio:.2f}\N{MULTIPLICATION SIGN}</strong>'
-        "<span>the speed of plain decoding, which ran before it. "
+        "<span>as fast as plain decoding, which ran first. "
         f'<em class="note">{escape(comparison.note)}</em></span></div>'
     )
 
 
 def details(comparison: Comparison) -> str:
-    """Draft lengths, once they are known, and what there is to know of the models."""
+    """Draft lengths, once known, and the description of the models."""
     lengths = ", ".join(map(str, comparison.speculative.draft_lengths))
     drafts = f"Draft length: {lengths}. " if lengths else ""
-    speeds = "Speeds count the prompt too. "
+    speeds = "Speeds include the prefill. "
     return f'<p class="quiet">{speeds}{drafts}{escape(comparison.models)}</p>'
 
 
 def status(text: str) -> str:
-    """A line on what is being done."""
+    """A status line."""
     return f'<p class="status" role="status">{escape(text)}</p>'
 
 
 def problem(text: str) -> str:
-    """What went wrong, and what to do."""
+    """An error message with its remedy."""
     return f'<p class="status problem" role="alert">{escape(text)}</p>'
 
 
 def legend() -> str:
-    """What the marks mean."""
+    """The meaning of the marks."""
     marks = [f"<li>{_mark(origin, 'token')} {text}</li>" for origin, text in MEANINGS.items()]
     rejected = "<li><del>token</del> drafted, and rejected (round by round)</li>"
     return f'<ul class="legend">{"".join(marks)}{rejected}</ul>'
@@ -103,14 +103,14 @@ def _pane(run: Run, title: str, html: str) -> str:
         f'<section class="pane" data-outcome="{run.outcome}"><header><h3>{escape(title)}</h3>'
         f'<span class="outcome">{OUTCOMES[run.outcome]}</span></header>'
         f"{_figures(run)}"
-        # The inner element is what keeps the box at its end while text comes in.
+        # The inner element keeps the box scrolled to its end while text arrives.
         f'<div class="text" tabindex="0"><div>{html}</div></div>'
         "</section>"
     )
 
 
 def _text(run: Run) -> str:
-    """The text, marked by origin; in few elements, since a page may show many tokens."""
+    """The text, marked by origin, in few elements, since a page may show many tokens."""
     return "".join(
         _mark(origin, escape("".join(piece.text for piece in pieces)))
         for origin, pieces in groupby(run.pieces, key=attrgetter("origin"))
@@ -133,7 +133,7 @@ def _figures(run: Run) -> str:
 
 
 def _piece_in_round(piece: Piece) -> str:
-    """In one line, after the draft tokens that were rejected there."""
+    """One piece in a line, with rejected draft tokens."""
     rejected = f"<del>{_one_line(piece.rejected)}</del>" if piece.rejected else ""
     return rejected + _mark(piece.origin, _one_line(piece.text))
 

@@ -1,4 +1,4 @@
-"""`Drafter`: what the engine needs of what proposes draft tokens."""
+"""`Drafter`: the interface between the engine and a source of draft tokens."""
 
 from collections.abc import Generator, Sequence, Set
 from dataclasses import dataclass
@@ -10,39 +10,37 @@ from ov_specdec.sampling.verification import Draft
 
 T = TypeVar("T")
 Steps = Generator[Ask | CachedSequence, Plan | None, T]
-"""A coroutine that waits for passes, and for plans.
+"""A coroutine that waits for passes and plans.
 
-It yields a sequence whose tokens are to be fed, or an `Ask`, to which it is sent the plan. So many
-sequences can wait for one pass, and be planned together.
+It yields a sequence to have its tokens fed, or an `Ask` to be sent a plan. Many sequences can
+thus wait for one pass, and be planned together.
 """
 
 
 @dataclass(frozen=True)
 class Declined:
-    """A draft token that was not proposed; that it would have been accepted may show."""
+    """A match that was not proposed, kept to learn whether it would have been accepted."""
 
     source: str
     match_confidence: float
     draft_token: int
 
-    def judged(self, token: int) -> tuple[str, float, bool]:
-        """Source, confidence, and whether it is the token that came.
+    def outcome(self, token: int) -> tuple[str, float, bool]:
+        """Source, confidence, and whether the draft token equals the main model's token.
 
-        It is with the probability that the main model gives it, with which it would have been
-        accepted.
+        The two are equal with the probability that verification would have accepted it.
         """
         return self.source, self.match_confidence, token == self.draft_token
 
 
 class Proposal(NamedTuple):
-    """A draft, and how it came about, for the statistics and the draft-length policy.
+    """A draft and its origin, for the statistics and the draft-length policy.
 
-    source: the name of where the draft tokens come from. plan: how many there were to be, and why.
-    confidences: the probability that the source gives each draft token, where the plan asked for
-    it. match_confidence: how sure the source was of all its draft tokens before it drafted any,
-    where it can tell, as prompt lookup can by the length of its match. pass_tokens: tokens that a
-    draft model was fed. declined: a match that the plan gave no place to. has_failed: a draft model
-    gave logits that are no distribution, and is not asked any more.
+    source: name of the source. plan: how many draft tokens were planned, and why. confidences: the
+    source's probability of each draft token, if the plan asked for it. match_confidence: the
+    source's confidence before it drafted, such as from the length of a match; None if unknown.
+    pass_tokens: tokens fed to a draft model. declined: a match that the plan rejected. has_failed:
+    a draft model gave logits that are no distribution, and is not used any more.
     """
 
     draft: Draft
@@ -55,10 +53,9 @@ class Proposal(NamedTuple):
     has_failed: bool = False
 
     def until(self, ends: Set[int]) -> "Proposal":
-        """The same up to its first token that ends a text, with that one.
+        """The proposal up to and including its first token that ends a text.
 
-        Where a draft ends then depends on no token that is left out, so that drawn draft tokens
-        keep their law.
+        The length then depends on no dropped token, so drawn draft tokens keep their distribution.
         """
         tokens, probs = self.draft.tokens, self.draft.probs
         for length, token in enumerate(tokens[:-1], start=1):
@@ -69,20 +66,20 @@ class Proposal(NamedTuple):
 
 
 class Drafter(Protocol):
-    """Proposes draft tokens for the tokens that come next in one sequence."""
+    """Proposes draft tokens for one sequence."""
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Where it takes draft tokens from; the last is asked where the others have no idea."""
+        """Its sources of draft tokens; the last one drafts if the others have none."""
         ...
 
     @property
     def caches(self) -> tuple[CachedSequence, ...]:
-        """The KV caches of its models: of the same sequence."""
+        """The KV caches of its models for this sequence."""
         ...
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """Draft tokens to follow `tokens`, as many as the plan allows; none where it has no idea.
+        """Draft tokens to follow `tokens`, as many as the plan allows; possibly none.
 
         tokens: the sequence so far, which begins with those of the last call.
         """

@@ -1,4 +1,4 @@
-"""Two drafters as one: the second is asked where the first has no idea."""
+"""Two drafters as one: the second drafts if the first has no draft tokens."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ from ov_specdec.runner.cached_sequence import CachedSequence
 class Cascade:
     """Suffix matches first, say, and a draft model where nothing matches. Implements `Drafter`.
 
-    A plan that gives the first one no draft tokens leaves the round to the second: so the policy
-    decides between them.
+    A plan of no draft tokens for the first leaves the round to the second: the policy thus chooses
+    between them.
     """
 
     def __init__(self, first: Drafter, second: Drafter) -> None:
@@ -20,21 +20,21 @@ class Cascade:
 
     @property
     def readers(self) -> tuple[HiddenStatesReader, ...]:
-        """Those of both that read hidden states."""
+        """The readers of hidden states of both."""
         return (*readers(self._first), *readers(self._second))
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Those of both."""
+        """The sources of both."""
         return (*self._first.sources, *self._second.sources)
 
     @property
     def caches(self) -> tuple[CachedSequence, ...]:
-        """Those of both."""
+        """The KV caches of both."""
         return (*self._first.caches, *self._second.caches)
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """The first one's draft tokens if there are any, else those of the second."""
+        """The first drafter's draft tokens, or if there are none, the second's."""
         proposal = yield from self._first.propose(tokens)
         if proposal.draft.tokens:
             return proposal
@@ -43,7 +43,7 @@ class Cascade:
 
 
 def readers(drafter: Drafter | None) -> tuple[HiddenStatesReader, ...]:
-    """Who reads the main model's hidden states: the drafter, or drafters of which it is made."""
+    """Readers of the main model's hidden states: the drafter itself, or its parts."""
     if isinstance(drafter, Cascade):
         return drafter.readers
     return (drafter,) if isinstance(drafter, HiddenStatesReader) else ()

@@ -1,4 +1,4 @@
-"""Indexes of the most recent outputs, in bounded memory, to find draft tokens in."""
+"""Bounded indexes of recent outputs, as a source of draft tokens."""
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
@@ -7,17 +7,16 @@ from threading import Lock
 from ov_specdec.drafters.suffix_index import MAX_MATCH, SuffixIndex
 
 CAPACITY = 100_000
-"""Tokens that are kept; their indexes take 50 MB."""
+"""Maximum number of tokens; their indexes take 50 MB."""
 
 
 class EarlierOutputs:
-    """Indexes of outputs, apart by namespace, the oldest forgotten first.
+    """Indexes of outputs by namespace; the oldest are evicted first.
 
-    Each namespace has generations of half of the capacity; a full one is followed by a new one, and
-    what is too much goes a generation at a time, of the namespace that has been idle longest.
-    Outputs that were remembered wait until `take_in` adds them to indexes, which takes long enough
-    not to be done by a thread that runs steps; of them, too, as many tokens are kept. All may be
-    called from any thread.
+    Each namespace has generations of half the capacity. A full generation is followed by a new
+    one; eviction removes one generation, of the namespace that has been idle longest. `remember`
+    only queues an output, up to the capacity. `take_in` adds it to an index, which takes too long
+    for the thread that runs steps. Thread-safe.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -25,7 +24,7 @@ class EarlierOutputs:
         self._generations: OrderedDict[Hashable, list[SuffixIndex]] = OrderedDict()
         self._new: deque[tuple[Hashable, list[int]]] = deque()
         self.num_waiting = 0
-        """Tokens of outputs that are in no index yet."""
+        """Queued tokens, in no index yet."""
         self._lock = Lock()
         self._taking_in = Lock()
 
@@ -36,7 +35,7 @@ class EarlierOutputs:
         return sum(len(index.tokens) for index in indexes)
 
     def remember(self, namespace: Hashable, tokens: Sequence[int], num_prompt: int) -> None:
-        """Keep an output, and of its prompt what a match may need.
+        """Queue an output, with as much of its prompt as a match may need.
 
         tokens: prompt and output; the first `num_prompt` are the prompt's.
         """
@@ -50,7 +49,7 @@ class EarlierOutputs:
                 self.num_waiting -= len(self._new.popleft()[1])
 
     def take_in(self) -> None:
-        """Add to the indexes what waits for it, unless another thread is about it."""
+        """Add queued outputs to the indexes, unless another thread is doing so."""
         if not self._taking_in.acquire(blocking=False):
             return
         try:
@@ -60,11 +59,11 @@ class EarlierOutputs:
             self._taking_in.release()
 
     def indexes(self, namespace: Hashable) -> list[SuffixIndex]:
-        """Those of a namespace, the oldest first; the last one may grow."""
+        """The indexes of a namespace, the oldest first; the last one may grow."""
         return list(self._generations.get(namespace, ()))
 
     def _next(self) -> tuple[Hashable, list[int]] | None:
-        """The output that has waited longest, which waits no more."""
+        """Remove and return the output that was queued first."""
         with self._lock:
             if not self._new:
                 return None

@@ -1,4 +1,4 @@
-"""Which drafter a generation gets: a draft model, suffix matches, both, prompt lookup, or none."""
+"""Chooses a generation's drafter: a draft model, suffix matches, both, prompt lookup, or none."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,15 +23,15 @@ DrafterName = Literal["model", "suffix", "both", "prompt-lookup", "none"]
 
 @dataclass(frozen=True)
 class Beginning:
-    """What is known of a sequence before it runs, for its drafter.
+    """The state of a sequence before it runs, for its drafter.
 
-    What is known of the text is to be indexed, or translated, when the drafter is made: that takes
-    time, and is not to be done within a step, for which others wait.
+    A drafter indexes or translates the text when it is made: that takes time, and would delay all
+    sequences if done within a step.
 
-    tokens: what it begins with. sampler: how a draft model chooses tokens. namespace: of its KV
-    cache, and of the earlier outputs. references: the reference texts. source: what an
-    encoder-decoder model decodes from; of a text, its ids are looked into like a reference text.
-    looks_back: whether earlier outputs may be looked into. draft: the draft model, if any.
+    tokens: its first tokens. sampler: chooses a draft model's tokens. namespace: of its KV cache
+    and of earlier outputs. references: the reference texts. source: the input of an encoder-decoder
+    model; if it is a text, its ids are searched like a reference text. looks_back: whether earlier
+    outputs may be searched. draft: the draft model, if any.
     """
 
     options: GenerationOptions
@@ -49,7 +49,7 @@ Make = Callable[[Beginning], Drafter]
 
 
 def draft_model(beginning: Beginning) -> Drafter:
-    """A draft model, with the pairing that it needs."""
+    """A draft model, with its pairing."""
     if beginning.draft is None:
         raise SessionError("a drafter with a draft model was made without one")
     namespace = beginning.source or beginning.namespace
@@ -68,7 +68,7 @@ def suffix_matches(beginning: Beginning) -> Drafter:
 
 
 def prompt_lookup(beginning: Beginning) -> Drafter:
-    """The latest match of a few tokens."""
+    """The most recent match of a few tokens."""
     options = beginning.options
     limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
     source = beginning.source.ids if beginning.source else ()
@@ -77,9 +77,10 @@ def prompt_lookup(beginning: Beginning) -> Drafter:
 
 @dataclass(frozen=True)
 class DrafterKind:
-    """A way to draft. makes: what drafts; each is asked where those before it have no idea.
+    """A named way to draft.
 
-    options: those of a generation that mean something to it, but not to every drafter.
+    makes: functions that make its drafters; each drafts if those before it have no draft tokens.
+    options: generation options that only some drafters support, of which this one is one.
     """
 
     name: str
@@ -102,13 +103,13 @@ KINDS = (
     DrafterKind("prompt-lookup", (prompt_lookup,), OF_LOOKUP),
     DrafterKind("none"),
 )
-"""All that have a name: a new drafter is a line here, or is given as a `DrafterKind`."""
+"""All kinds with a name. A new drafter is a line here, or is passed as a `DrafterKind`."""
 
 WITH_DRAFT = tuple(kind.name for kind in KINDS if kind.has_draft_model)
 
 
 def kind_of(drafter: str | DrafterKind) -> DrafterKind:
-    """The kind of a name that was checked, or the one that was given."""
+    """The kind with this (valid) name, or the given kind itself."""
     if isinstance(drafter, DrafterKind):
         return drafter
     return next(kind for kind in KINDS if kind.name == drafter)
@@ -118,7 +119,7 @@ def kind_of(drafter: str | DrafterKind) -> DrafterKind:
 class DrafterFactory:
     """Makes a new drafter for each generation.
 
-    draft: the draft model, if any. earlier: outputs of generations before.
+    draft: the draft model, if any. earlier: outputs of earlier generations.
     """
 
     kind: DrafterKind
@@ -126,9 +127,9 @@ class DrafterFactory:
     earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
 
     def make(self, beginning: Beginning) -> Drafter | None:
-        """The drafter that the options ask for; None for plain decoding.
+        """The drafter for these options; None for plain decoding.
 
-        Reference texts are looked into whatever else drafts.
+        Reference texts are searched with every kind of drafter.
         """
         makes = self.kind.makes
         if beginning.options.reference_texts and suffix_matches not in makes:
@@ -139,12 +140,12 @@ class DrafterFactory:
         return reduce(Cascade, [make(known) for make in makes])
 
     def remember(self, namespace: Hashable, tokens: Sequence[int], num_prompt: int) -> None:
-        """Keep a finished output for later generations of this namespace. From any thread."""
+        """Keep a finished output for later generations of this namespace. Thread-safe."""
         if suffix_matches in self.kind.makes:
             self.earlier.remember(namespace, tokens, num_prompt)
 
     def check(self, options: GenerationOptions) -> None:
-        """Refuse options that this drafter has no use for."""
+        """Refuse options that this drafter does not support."""
         if options.num_assistant_tokens == 0:
             return
         for name in dict.fromkeys(name for kind in KINDS for name in kind.options):

@@ -1,4 +1,4 @@
-"""A draft model with another tokenizer that proposes what both vocabularies have."""
+"""A draft model with another tokenizer that proposes tokens of both vocabularies."""
 
 from collections.abc import Sequence
 
@@ -10,19 +10,19 @@ from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.text.pairing import TokenizerPair
 
 OUTSIDE = np.float32(-1e30)
-"""The logit of tokens that the draft does not have: of probability 0 beside any other, but to be
-chosen where processors forbid all others."""
+"""The logit of tokens that the draft does not have: probability 0 next to any other, but finite, so
+that they can be chosen if processors forbid all others."""
 
 
 class IntersectionCache:
     """Scores the main model's ids with a draft of another vocabulary. Implements `DraftCache`.
 
-    Its rows are the draft's logits in the places of the main model's tokens, so that a sampler
-    restricts the draft to the tokens that both have, and normalizes. Every draft token then comes
-    from a known distribution over the main model's vocabulary, and verification is exact, greedily
-    and in sampling. Source: Timor et al., algorithm 4 (token-level intersection, arXiv 2502.05202).
+    Its rows hold the draft's logits at the main model's ids, so a sampler restricts the draft to
+    common tokens, and normalizes. Every draft token then comes from a known distribution over the
+    main model's vocabulary, and verification is exact in greedy decoding and sampling. Source:
+    Timor et al., algorithm 4 (token-level intersection, arXiv 2502.05202).
 
-    tokens: what the sequence begins with, translated at once.
+    tokens: the sequence's first tokens, translated at once.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class IntersectionCache:
         self._row = np.full((1, tokenizers.main_size), OUTSIDE)
 
     def room(self, tokens: Sequence[int]) -> int:
-        """How many draft tokens may follow."""
+        """Maximum number of further draft tokens."""
         return self._cache.room(tokens)
 
     def advance(
@@ -45,7 +45,7 @@ class IntersectionCache:
     ) -> Passes[ForwardOutput]:
         """The row after the last token, [1, vocab] of the main model's vocabulary.
 
-        After a draft token that the draft does not have, it has no idea, and is not asked.
+        After a draft token outside the draft's vocabulary no pass runs.
         """
         try:
             draft_ids = [self._draft_of[token] for token in draft_tokens]

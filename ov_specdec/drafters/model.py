@@ -1,4 +1,4 @@
-"""A smaller model of the same family as drafter."""
+"""Drafts with a smaller model."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -18,30 +18,30 @@ from ov_specdec.sampling.verification import Draft
 
 
 class DraftCache(Protocol):
-    """What a draft model scores a sequence with, told in the main model's ids.
+    """A draft model's cache of a sequence, addressed by the main model's ids.
 
-    With the main model's tokenizer it is `LatestTokens`.
+    `LatestTokens` if both models have the same tokenizer.
     """
 
     def room(self, tokens: Sequence[int]) -> int:
-        """How many draft tokens may follow `tokens`; none where it is not above 0."""
+        """Maximum number of draft tokens after `tokens`; none if it is 0 or less."""
         ...
 
     def advance(
         self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:
-        """Have tokens and draft tokens cached; the logits after the last of them."""
+        """Feed what the cache lacks of tokens and draft tokens; the logits after the last one."""
         ...
 
 
 class ModelDrafter:
     """Drafts with a draft model, one pass per draft token. Implements `Drafter`.
 
-    Once the model gives logits that are no distribution, NaN for example, it drafts nothing more:
-    what its KV cache holds is not to be trusted, and is dropped.
+    Once the model gives logits that are no distribution, such as NaN, it drops its KV cache and
+    drafts nothing more.
 
-    cache: the draft model's. sampler: how a draft token is chosen from its logits. translated: what
-    the cache is told through, where it holds the ids of another tokenizer.
+    cache: the draft model's. sampler: chooses draft tokens from its logits. translated: the wrapper
+    of the cache if it holds the ids of another tokenizer.
     Source: Leviathan et al. (arXiv 2211.17192), Chen et al. (arXiv 2302.01318).
     """
 
@@ -56,7 +56,7 @@ class ModelDrafter:
         self._has_failed = False
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """As many draft tokens as planned, or as the draft model's own context has room for."""
+        """As many draft tokens as planned and as fit the draft model's context."""
         if self._has_failed:
             return Proposal(Draft([]), MODEL, Plan(0, "failed"))
         plan = yield from ask(MODEL)
@@ -65,7 +65,7 @@ class ModelDrafter:
         # Each pass feeds one more token, after which the cache must still have room.
         length = min(plan.length, self._cache.room(tokens))
         while len(draft_tokens) < length:
-            # After a round in which all were accepted, the first pass also feeds the last of them.
+            # If the last round accepted all, the first pass also feeds the last of them.
             fed = yield from self._cache.advance(tokens, draft_tokens, num_rows=1)
             row, pass_tokens = fed.logits[0], pass_tokens + fed.num_tokens
             try:
@@ -73,7 +73,7 @@ class ModelDrafter:
                 if plan.wants_confidence:
                     confidences.append(confidence(row, chosen))
             except DeadEndError:
-                break  # on a path that the main model may never take
+                break  # a dead end, which the main model may never reach
             except LogitsError:
                 self._give_up()
                 break
@@ -102,7 +102,7 @@ class ModelDrafter:
 
 
 def confidence(row: Logits, chosen: Chosen) -> float:
-    """The probability that a draft model gives its draft token: as chosen, or by its row [vocab].
+    """A draft model's probability of its draft token: the sampler's, or by its row [vocab].
 
     Raises `LogitsError` for a row that gives no distribution.
     """

@@ -15,7 +15,7 @@ from ov_specdec.text.pairing import TokenizerPair, UsedPairing
 
 @dataclass(frozen=True)
 class Pairing:
-    """How two models with different tokenizers decode together."""
+    """The translation between two models with different tokenizers."""
 
     name: UsedPairing
     tokenizers: TokenizerPair
@@ -23,7 +23,7 @@ class Pairing:
 
 @dataclass(frozen=True)
 class DraftModel:
-    """A draft model, and the pairing that it needs; None where it has the main's tokenizer."""
+    """A draft model and its pairing; None if it has the main model's tokenizer."""
 
     runner: Runner
     pairing: Pairing | None = None
@@ -33,8 +33,8 @@ class DraftModel:
     ) -> Drafter:
         """A drafter for one sequence.
 
-        sampler: chooses draft tokens, where they may be drawn. tokens: what the sequence begins
-        with, translated at once where the draft has another tokenizer.
+        sampler: chooses draft tokens, unless a pairing takes the most likely ones. tokens: the
+        sequence's first tokens, translated at once if the draft has another tokenizer.
         """
         cache = CachedSequence(self.runner, namespace)
         if self.pairing is None:
@@ -45,7 +45,7 @@ class DraftModel:
         return RetokenizedDrafter(cache, tokenizers, tokens)
 
     def ids(self, tokens: Sequence[int]) -> list[int]:
-        """Ids of the main model as this one's."""
+        """Ids of the main model translated to this model's."""
         if self.pairing is None:
             return list(tokens)
         translation = self.pairing.tokenizers.translation()

@@ -1,4 +1,4 @@
-"""Prompt lookup: what followed the last tokens when they occurred in the sequence before."""
+"""Prompt lookup: draft what followed an earlier occurrence of the last tokens."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,10 @@ DEFAULT_NGRAM_SIZE = 3
 class PromptLookup:
     """Drafts by n-gram match in prompt and output: longest match first, most recent first.
 
-    Implements `Drafter` and needs no model. Its index of where each n-gram last ended grows with
-    the sequence, so that a round costs no search. prompt: what is looked into as if it stood before
-    the sequence: an encoder-decoder model's source. tokens: what the sequence begins with, indexed
-    at once. Source: prompt lookup decoding
+    Implements `Drafter` and needs no model. Its index of the last end of each n-gram grows with the
+    sequence, so a round needs no search. prompt: searched as if it preceded the sequence, for an
+    encoder-decoder model's source. tokens: the sequence's first tokens, indexed at once. Source:
+    prompt lookup decoding
     (https://github.com/apoorvumang/prompt-lookup-decoding).
     """
 
@@ -47,7 +47,7 @@ class PromptLookup:
         for size in range(min(self._max_size, len(tokens) - 1), 0, -1):
             start = self._follower.get(tuple(tokens[-size:]))
             if start is not None:
-                # No probability, but a measure of it: the policy learns what it is worth.
+                # Not a probability, but the policy learns the acceptance of each value.
                 confidence = size / (size + 1)
                 plan = yield from ask(SOURCE, confidence)
                 length = min(plan.length, self._max_draft_tokens or plan.length)
@@ -59,7 +59,7 @@ class PromptLookup:
         return Proposal(Draft([]), SOURCE, Plan(0, "unmatched"))
 
     def _index(self, tokens: Sequence[int]) -> None:
-        """Enter the n-grams that have got a follower since the last call."""
+        """Index the n-grams that got a follower since the last call."""
         for end in range(max(self._indexed, 1), len(tokens)):
             for size in range(1, min(self._max_size, end) + 1):
                 self._follower[tuple(tokens[end - size : end])] = end
@@ -67,7 +67,7 @@ class PromptLookup:
 
 
 def _copy(tokens: Sequence[int], start: int, limit: int) -> list[int]:
-    """`limit` tokens from `start` on, going on into the copies where the sequence ends."""
+    """`limit` tokens from `start` on, continued with the copies at the end of the sequence."""
     copies: list[int] = []
     for position in range(start, start + limit):
         overrun = position - len(tokens)

@@ -1,4 +1,4 @@
-"""Texts that an output is expected to repeat, indexed once for all who look into them."""
+"""Texts that an output is expected to repeat, indexed once for all sequences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class References:
 
     @cached_property
     def index(self) -> SuffixIndex:
-        """All texts; it is made by the first who looks into them, and not added to later."""
+        """The index of all texts, built on first use and constant afterwards."""
         index = SuffixIndex()
         for text in self.texts:
             index.add(text)

@@ -1,4 +1,4 @@
-"""A draft model with another tokenizer, whose text is encoded by the main model's."""
+"""A draft model whose text the main model's tokenizer encodes again."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from ov_specdec.text.translation import whole_characters
 class RetokenizedDrafter:
     """Drafts text, and proposes the main model's ids of it. Implements `Drafter`.
 
-    The draft model takes its most likely tokens, and the draft tokens count as certain: which of
-    its distributions a text encoded anew was drawn from is not known. No token needs to be in both
-    vocabularies. Source: Timor et al., algorithm 2 (string-level exact match, arXiv 2502.05202);
-    universal assisted generation in transformers.
+    The draft model drafts greedily, and its draft tokens count as certain, because the distribution
+    of re-encoded text is unknown. No token needs to be in both vocabularies. Source: Timor et al.,
+    algorithm 2 (string-level exact match, arXiv 2502.05202); universal assisted generation in
+    transformers.
 
-    tokens: what the sequence begins with, translated at once.
+    tokens: the sequence's first tokens, translated at once.
     """
 
     def __init__(
@@ -36,16 +36,16 @@ class RetokenizedDrafter:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Those of a draft model."""
+        """The source of a draft model."""
         return self._drafter.sources
 
     @property
     def caches(self) -> tuple[CachedSequence, ...]:
-        """The draft model's."""
+        """The draft model's cache."""
         return self._drafter.caches
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """The draft tokens that the draft model's text amounts to, at most as many as planned."""
+        """The main model's ids of the drafted text, at most as many as planned."""
         drafted = yield from self._drafter.propose(tokens)
         draft_tokens, starts = self._encode(drafted.draft.tokens)
         draft_tokens = draft_tokens[: drafted.plan.length]
@@ -55,9 +55,9 @@ class RetokenizedDrafter:
         return drafted._replace(draft=Draft(draft_tokens), confidences=confidences)
 
     def _encode(self, drafted: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Main ids for draft ids up to the first special one, and where in their text those begin.
+        """Main ids for draft ids up to the first special one, and the draft ids' text offsets.
 
-        The sequence may end within a character, which the draft then begins again.
+        If the sequence ends within a character, the draft repeats that character's first bytes.
         """
         rest = self._cache.rest
         plain = list(takewhile(self._draft.bytes_of.__getitem__, drafted))
@@ -74,7 +74,7 @@ class RetokenizedDrafter:
     def _spread(
         self, confidences: Sequence[float], starts: Sequence[int], draft_tokens: Sequence[int]
     ) -> tuple[float, ...]:
-        """The confidence in each draft token: that in the draft's tokens which begin in it."""
+        """The confidence of each draft token, from the draft's tokens that begin in it."""
         ends = accumulate(len(self._main.bytes_of[token]) or 1 for token in draft_tokens)
         counts = [0, *(bisect_left(starts, end) for end in ends)]
         return tuple(prod(confidences[first:last]) for first, last in pairwise(counts))

@@ -1,4 +1,4 @@
-"""Where the last tokens of a sequence occurred before, and what followed them there."""
+"""An index of earlier occurrences of a sequence's last tokens, and their continuations."""
 
 import math
 from array import array
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 ANCHORS = (8, 4, 2, 1)
-"""Lengths of the n-grams that are looked up, the longest first. What is found is then compared
-token by token, so longer matches are known as such."""
+"""Lengths of the n-grams in the index, the longest first. Hits are then compared token by token, so
+longer matches are measured in full."""
 
 MAX_MATCH = 32
-"""Tokens of a match that are compared: after longer ones hardly any draft token is rejected."""
+"""Maximum measured length of a match: after longer ones hardly any draft token is rejected."""
 
 MAX_OCCURRENCES = 16
-"""The most recent occurrences of an n-gram that are looked at: 4 and 64 predict as well."""
+"""Most recent occurrences of an n-gram that are searched: 4 and 64 predict equally well."""
 
 MAX_AGREEING = 2
-"""Occurrences that make a match surer: those of a block that is repeated are no new evidence."""
+"""Occurrences that raise the confidence: further ones often repeat a block, and add no evidence."""
 
 END = -1
 """Follows the last token of a text."""
@@ -25,9 +25,9 @@ END = -1
 
 @dataclass(frozen=True)
 class Match:
-    """The places in an index before which the last `length` tokens of a sequence stand.
+    """Occurrences in an index of the last `length` tokens of a sequence.
 
-    tokens: of the index. followers: positions of what follows there, the most recent first.
+    tokens: of the index. followers: positions after the occurrences, the most recent first.
     """
 
     tokens: Sequence[int]
@@ -36,9 +36,9 @@ class Match:
 
     @property
     def confidence(self) -> float:
-        """How probable the first draft token is, as one of twelve values, so that each is learnt.
+        """Confidence in the first draft token, one of twelve values, so that each can be learnt.
 
-        The share of the occurrences that it follows, times L / (L + 1) for a match of L tokens.
+        The share of occurrences that it follows, times L / (L + 1) for a match of L tokens.
         """
         votes = Counter([self.tokens[position] for position in self.followers])
         share = max(votes.values()) / len(self.followers)
@@ -48,10 +48,10 @@ class Match:
         return odds / (1 + odds)
 
     def continuation(self, limit: int) -> list[int]:
-        """Up to `limit` draft tokens: of all paths through the occurrences the most frequent one.
+        """Up to `limit` draft tokens: the most frequent path through the occurrences.
 
-        Each is what follows most often, after those before it; the most recent of equals. A text
-        that repeats itself up to its end goes on into the draft tokens.
+        Each is the most frequent token after those before it; of equals the most recent one. A
+        text that repeats itself up to its end continues into the draft tokens.
         """
         tokens, positions, path = self.tokens, self.followers, list[int]()
         end = len(tokens)  # the index may grow meanwhile
@@ -71,16 +71,16 @@ class Match:
 
 
 class SuffixIndex:
-    """Texts in which the end of a sequence is found in constant time, however long they are.
+    """Texts in which the last tokens of a sequence are found in constant time.
 
-    Chains of equal n-grams by hash, as deflate has them (RFC 1951, section 4), take the place of
-    the tree of SuffixDecoding (Oliaro et al., arXiv 2411.04975) and of the automaton of
-    SAM-Decoding (Hu et al., arXiv 2411.10666): what a tree counts while the text grows, `Match`
-    counts from a bounded number of occurrences.
+    Chains of equal n-grams by hash, as in deflate (RFC 1951, section 4), replace the tree of
+    SuffixDecoding (Oliaro et al., arXiv 2411.04975) and the automaton of SAM-Decoding (Hu et al.,
+    arXiv 2411.10666). A tree counts continuations while the text grows; `Match` counts them in a
+    bounded number of occurrences.
 
-    One thread may add to it while others look into it: a token is there before what leads to it.
+    One thread may add to it while others search: a token is stored before its index entries.
 
-    tokens: all that was added, each text but one that still grows followed by `END`.
+    tokens: all texts, each followed by `END`, except for the one that still grows.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class SuffixIndex:
         self.extend([*text, END])
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Append tokens to the text that grows."""
+        """Append tokens to the growing text."""
         known = self.tokens
         chains = list(zip(ANCHORS, self._latest, self._earlier, strict=True))
         for token in tokens:
@@ -107,10 +107,10 @@ class SuffixIndex:
                 latest[ngram] = position
 
     def find(self, sequence: Sequence[int]) -> Match | None:
-        """The longest match of the sequence's end that is followed by something, if there is one.
+        """The longest match of the sequence's last tokens that has a continuation, if any.
 
-        Where the longest n-gram occurs more than `MAX_OCCURRENCES` times, the older ones are left
-        out; lengths are counted up to `MAX_MATCH`.
+        Only the latest `MAX_OCCURRENCES` occurrences of the longest n-gram are searched; lengths
+        are measured up to `MAX_MATCH`.
         """
         for size, latest, earlier in zip(ANCHORS, self._latest, self._earlier, strict=True):
             if len(sequence) < size:
@@ -132,7 +132,7 @@ class SuffixIndex:
         return None
 
     def _compare(self, position: int, sequence: Sequence[int]) -> int:
-        """How many tokens before a position are the last ones of the sequence."""
+        """How many tokens before a position equal the last ones of the sequence."""
         tokens, length = self.tokens, 0
         most = min(position, len(sequence), MAX_MATCH)
         if tokens[position - most : position] == sequence[-most:]:

@@ -1,4 +1,4 @@
-"""A draft model's cache that is told what to hold in the main model's ids."""
+"""A draft model's cache that takes the main model's ids."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from ov_specdec.text.pairing import TokenizerPair
 
 
 class TranslatedCache:
-    """Holds a sequence in the draft model's ids. Implements `DraftCache`, but for draft tokens.
+    """Holds a sequence in the draft model's ids. Implements `DraftCache`, except for draft tokens.
 
-    Tokens of the sequence are the main model's ids, draft tokens the draft's own. tokens: those
-    that it begins with, translated at once.
+    Tokens of the sequence are the main model's ids, draft tokens the draft's own. tokens: the
+    sequence's first tokens, translated at once.
     """
 
     def __init__(
@@ -24,11 +24,11 @@ class TranslatedCache:
 
     @property
     def rest(self) -> bytes:
-        """The bytes of the sequence that follow what is cached of it: part of a character."""
+        """Bytes at the end of the sequence that are not cached: part of a character."""
         return self._translation.rest
 
     def room(self, tokens: Sequence[int]) -> int:
-        """How many draft tokens may follow; none after a sequence of which nothing has an id."""
+        """Maximum number of draft tokens; none if no token of the sequence has a draft id."""
         self._translation.read(tokens)
         return self._cache.room(self._translation.ids) if self._translation.ids else 0
 
@@ -38,7 +38,6 @@ class TranslatedCache:
         """See `CachedSequence`. tokens: main ids; draft_tokens: draft ids; logits: the draft's."""
         self._translation.read(tokens)
         ids, num_settled = self._translation.ids, self._translation.num_settled
-        # The window's ids may become others, so they may not stay for good, as draft tokens
-        # may not.
+        # The window's ids may change, so they are fed like draft tokens, which can be rolled back.
         wanted = [*ids[num_settled:], *draft_tokens]
         return (yield from self._cache.advance(ids[:num_settled], wanted, num_rows or 1))

@@ -1,4 +1,4 @@
-"""Many sequences at once: which of them run in the next step, and who steps."""
+"""Runs many sequences together: scheduler, steps, and the threads that run them."""
 
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop

@@ -1,4 +1,4 @@
-"""`Engine`: runs sequences together, step by step; the only caller of passes while they run."""
+"""`Engine`: runs sequences together, step by step; only it runs passes meanwhile."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -18,10 +18,10 @@ from ov_specdec.stats import PassStats, StepStats, Stopwatch
 
 
 class Engine:
-    """Two models, and the sequences that share their passes. Not for two threads: see `EngineLoop`.
+    """Two models, and the sequences that share their passes. Not thread-safe: see `EngineLoop`.
 
-    main, draft: the models. costs: of their passes; told of each step without prefill. shapes: the
-    static shapes of those that have some, compiled while it goes on.
+    main, draft: the models. costs: their cost curves, updated after each step without prefill.
+    shapes: the models' static shapes, compiled while the engine runs.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class Engine:
         self._planner = Planner(costs)
 
     def add_request(self, sequence: Sequence) -> None:
-        """Have a sequence run as soon as there is room."""
+        """Queue a sequence."""
         self.scheduler.add(sequence)
 
     def step(self) -> None:
-        """One round of drafting and verifying, for all that run.
+        """One round of drafting and verification for all running sequences.
 
         Passes of the draft model, each over all sequences that still draft, then one pass of the
-        main model, which also holds a chunk of each prompt in its prefill.
+        main model, which also prefills a chunk of each waiting prompt.
         """
         self.scheduler.schedule()
         for sequence in self.scheduler.running:
@@ -59,7 +59,7 @@ class Engine:
         self._learn(drafts, main)
 
     def run(self, sequence: Sequence) -> Iterator[Round]:
-        """Run a sequence to its end, and give its rounds; raises the error that it ends with."""
+        """Run a sequence to its end, and yield its rounds; raises the error that ends it."""
         self.add_request(sequence)
         while not sequence.has_ended:
             self.step()
@@ -74,13 +74,13 @@ class Engine:
             sequence.cancel()
 
     def fail_all(self, error: Exception) -> None:
-        """End all sequences that hold memory, or else those that wait, with this error."""
+        """End all running sequences with this error, or if there are none, all waiting ones."""
         for sequence in self.scheduler.running or self.scheduler.waiting:
             sequence.end(error)
         self.scheduler.sweep()
 
     def _resume(self, sequence: Sequence, plan: Plan | None = None) -> None:
-        """Have a sequence go on to where it waits again, or to the end of its round."""
+        """Run a sequence's coroutine until it waits again, or to the end of its round."""
         if sequence.present_round is None:
             sequence.present_round = decode(sequence)
         if plan is not None:
@@ -105,7 +105,7 @@ class Engine:
             sequence.end()
 
     def _plan(self) -> None:
-        """Tell drafters how far they may draft: those that bid together, once all others are."""
+        """Plan draft lengths: first those without bids, then all bids together."""
         running, has_planned = self.scheduler.running, False
         while asking := [s for s in running if isinstance(s.waits_for, Ask)]:
             answers = [sequence.answer() for sequence in asking]
@@ -120,7 +120,7 @@ class Engine:
             self._planner.plan([], self.scheduler.load)
 
     def _run_drafts(self) -> list[PassStats]:
-        """One pass of the draft model after the other, until nobody waits for one."""
+        """Run passes of the draft model until no sequence waits for one."""
         passes: list[PassStats] = []
         num_prefilled = 0
         while self._draft is not None and (done := self._forward(self._draft, num_prefilled)):
@@ -129,9 +129,9 @@ class Engine:
         return passes
 
     def _forward(self, model: Runner, num_prefilled: int = 0) -> PassStats | None:
-        """One pass of a model over all that wait for it; None where nobody does.
+        """One pass of a model over all sequences that wait for it; None if there are none.
 
-        num_prefilled: tokens of prompts that it was fed in this step.
+        num_prefilled: prompt tokens that it prefilled in this step.
         """
         watch = Stopwatch()
         while shares := self.scheduler.shares(model, num_prefilled):
@@ -160,10 +160,10 @@ class Engine:
         return None
 
     def _padding(self, model: Runner, shares: list[Share]) -> tuple[Share | None, int]:
-        """Tokens to fill the pass up with, so that its size is one of a few, and after whose.
+        """Padding tokens that give the pass a usual size, and the sequence that they follow.
 
-        Nothing can follow a part of a prompt. Where the size of a pass may change a text, passes
-        are filled up for those only whose draft lengths are planned.
+        They cannot follow a chunk of a prompt. If the size of a pass may change a text, only passes
+        with planned draft lengths are padded.
         """
         decoding = [share for share in shares if not share.is_prefill]
         if not decoding or (model is self._draft and len(decoding) < len(shares)):
@@ -173,18 +173,18 @@ class Engine:
             size = self._planner.draft_size(num_tokens, model.static_shapes)
         elif self._main.is_proven or any(s.sequence.policy.is_planned for s in decoding):
             size = self._planner.pass_size(num_tokens, self.scheduler.load)
-        if size > num_tokens and model.num_free is not None:  # it is worth nobody's memory
+        if size > num_tokens and model.num_free is not None:  # padding must not preempt a sequence
             size = min(size, max(num_tokens, model.num_free))
         return decoding[-1], size - num_tokens
 
     def _count(self, model: Runner, shares: list[Share]) -> None:
-        """Take note of a pass that only decodes, for the choice of static shapes."""
+        """Count a decode pass, for the choice of static shapes."""
         shapes = self.shapes.get("main" if model is self._main else "draft")
         num_tokens = sum(share.limit for share in shares)
         if shapes is None or any(share.is_prefill for share in shares):
             return
         if model is not self._main:
-            if num_tokens <= 2 * len(shares):  # others read what it has not read of the text
+            if num_tokens <= 2 * len(shares):  # larger ones catch up with skipped tokens
                 shapes.count(num_tokens)
         elif any(share.sequence.policy.is_planned for share in shares):
             shapes.count(self._planner.wished)
@@ -192,7 +192,7 @@ class Engine:
             shapes.count(num_tokens)
 
     def _learn(self, drafts: list[PassStats], main: PassStats | None) -> None:
-        """Tell the planner what has run, and those who choose static shapes."""
+        """Update cost curves and static shapes with the passes of this step."""
         passes = drafts if main is None else [*drafts, main]
         seconds = sum(done.seconds for done in passes)
         for shapes in self.shapes.values():

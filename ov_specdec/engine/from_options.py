@@ -1,4 +1,4 @@
-"""From the options of a generation, text or speech, to its sequence: caches, drafter, policy."""
+"""Make a sequence (caches, drafter, policy) from the options of a generation, text or speech."""
 
 from collections.abc import Hashable
 
@@ -28,9 +28,9 @@ def make_sequence(
     references: References,
     source: Source | None = None,
 ) -> Sequence:
-    """A sequence that holds its prompt, and has cached nothing yet.
+    """A sequence with its prompt and empty caches.
 
-    Its drafter indexes or translates the prompt, which takes time: not to be called in a step.
+    Its drafter indexes or translates the prompt, which takes time: do not call it within a step.
     namespace, references, source: see `Beginning`.
     """
     looks_back = not follows_itself(options, main)

@@ -1,4 +1,4 @@
-"""`EngineLoop`, who steps an engine: threads that read sequences, in turns, or one of its own."""
+"""`EngineLoop`: steps an engine, in the threads that read sequences or in one of its own."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -12,30 +12,30 @@ from ov_specdec.errors import SessionError
 
 
 class EngineLoop:
-    """Gives what sequences publish to the threads that read them.
+    """Passes the output of sequences to the threads that read them.
 
-    A reader that finds nobody at work steps in its own thread until there is something for it, and
-    then leaves the work to others. So no thread runs where nobody reads; for readers that may not
-    step, such as those of an event loop, `start` has a thread do it.
+    If no thread is stepping, a reader steps in its own thread until its sequence has output, and
+    then another reader may step. Without readers nothing runs. For readers that must not step, such
+    as those of an event loop, `start` starts a thread for steps.
 
-    One lock (`_changed`) protects who works, what was added, and whether the loop is closed. The
-    engine and its sequences belong to whoever works; others only cancel, and take what is unread.
+    One lock (`_changed`) protects which thread steps, the queue, and whether the loop is closed.
+    The engine and its sequences belong to the stepping thread; others only cancel, and read output.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._changed = Condition()
         self._worker: int | None = None
-        """The thread that uses the models, while one does."""
+        """The thread that uses the models; None while none does."""
         self._is_closed = False
         self._added: list[Sequence] = []
         self._began: float | None = None
         self._thread: Thread | None = None
 
     def add(self, sequence: Sequence) -> None:
-        """Have a sequence run together with the others, whenever one of them is read.
+        """Queue a sequence; it runs with the others whenever one of them is read.
 
-        After `close` it ends at once: there may be nobody left who steps.
+        After `close` it ends at once, since no thread may step any more.
         """
         with self._changed:
             if sequence.is_added:
@@ -48,15 +48,15 @@ class EngineLoop:
         sequence.end(Cancelled())
 
     def read(self, sequence: Sequence) -> Generator[Any, None, None]:
-        """What a sequence publishes; raises the error that ends it, `Cancelled` for example.
+        """The output of a sequence; raises the error that ends it, `Cancelled` for example.
 
-        It is added where that was not done before, and cancelled where reading stops.
+        Adds the sequence if needed, and cancels it if the reader stops.
         """
         self.add(sequence)
         try:
             while True:
-                while not sequence.has_news:
-                    self.step(lambda: sequence.has_news)
+                while not sequence.has_unread:
+                    self.step(lambda: sequence.has_unread)
                 has_ended = sequence.has_ended  # before the last pieces are taken
                 while sequence.unread:
                     yield sequence.unread.popleft()
@@ -64,7 +64,7 @@ class EngineLoop:
                     break
         finally:
             self.cancel(sequence)
-        # Its traceback holds the sequence, which is not to hold it: together they hold the models.
+        # Break the cycle of error, traceback and sequence, which would keep the models alive.
         error, sequence.error = sequence.error, None
         try:
             if error is not None:
@@ -73,15 +73,15 @@ class EngineLoop:
             del error
 
     def step(self, is_due: Callable[[], bool] = lambda: False) -> None:
-        """Run one step, or wait until whoever steps leaves, or something is due after a step.
+        """Run one step, or wait while another thread steps, at most until `is_due` returns True.
 
         Raises `SessionError` within a step of this thread, which would wait for itself.
         """
         with self._changed:
             if self._worker == get_ident():
                 raise SessionError(
-                    "a logits processor, or another function that this pipeline calls, cannot have "
-                    "it generate meanwhile: use another pipeline there"
+                    "a logits processor, or another function that this pipeline calls, cannot "
+                    "generate with the same pipeline: use another pipeline there"
                 )
             if self._worker is not None:
                 self._changed.wait_for(lambda: is_due() or self._worker is None)
@@ -93,10 +93,10 @@ class EngineLoop:
             self._leave_work()
 
     def start(self, on_error: Callable[[Exception], None]) -> None:
-        """Have a thread step while there are sequences, and sleep where there are none.
+        """Start a thread that steps while there are sequences, and sleeps otherwise.
 
-        on_error: told of an error that is no single sequence's, which ends those that were running;
-        the thread goes on.
+        on_error: called with an error that concerns no single sequence. It ends the running ones;
+        the thread continues.
         """
         self._thread = Thread(
             target=self._work, args=(on_error,), name="ov-specdec steps", daemon=True
@@ -109,25 +109,25 @@ class EngineLoop:
         return self._thread is not None and self._thread.is_alive()
 
     def join(self, timeout: float) -> None:
-        """Wait, after `close`, until its thread's last step has ended, for so many seconds."""
+        """After `close`, wait up to `timeout` seconds for the last step of the thread."""
         if self._thread is not None:
             self._thread.join(timeout)
 
     @property
     def step_seconds(self) -> float:
-        """How long a step is running already; 0 while none is."""
+        """Seconds since the current step began; 0 if none is running."""
         began = self._began
         return 0.0 if began is None else monotonic() - began
 
     def cancel(self, sequence: Sequence) -> None:
-        """End a sequence, within one pass where a step is running, else at once."""
+        """End a sequence, within one pass if a step is running, else at once."""
         sequence.cancel()
         with self._changed:
             if self._worker is None:
                 self.engine.scheduler.sweep()
 
     def close(self) -> None:
-        """End all sequences, and those to come, within one pass."""
+        """End all present and future sequences within one pass."""
         with self._changed:
             self._is_closed = True
             self.engine.cancel_all()
@@ -137,11 +137,11 @@ class EngineLoop:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep the models from being used by sequences; `SessionError` while there are any."""
+        """Reserve the models for the caller; `SessionError` while there are sequences."""
         with self._changed:
             if self._worker is not None or self.engine.scheduler.running:
                 raise SessionError(
-                    "a generation is running on this pipeline: read or close it first"
+                    "a generation is running on this pipeline: read it to its end, or close it"
                 )
             self._worker = get_ident()
         try:
@@ -163,7 +163,7 @@ class EngineLoop:
             self._leave_work()
 
     def _wait_for_work(self) -> bool:
-        """Begin to work once there is something; False once it is closed and all have ended."""
+        """Wait for sequences, and start stepping; False once closed and all have ended."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._worker is None and (self._is_closed or self._has_work)
@@ -178,12 +178,12 @@ class EngineLoop:
         return bool(self._added) or self.engine.scheduler.has_work
 
     def _take_work(self) -> None:
-        """Begin to work, with what was added meanwhile; the lock is held."""
+        """Start stepping with the queued sequences. The caller holds the lock."""
         self._worker, self._began = get_ident(), monotonic()
         for sequence in self._added:
             self.engine.add_request(sequence)
         self._added.clear()
-        if self._is_closed:  # with one that was being admitted when it was closed
+        if self._is_closed:  # a sequence may have been admitted while it was closed
             self.engine.cancel_all()
 
     def _leave_work(self) -> None:

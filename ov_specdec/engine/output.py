@@ -1,4 +1,4 @@
-"""`Round`: what a round of a sequence gives."""
+"""`Round`: the result of one round of a sequence."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,11 @@ from ov_specdec.stats import RoundStats
 
 
 class Round(NamedTuple):
-    """What one pass of the main model added to the sequence.
+    """The tokens that one pass of the main model added to the sequence.
 
-    tokens: the new tokens. num_from_draft: how many of them, from the first, are accepted draft
-    tokens; the one after those, if any, is the main model's own. draft_tokens: all that were
-    drafted. logprobs: of each of the tokens, where they are wanted. prompt_logprobs: of each token
-    of the prompt, in the first round.
+    tokens: the new tokens. num_from_draft: the number of accepted draft tokens, which come first;
+    the token after them, if any, is the main model's own. draft_tokens: all draft tokens. logprobs:
+    of each new token, if requested. prompt_logprobs: of each prompt token, in the first round.
     """
 
     tokens: list[int]

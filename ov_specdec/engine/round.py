@@ -18,7 +18,7 @@ SCORED_PER_PASS = 64
 
 
 def decode(sequence: Sequence) -> Steps[Round]:
-    """One round, as a coroutine: it waits for passes, and asks how many tokens to draft."""
+    """One round, as a coroutine: it waits for passes, and asks for a draft length."""
     watch = Stopwatch()
     tokens = sequence.tokens
     prompt_logprobs = yield from _score_prompt(sequence)
@@ -54,7 +54,7 @@ def decode(sequence: Sequence) -> Steps[Round]:
         cached_tokens=0 if prompt_logprobs else done.num_cached,
         draft_pass_tokens=proposal.pass_tokens,
         expected_accepted=sum(proposal.plan.expected[: len(draft.tokens)]),
-        declined=proposal.declined.judged(new[0]) if proposal.declined else None,
+        declined=proposal.declined.outcome(new[0]) if proposal.declined else None,
         num_sequences=done.num_sequences,
         draft_failed=proposal.has_failed,
     )
@@ -64,9 +64,9 @@ def decode(sequence: Sequence) -> Steps[Round]:
 
 
 def _propose(sequence: Sequence) -> Steps[Proposal]:
-    """What the drafter proposes: nothing at first, so that the first token comes early.
+    """The drafter's proposal; empty in the first round, so that the first token comes early.
 
-    Nor while it lacks hidden states, which this round gives it.
+    It is empty, too, while the drafter lacks hidden states, which this round provides.
     """
     if sequence.drafter is None:
         return Proposal(Draft([]))
@@ -77,11 +77,11 @@ def _propose(sequence: Sequence) -> Steps[Proposal]:
 
 
 def _score_prompt(sequence: Sequence) -> Steps[list[TokenLogprobs]]:
-    """Read the prompt, and say what the main model makes of it; nothing unless it is wanted.
+    """Prefill the prompt and compute its log-probabilities, if they are requested.
 
-    Rows of logits are large, so that few are asked of one pass. Places whose rows are wanted are
-    read again where they are cached. Each token is scored as one that is generated would be: up to
-    the border of the model by a sequence that does not cross it.
+    Rows of logits are large, so one pass scores few tokens. Cached positions with wanted rows are
+    recomputed. Each token is scored as if it were generated: with LongRoPE, tokens up to the border
+    are scored with the short factors.
     """
     if sequence.logprobs.prompt is None or sequence.num_rounds > 0:
         return []
@@ -95,7 +95,7 @@ def _score_prompt(sequence: Sequence) -> Steps[list[TokenLogprobs]]:
 
 
 def _score(sequence: Sequence, new: list[int], logits: Logits) -> list[TokenLogprobs]:
-    """The log-probabilities of the newest tokens, where they are wanted. logits: their rows."""
+    """The log-probabilities of the newest tokens, if requested. logits: their rows."""
     wanted = sequence.logprobs
     if wanted.output is None:
         return []

@@ -1,4 +1,4 @@
-"""Which sequences run in the next step, with how much of their prompts; who gives memory back.
+"""The scheduler: admits sequences, sizes prefill chunks, and preempts when memory runs out.
 
 Source: continuous batching, Yu et al. (Orca, OSDI 2022); chunked prefill beside decoding, Agrawal
 et al. (Sarathi-Serve, arXiv 2403.02310).
@@ -16,25 +16,25 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 
 DRAFT_PREFILL = 4
-"""Tokens of prompts that a draft model's pass prefills, for one of the main model's: its tokens
-cost a fourth at most, or it would not pay. Not more than `PREFILL_CHUNK`."""
+"""Ratio of prefill chunks, draft to main model: a draft model that pays takes at most a fourth of
+the time for each token. `PREFILL_CHUNK` is the limit."""
 
 SPARE = 64
-"""Tokens that a sequence needs room for beside its own when it is admitted: a few rounds."""
+"""Free tokens for a few rounds that an admitted sequence needs besides its prompt."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much runs at a time.
+    """Limits of one step.
 
-    max_batch_size: sequences. max_prefill_tokens_per_step: tokens that a pass prefills while
-    others are being answered, for each prompt.
+    max_batch_size: sequences. max_prefill_tokens_per_step: prefill tokens for each prompt while
+    other sequences decode.
 
-    48: while 1,000 tokens are prefilled beside four answers, the 95th percentile of a step of the
-    embedded pair is 1.8 to 3.4 times the median of before (32: 1.9 to 3.0, 64: 2.2 to 4.9). With
-    mixed prompts, four at a time, 48 has most tokens per second: 32 has 0.87 of them, 64 0.97, 128
-    0.96 (medians of four loads). Where several prompts wait, to leave them waiting would cost more
-    than the answers gain.
+    48: while 1,000 tokens are prefilled and four sequences decode, the 95th percentile of a step of
+    the embedded pair is 1.8 to 3.4 times the median without prefill (32: 1.9 to 3.0, 64: 2.2 to
+    4.9). With mixed prompts at concurrency 4, throughput is highest at 48: 32 has 0.87 of it, 64
+    0.97, 128 0.96 (medians of four loads). The limit is for each prompt, because delaying waiting
+    prompts costs more than the decoding sequences gain.
     """
 
     max_batch_size: int = 16
@@ -42,7 +42,7 @@ class Limits:
 
 
 class Share(NamedTuple):
-    """A sequence's part in a pass: at most `limit` of the tokens that a cache of it lacks."""
+    """A sequence's part of a pass: up to `limit` tokens that its cache lacks."""
 
     sequence: Sequence
     cache: CachedSequence
@@ -51,21 +51,20 @@ class Share(NamedTuple):
 
 
 class Scheduler:
-    """Sequences that wait and those that run, first come first served.
+    """Waiting and running sequences, first come, first served.
 
-    When the memory for KV caches is used up, the newest sequence gives its own back and waits; what
-    it was fed is fed again later, so its output is the same. It sees sequences and free memory, no
-    logits.
+    When the memory for KV caches is used up, the newest sequence is preempted: it frees its blocks,
+    waits, and recomputes its cache later, so its output is the same.
     """
 
     def __init__(self, main: Runner, draft: Runner | None, limits: Limits) -> None:
         self._models = [main] if draft is None else [main, draft]
         self._limits = limits
         self.waiting: deque[Sequence] = deque()
-        # In the order of their arrival, but for those that were suspended.
+        # In order of arrival, except for those that were preempted.
         self.running: list[Sequence] = []
         self.num_preemptions = 0
-        """How often a sequence gave its memory back to others."""
+        """Preemptions for lack of memory."""
 
     @property
     def has_work(self) -> bool:
@@ -73,12 +72,12 @@ class Scheduler:
         return bool(self.running) or any(sequence.may_go_on for sequence in self.waiting)
 
     def add(self, sequence: Sequence) -> None:
-        """Have a sequence run as soon as there is room."""
+        """Queue a sequence."""
         sequence.is_added = True
         self.waiting.append(sequence)
 
     def schedule(self) -> None:
-        """Let go of those that run no more, and let those run that there is room for."""
+        """Remove sequences that have ended, and admit waiting ones that fit."""
         self.sweep()
         limits = [self._limits.max_batch_size, *(model.max_sequences for model in self._models)]
         most = min(limit for limit in limits if limit is not None)
@@ -99,7 +98,7 @@ class Scheduler:
             self.running.append(sequence)
 
     def sweep(self) -> None:
-        """Let go of those that have ended, were cancelled, or have to wait for their readers."""
+        """Remove sequences that ended or were cancelled, and preempt those far ahead of readers."""
         if not any(sequence.is_leaving for sequence in (*self.running, *self.waiting)):
             return
         for sequence in (*self.running, *self.waiting):
@@ -108,22 +107,22 @@ class Scheduler:
         self.running = [s for s in self.running if not s.has_ended]
         self.waiting = deque(s for s in self.waiting if not s.has_ended)
         for sequence in [s for s in self.running if s.is_far_ahead]:
-            self._suspend(sequence)
+            self._requeue(sequence)
 
     def preempt(self, error: CacheFullError) -> None:
-        """Have the newest sequence give its memory back and wait; the error is for one alone."""
+        """Preempt the newest sequence; the only one ends with the error instead."""
         newest = self.running[-1]
         if len(self.running) > 1:
             self.num_preemptions += 1
-            self._suspend(newest)
+            self._requeue(newest)
         else:
             self.running.clear()
             newest.end(error)
 
     def shares(self, model: Runner, num_prefilled: int = 0) -> list[Share]:
-        """Who takes part in the next pass of a model: all that wait for it, if there is room.
+        """The parts of a model's next pass: all sequences that wait for it, as far as they fit.
 
-        num_prefilled: tokens of prompts that it was fed in this step.
+        num_prefilled: prompt tokens that it prefilled in this step.
         """
         shares: list[Share] = []
         budget: int | None = None
@@ -145,7 +144,7 @@ class Scheduler:
 
     @property
     def load(self) -> Load:
-        """What the next pass of the main model holds, whatever is drafted."""
+        """The content of the main model's next pass without draft tokens."""
         decoding, num_prefill = self._decoding, 0
         if len(decoding) < len(self.running):
             lacking = sum(s.num_to_verify for s in self.running if s.is_prefilling)
@@ -159,15 +158,15 @@ class Scheduler:
         )
 
     def _prefill_budget_of(self, model: Runner) -> int:
-        """The same of a pass of this model."""
+        """`prefill_budget` for this model."""
         budget = self.prefill_budget
         return budget if model is self._models[0] else min(DRAFT_PREFILL * budget, PREFILL_CHUNK)
 
     @property
     def prefill_budget(self) -> int:
-        """Tokens of prompts that a pass may prefill: few where somebody would have to wait for it.
+        """Prefill tokens for each prompt in a pass: fewer while other sequences decode.
 
-        With what is verified beside them they fill one of the usual sizes, where that is possible.
+        Together with the tokens to verify they fill one of the usual sizes, if possible.
         """
         decoding = self._decoding
         if not decoding:
@@ -182,11 +181,11 @@ class Scheduler:
 
     @property
     def _decoding(self) -> list[Sequence]:
-        """Those whose prefill is done."""
+        """Sequences whose prefill is done."""
         return [sequence for sequence in self.running if not sequence.is_prefilling]
 
     def _has_room(self, sequence: Sequence) -> bool:
-        """Whether no running sequence is likely to be suspended for this one."""
+        """Whether it fits without preempting a running sequence soon."""
         for model in self._models:
             if self.running and model.num_free is not None:
                 pending = sum(other.num_pending(model) for other in self.running)
@@ -195,7 +194,7 @@ class Scheduler:
                     return False
         return True
 
-    def _suspend(self, sequence: Sequence) -> None:
-        sequence.suspend()
+    def _requeue(self, sequence: Sequence) -> None:
+        sequence.preempt()
         self.running.remove(sequence)
         self.waiting.appendleft(sequence)

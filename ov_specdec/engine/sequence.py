@@ -1,4 +1,4 @@
-"""One prompt and its output: ids, limits, KV caches, and what it waits for."""
+"""One prompt and its output: ids, limits, KV caches, and state in the scheduler."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -16,25 +16,25 @@ from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.stats import FinishReason
 
 MAX_LAG = 16
-"""Tokens that a cache may lack beside those whose rows are wanted, as a draft model's does after
-rounds without it. A sequence that lacks more is being prefilled."""
+"""Tokens that a cache may lack before those with wanted rows, such as a draft model's cache after
+rounds without it. A sequence that lacks more is in its prefill."""
 
 PLAIN = ConstantLength(0)
 
 MAX_UNREAD = 64
-"""Pieces that a stream may be ahead of its reader: seconds of reading, and little memory."""
+"""Chunks that a stream may be ahead of its reader: seconds of reading, and little memory."""
 
 
-class Cancelled(Exception):  # noqa: N818 - no error: somebody asked for it
-    """A sequence ended because it was cancelled."""
+class Cancelled(Exception):  # noqa: N818 - not an error: the caller asked for it
+    """A caller cancelled the sequence."""
 
 
 @dataclass(frozen=True)
 class WantedLogprobs:
-    """Which log-probabilities are wanted beside the tokens.
+    """Requested log-probabilities.
 
-    output, prompt: so many of the likeliest at each token; None: none. processors: what rows of
-    logits go through before.
+    output, prompt: number of top log-probabilities at each token; None: none at all. processors:
+    applied to the rows of logits first.
     """
 
     output: int | None = None
@@ -46,19 +46,17 @@ class WantedLogprobs:
 class Sequence:
     """Prompt and output, when to end, and the KV caches that hold them.
 
-    tokens: prompt and output, of which it is the only owner. max_length: most tokens that it may
-    grow to. cache: the main model's. sampler: chooses the main model's tokens. drafter: where draft
-    tokens come from; None for plain decoding. policy: how many of them. eos_token_ids: tokens that
-    end it. keeps_cache: whether what its KV caches hold in the end is left to other sequences.
-    finish_reason: None while it may go on, "stop" after an end-of-sequence token, "length" once it
-    is full; it alone says where the output ends, so that speculation cannot end it elsewhere than
-    plain decoding does.
+    tokens: prompt and output, owned by the sequence alone. max_length: maximum length of both
+    together. cache: the main model's. sampler: chooses the main model's tokens. drafter: proposes
+    draft tokens; None for plain decoding. policy: chooses draft lengths. eos_token_ids: tokens that
+    end it. keeps_cache: whether other sequences may reuse its final KV caches. finish_reason: None
+    until it ends, "stop" after an end-of-sequence token, "length" at max_length; it alone decides
+    where the output ends, so speculation ends it where plain decoding does.
 
-    prepare: called before it first runs, where no other one does: it may run passes that others
-    would wait for. publish: what its reader gets of a round; it may end the sequence. max_unread:
-    pieces that nobody has read, at which it is suspended; None for one that is read at its end.
-    on_end: told once that it has ended, in the thread that steps, or that cancels it where none
-    does.
+    prepare: called before its first round if no other sequence runs; it may run passes. publish:
+    turns a round into output for the reader; it may end the sequence. max_unread: unread chunks at
+    which it is preempted; None if it is read only at its end. on_end: called once when it has
+    ended, in the stepping thread, or else in the thread that cancels it.
     """
 
     tokens: list[int]
@@ -81,7 +79,7 @@ class Sequence:
     has_ended: bool = field(default=False, init=False)
     is_cancelled: bool = field(default=False, init=False)
     is_added: bool = field(default=False, init=False)
-    is_suspended: bool = field(default=False, init=False)
+    is_preempted: bool = field(default=False, init=False)
     waits_for: Ask | CachedSequence | None = field(default=None, init=False)
     """None between rounds."""
     num_planned: int = field(default=0, init=False)
@@ -89,7 +87,7 @@ class Sequence:
     present_round: Steps[Round] | None = field(default=None, init=False)
 
     def extend(self, tokens: Iterable[int]) -> list[int]:
-        """Append tokens up to where the sequence ends; returns those that were appended."""
+        """Append tokens up to the end of the sequence. Returns the appended ones."""
         kept: list[int] = []
         for token in tokens:
             if len(self.tokens) + len(kept) >= self.max_length:
@@ -122,16 +120,16 @@ class Sequence:
 
     @property
     def room(self) -> int:
-        """Places for draft tokens: the main model adds a token of its own, which needs one too.
+        """Maximum number of draft tokens, with one place left for the main model's own token.
 
-        All draft tokens are fed, so that they have to be on the same side of its border.
+        With LongRoPE, all draft tokens of a pass have to be on the same side of the border.
         """
         num_tokens = len(self.tokens)
         return min(self.max_length - num_tokens, self.cache.room(num_tokens)) - 1
 
     @property
-    def has_news(self) -> bool:
-        """Whether there is something to read, or nothing more will come."""
+    def has_unread(self) -> bool:
+        """Whether there is output to read, or the sequence has ended."""
         return bool(self.unread) or self.has_ended
 
     @property
@@ -141,23 +139,23 @@ class Sequence:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether it need not wait for its reader any more, who has read half of what there was."""
+        """Whether it may run: its reader has read half of the unread chunks."""
         return self.max_unread is None or len(self.unread) <= self.max_unread // 2
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it is not to run on, for now or for good."""
+        """Whether it has to leave the running sequences, for now or for good."""
         return self.has_ended or self.is_cancelled or self.is_far_ahead
 
     @property
     def is_ready(self) -> bool:
-        """Whether it waits for nothing: between rounds, or after a pass that was interrupted."""
+        """Whether it waits for nothing: between rounds, or after an interrupted pass."""
         cache = self.waits_for
         return cache is None or (isinstance(cache, CachedSequence) and not cache.num_pending)
 
     @property
     def is_prefilling(self) -> bool:
-        """Whether it is in its prefill: of the main model, or later of a draft model."""
+        """Whether it is in its prefill, of the main model or of a draft model."""
         cache = self.waits_for
         if self.num_rounds == 0:
             return True
@@ -165,20 +163,20 @@ class Sequence:
 
     @property
     def lacks_hidden_states(self) -> bool:
-        """Whether its drafter needs those of tokens that the main model has to read again."""
+        """Whether its drafter needs hidden states of tokens that the main model must recompute."""
         return bool(self.cache.readers) and self.cache.length < len(self.tokens) - 1
 
     @property
     def num_to_verify(self) -> int:
-        """Tokens that it adds to the main model's next pass, as far as that is decided."""
+        """Tokens that it adds to the main model's next pass, as far as decided."""
         return self.cache.num_pending if self.waits_for is self.cache else 1 + self.num_planned
 
     def num_pending(self, runner: Runner) -> int:
-        """Tokens that this model is still to be fed."""
+        """Tokens that this model's cache lacks."""
         return sum(cache.num_pending for cache in self.caches if cache.runner is runner)
 
     def answer(self) -> Plan | Bid | None:
-        """How far it may draft, or what its draft tokens promise; None where it does not ask."""
+        """Its draft-length plan, or its bid for draft tokens; None if it asks for none."""
         if not isinstance(self.waits_for, Ask):
             return None
         answer = self.policy.answer(self.waits_for)
@@ -187,28 +185,28 @@ class Sequence:
         return answer
 
     def admit(self, *, is_alone: bool) -> None:
-        """Begin to run, or go on after `suspend` with what others still hold of what was cached."""
+        """Start, or resume after `preempt` with the blocks that are still cached."""
         prepare, self.prepare = self.prepare, None
         if prepare is not None and is_alone:
             prepare()
-        if self.is_suspended:
-            self.is_suspended = False
+        if self.is_preempted:
+            self.is_preempted = False
             for cache in self.caches:
                 cache.match_prefix()
 
-    def suspend(self) -> None:
-        """Give the memory of its KV caches back; what was in them is fed again later.
+    def preempt(self) -> None:
+        """Free its KV caches, which are recomputed later.
 
-        A draft under way that is made of hidden states is dropped: those are to be read again.
+        An unfinished draft from hidden states is dropped: those are recomputed too.
         """
         if self.cache.readers and self.waits_for is not self.cache:
             self.present_round, self.waits_for, self.num_planned = None, None, 0
-        self.is_suspended = True
+        self.is_preempted = True
         for cache in self.caches:
             cache.free()
 
     def end(self, error: BaseException | None = None) -> None:
-        """It has finished or failed, or was cancelled."""
+        """Mark it as finished, failed or cancelled."""
         for cache in self.caches:
             if self.keeps_cache:
                 cache.free()

@@ -1,4 +1,4 @@
-"""Has a model compiled for the sizes that its passes have most, while it goes on decoding."""
+"""Chooses static shapes for a model by the sizes of its passes, and has them compiled."""
 
 import warnings
 from collections import defaultdict
@@ -13,52 +13,51 @@ from ov_specdec.runner.static_shape import ShapedRunner, StaticShape
 from ov_specdec.static_trial import try_out
 
 SECONDS = 2.0
-"""Of decoding before the first static shape is compiled, and until it is asked which one is next:
-short processes pay nothing."""
+"""Seconds of decoding before each choice of a static shape: short processes pay nothing."""
 
 MOST = 2
-"""Static shapes of passes over one sequence, and as many of larger ones. Embedded pair, of the
-speed without any, default draft length and plain: 1.22 and 1.28 with one (8), 1.29 and 1.55 with
-two (2, 8), 1.31 and 1.57 with four (2, 4, 8, 16). Each of the main model's takes 40 MB."""
+"""Maximum static shapes of passes over one sequence, and as many of larger ones. Embedded pair,
+speedup over dynamic shapes with the default draft length and plain: 1.22 and 1.28 with one shape
+(8), 1.29 and 1.55 with two (2, 8), 1.31 and 1.57 with four (2, 4, 8, 16). Each takes 40 MB."""
 
 WORTH = 0.04
-"""Part of the passes' time that a static shape has to save."""
+"""Minimum fraction of the time of passes that a static shape must save."""
 
 
 class Compiler(Protocol):
     """Compiles a model for static shapes, one at a time."""
 
     def has_room(self, num_shapes: int) -> bool:
-        """Whether there is memory for one beside so many."""
+        """Whether there is memory for another one besides `num_shapes`."""
         ...
 
     def start(self, size: int) -> None:
-        """Begin with one in the background."""
+        """Compile one in the background."""
         ...
 
     def wait(self) -> None:
-        """Wait until that is done, at once where none was begun."""
+        """Wait for the compilation in the background, if there is one."""
         ...
 
     def take(self) -> StaticShape | DeviceError | None:
-        """What was begun, once it is done; `DeviceError` where it does not compile."""
+        """The compiled shape once it is done, else None; `DeviceError` if it does not compile."""
         ...
 
     def compile(self, size: int) -> StaticShape | DeviceError:
-        """The same in this thread."""
+        """Compile one in this thread."""
         ...
 
     def close(self) -> None:
-        """Let go of the model."""
+        """Release the model."""
         ...
 
 
 class StaticShapes:
     """The static shapes of one model.
 
-    role: whose passes they are in the cost curve. wanted: the sizes; None takes those that save
-    most. usual: steps by size, until there are others. can_swap: whether texts stay the same when
-    one is taken up in the middle of them; else they are taken up while none is running.
+    role: the model's name in the cost curve. wanted: the sizes; None takes those that save most.
+    usual: initial counts of steps by size. can_swap: whether a shape may replace another one
+    during a generation without changing its text; else it waits until none is running.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class StaticShapes:
         wanted: tuple[int, ...] | None,
         can_swap: Callable[[], bool],
     ) -> None:
-        # Passes by the tokens that they would have if all sizes cost alike.
+        # Passes by their number of tokens without padding to cheaper sizes.
         self._demand = defaultdict(float, usual)
         self._role: Role = role
         self._runner = runner
@@ -86,11 +85,11 @@ class StaticShapes:
         self._refused: set[int] = set()
 
     def count(self, num_tokens: int) -> None:
-        """Take note of a pass, by the tokens that it would have if all sizes cost alike."""
+        """Count a pass by its number of tokens without padding to cheaper sizes."""
         self._demand[num_tokens] += 1.0
 
     def update(self, seconds: float, *, is_idle: bool) -> None:
-        """Between two steps: take up what was compiled, and begin with the next one.
+        """Between two steps: use a compiled shape, and start to compile the next one.
 
         seconds: of the last step. is_idle: no sequence is running.
         """
@@ -104,7 +103,7 @@ class StaticShapes:
             self._compiler.start(size)
 
     def complete(self, progress: Progress | None = None) -> None:
-        """Have all that are worth it; no sequence may run. progress: of the share that is done."""
+        """Compile all that pay; no sequence may run. progress: called with the share done."""
         self._compiler.wait()
         self._take_up(self._compiler.take())
         most = len(self._wanted) if self._wanted else MOST
@@ -117,7 +116,7 @@ class StaticShapes:
             done += 1
 
     def close(self) -> None:
-        """Compile nothing any more."""
+        """Stop compiling."""
         self._wanted = ()
         self._compiler.close()
 
@@ -125,7 +124,7 @@ class StaticShapes:
         """The size to compile next; 0 for none."""
         self._due = SECONDS
         static = self._runner.static_shapes | self._refused
-        least = 2 if self._runner.is_invariant else 1  # a single token has a spare one
+        least = 2 if self._runner.is_invariant else 1  # a single token is padded to two
         if self._wanted is not None:
             wanted = (max(size, least) for size in self._wanted)
             return next((size for size in wanted if size not in static), 0)
@@ -145,7 +144,7 @@ class StaticShapes:
         return best
 
     def _take_up(self, shape: StaticShape | DeviceError | None) -> None:
-        """Use a static shape that gives the right logits, if there is one; warn of others."""
+        """Use a static shape if its logits are right; otherwise warn."""
         if shape is None:
             return
         size, self._compiling = self._compiling, 0
@@ -158,12 +157,12 @@ class StaticShapes:
             self._refuse(size, str(error))
             return
         if not trial.is_right:
-            self._refuse(size, "it gives other logits than the model itself")
+            self._refuse(size, "its logits differ from the dynamic model's")
             return
         self._saved.append(trial.seconds_saved)
         self._costs.take_up(self._role, self._runner.static_shapes, mean(self._saved))
 
     def _refuse(self, size: int, reason: str) -> None:
         self._refused.add(size)
-        message = f"{reason}; going on without a static shape for {size} tokens"
+        message = f"no static shape for {size} tokens is used: {reason}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -1,1 +1,1 @@
-"""From a model folder to a compiled model."""
+"""Loads model folders into compiled models."""

@@ -1,4 +1,4 @@
-"""A Whisper's decoder that gives what it attends to in a recording: for the times of words."""
+"""A Whisper decoder with cross-attention weights as output, for word times."""
 
 from collections.abc import Sequence
 
@@ -25,15 +25,15 @@ Heads = Sequence[tuple[int, int]]
 def load_aligner(
     folder: ModelFolder, config: RuntimeConfig, heads: Heads | None, encoder: Encoder
 ) -> Aligner:
-    """Compile a decoder once more, for these heads; None: all heads of the upper half of layers.
+    """Compile a second copy of a decoder for these heads; None: all of the upper half of layers.
 
-    Raises `ModelError` where the model lacks a head, or its graph does not show what it attends to.
+    Raises `ModelError` if the model lacks a head, or its graph has no readable cross-attention.
     """
     model = read_ir(folder)
     try:
         give_weights(model, heads)
     except ModelError as error:
-        raise ModelError(f"words in {folder.path} have no times: {error}") from error
+        raise ModelError(f"{folder.path} has no word times: {error}") from error
     device = find_device(openvino_core(), config.device)
     compiled = compile_for(device, model, config.properties_for(device), folder.ir)
     if isinstance(compiled, DeviceError):
@@ -42,9 +42,9 @@ def load_aligner(
 
 
 def give_weights(model: ov.Model, heads: Heads | None) -> None:
-    """Have a decoder give the weights by which heads attend to its source, in place of logits.
+    """Replace the logits of a decoder by cross-attention weights of these heads.
 
-    It keeps no states: its passes begin with the first token.
+    It has no states: its passes begin with the first token.
 
     Its output `WEIGHTS` is the softmax of their scores, [1, heads, tokens, places of the source].
     Raises `ModelError` for a head that it lacks.
@@ -52,8 +52,7 @@ def give_weights(model: ov.Model, heads: Heads | None) -> None:
     layers = [node for node in model.get_ordered_ops() if _attends_to_source(node)]
     if not layers:
         raise ModelError(
-            "its graph has no attention to a source that can be read: export it again with "
-            "ov-specdec export"
+            "its graph has no readable cross-attention: export it again with ov-specdec export"
         )
     sizes = [node.get_input_partial_shape(0)[1].get_length() for node in layers]
     if heads is None:
@@ -77,9 +76,9 @@ def give_weights(model: ov.Model, heads: Heads | None) -> None:
 
 
 def _take_out_states(model: ov.Model) -> None:
-    """Have all states hold what they begin with: a pass over all tokens needs no others.
+    """Replace all states by their initial values, as for a pass over all tokens.
 
-    What nothing reads any more, the last layer's values among it, could not be compiled.
+    Also removes unused nodes, such as the last layer's values, which could not be compiled.
     """
     for node in model.get_ordered_ops():
         if node.get_type_name() == "ReadValue":
@@ -92,7 +91,7 @@ def _take_out_states(model: ov.Model) -> None:
 
 
 def _attends_to_source(node: ov.Node) -> bool:
-    """Whether an attention's keys are not those of the tokens."""
+    """Whether an attention is cross-attention."""
     if node.get_type_name() != ATTENTION:
         return False
     keys = before(node.input_value(1).get_node())

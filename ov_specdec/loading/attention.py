@@ -1,4 +1,4 @@
-"""What the layers of a decoder attend to: windows and chunks, and what is lost on the way."""
+"""Windows and chunks of a decoder's attention, and losses of them in export and paging."""
 
 import warnings
 
@@ -17,14 +17,14 @@ MASK = 3
 MASK_TYPES = (ov.Type.boolean, ov.Type.u8, ov.Type.i8)
 
 SLIDING_WINDOW = 10
-"""Place of the window among the inputs of OpenVINO's paged attention; 0: all that came before."""
+"""Index of the window among the inputs of OpenVINO's paged attention; 0: no window."""
 
 
 def is_local(source: ModelSource) -> bool:
-    """Whether a layer attends to the places near a token only, by configuration or graph.
+    """Whether a layer attends only to nearby tokens, by configuration or graph.
 
-    Hidden entries of the KV cache would take up places there, and in a table of masks, which has
-    no more than the context.
+    Hidden entries of the KV cache would take up places in the window, and in a table of masks,
+    whose size is the context.
     """
     folder, model = source.folder, source.model
     in_graph = {size for size in windows(model) | chunks(model) if size < folder.context_length}
@@ -54,16 +54,16 @@ def chunks(model: ov.Model) -> set[int]:
 
 
 def require_whole(source: ModelSource, max_length: int) -> None:
-    """Refuse a model with chunks that a sequence may cross, before it is made a paged one.
+    """Raise `ModelError` for a model with chunks that a sequence may cross, before paging.
 
-    Raises `ModelError`: OpenVINO's transformation drops them.
+    OpenVINO's transformation drops chunks.
     """
     folder = source.folder
     found = chunks(source.model) | ({folder.chunk} if folder.chunk else set())
     if found and min(found) < max_length:
         raise ModelError(
             f"this model attends in chunks of {min(found)} tokens, which a paged KV cache does not "
-            "keep apart: use ",
+            "support: use ",
             Option("kv", "stateful"),
             ", or ",
             Option("max_model_len", min(found)),
@@ -71,7 +71,7 @@ def require_whole(source: ModelSource, max_length: int) -> None:
 
 
 def count_windowed(model: ov.Model) -> int:
-    """How many attentions of an exported decoder have a window."""
+    """Number of attentions of an exported decoder with a window."""
     attentions = [node for node in model.get_ops() if node.get_type_name() == ATTENTION]
     return sum(
         any(_window(node) for node in before(attention.input_value(MASK).get_node()))
@@ -81,7 +81,7 @@ def count_windowed(model: ov.Model) -> int:
 
 
 def require_windows(model: ov.Model, num_wanted: int) -> None:
-    """Raise `ModelError` for a paged model that lacks windows which it had as exported."""
+    """Raise `ModelError` for a paged model that lost windows of the exported one."""
     found = [node.input_value(SLIDING_WINDOW).get_node() for node in paged_attentions(model)]
     num_kept = sum(n.get_type_name() != "Constant" or int(n.get_data()) != 0 for n in found)
     if num_kept < num_wanted:
@@ -93,9 +93,9 @@ def require_windows(model: ov.Model, num_wanted: int) -> None:
 
 
 def lost_cap(folder: ModelFolder, model: ov.Model) -> str:
-    """What is to be said of a cap on attention scores that tracing has dropped; "" where none is.
+    """A warning about a cap on attention scores that the export dropped; "" if there is none.
 
-    The operation that transformers' SDPA attention is exported to cannot cap them.
+    The operation of transformers' SDPA attention cannot cap scores.
     """
     cap, kinds = folder.attention_cap, {node.get_type_name() for node in model.get_ops()}
     if cap is None or ATTENTION not in kinds:
@@ -108,13 +108,13 @@ def lost_cap(folder: ModelFolder, model: ov.Model) -> str:
 
 
 def warn_of_lost_cap(source: ModelSource) -> None:
-    """Say so where a cap is lost."""
+    """Warn if a cap is lost."""
     if lost := lost_cap(source.folder, source.model):
         warnings.warn(f"{source.folder.path}: {lost}", RuntimeWarning, stacklevel=2)
 
 
 def _window(node: ov.Node) -> int:
-    """The window that a node of a mask keeps to; 0 for any other node."""
+    """The window of a node of a mask; 0 for any other node."""
     if node.get_type_name() == "Greater" and _is_mask(node):
         return max(-_added(node.input_value(1).get_node()), 0)
     if num_queries := _table(node):
@@ -124,7 +124,7 @@ def _window(node: ov.Node) -> int:
 
 
 def _table(node: ov.Node) -> int:
-    """How many queries a constant table of masks [1, 1, queries, keys] has; 0 for another node."""
+    """Queries of a constant table of masks [1, 1, queries, keys]; 0 for any other node."""
     if node.get_type_name() != "Constant" or node.get_output_element_type(0) not in MASK_TYPES:
         return 0
     shape = list(node.get_output_shape(0))

@@ -1,4 +1,4 @@
-"""Whether a model's paged KV cache gives what the stateful one does, across windows and borders."""
+"""Compares logits on the paged and the stateful KV cache, across windows and borders."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ SHORT = 32
 """Tokens of the first comparison, of models with windows and without."""
 
 LONGEST = 8192
-"""Tokens that are read at most: a minute for a billion parameters on two cores."""
+"""Maximum tokens to prefill: a minute for a billion parameters on two cores."""
 
 AROUND = 8
-"""Tokens whose logits are compared, half of them beyond a border."""
+"""Compared tokens around each place, half of them beyond it."""
 
 
 TOLERANCE = 0.01
-"""Distance of two rows in f32 that rounding may have after thousands of tokens."""
+"""Maximum distance of two rows in f32 by rounding after thousands of tokens."""
 
 
 @dataclass(frozen=True)
 class CacheAgreement:
-    """The largest distance of logits on both KV caches, around each of these places.
+    """The largest distance of logits between both KV caches, by place.
 
-    not_paged: why the model has no paged one; "" where it has.
+    not_paged: why the model has no paged cache; "" if it has one.
     """
 
     distances: dict[int, float]
@@ -55,9 +55,9 @@ class CacheAgreement:
 
 
 def compare_caches(folder: ModelFolder) -> CacheAgreement:
-    """Read the same text on both KV caches of a decoder, past each of its windows, in f32.
+    """Prefill the same text on both KV caches of a decoder, past each of its windows, in f32.
 
-    Raises what loading raises.
+    Raises errors of loading.
     """
     source = open_source(folder.path)
     found = _places(source)
@@ -71,7 +71,7 @@ def compare_caches(folder: ModelFolder) -> CacheAgreement:
 
 
 def _places(source: ModelSource) -> list[int]:
-    """Where windows, chunks and borders end, as far as the context goes, and an early place."""
+    """The ends of windows, chunks and borders within the context, and an early place."""
     folder, model = source.folder, source.model
     sizes = {folder.sliding_window, folder.chunk, folder.border, *windows(model), *chunks(model)}
     most = min(folder.context_length, LONGEST) - AROUND
@@ -79,7 +79,7 @@ def _places(source: ModelSource) -> list[int]:
 
 
 def _rows(source: ModelSource, kv: Backend, places: Sequence[int]) -> Iterator[Logits]:
-    """Logits of the tokens around each place, in passes that a user's text would have."""
+    """Logits of the tokens around each place, in usual passes."""
     config = RuntimeConfig(kv=kv, precision="exact")
     runner = load_model(source, config, vocab_size=source.vocab_size).runner
     for place in places:

@@ -1,4 +1,4 @@
-"""Whether two checkpoints have the same tokenizer, seen before either is exported."""
+"""Compares the tokenizers of two checkpoints before their export."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,9 +12,8 @@ def compare_checkpoints(
 ) -> GuardReport | None:
     """The guard's report on the tokenizers that two checkpoints will have once exported.
 
-    main, draft: Hub names or folders; of the Hub only the files of tokenizers are downloaded. None
-    where a tokenizer cannot be read: its export meets the same error, and explains it. The width of
-    the logits is not looked at.
+    main, draft: Hub names or folders; only tokenizer files are downloaded. None if a tokenizer
+    cannot be read: the export will report the same error. Ignores the width of the logits.
     """
     from transformers import AutoTokenizer  # as Optimum reads and writes them
 
@@ -25,7 +24,7 @@ def compare_checkpoints(
                 read = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
                 read.save_pretrained(place)
             a, b = map(load_tokenizer, places)
-        except Exception:  # of the Hub, of a family, or of code that a model brings
+        except Exception:  # of the Hub, a family, or a model's own code
             return None
         width = max(a.vocab_size, b.vocab_size)
         return compare_tokenizers(a, b, main_width=width, draft_width=width)

@@ -1,7 +1,7 @@
 """Run a module as a program that ends with its parent.
 
-`python child.py MODULE ARGUMENTS`, with a pipe as stdin whose other end the
-parent keeps open: however the parent ends, SIGKILL included, the system closes that end.
+`python child.py MODULE ARGUMENTS`, with a pipe as stdin whose other end the parent keeps open:
+whenever the parent ends, even by SIGKILL, the system closes that end.
 """
 
 import os
@@ -12,15 +12,15 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Run the module that the command line names, and end with the parent."""
+    """Run the module of the command line, and end with the parent."""
     pipe = os.dup(0)
-    # What asks questions on stdin, as transformers does before it runs a model's own code, must
-    # read an end of file instead of waiting for an answer.
+    # Questions on stdin, such as transformers' before it runs a model's own code, must get an end
+    # of file instead of waiting for an answer.
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
-    # Python imports from the folder of the file that it runs, and has a `profile` of its own.
+    # Python imports from the folder of this file, whose `profile` would hide the standard one.
     here = str(Path(__file__).resolve().parent)
     sys.path = [folder for folder in sys.path if folder != here]
     del sys.argv[0]
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _end_with(pipe: int) -> None:
-    """End this process, without any cleaning up, when the other end of the pipe is closed."""
+    """End this process without cleanup when the other end of the pipe is closed."""
     while os.read(pipe, 1):
         pass
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Memory of devices: what is free, and where the blocks of a paged KV cache lie."""
+"""Memory of devices: its free size, and memory for the blocks of a paged KV cache."""
 
 import openvino as ov
 import psutil
@@ -9,7 +9,7 @@ from ov_specdec.runner.block_memory import BlockMemory, RemoteMemory, VisibleMem
 
 
 def block_memory(device: Device) -> BlockMemory:
-    """Memory for the blocks of a paged KV cache: the device's own, where it has some."""
+    """Memory for the blocks of a paged KV cache: the device's own, if it has some."""
     if device.is_cpu:
         return VisibleMemory()
     context = openvino_core().get_default_context(device.name)
@@ -25,7 +25,7 @@ def block_memory(device: Device) -> BlockMemory:
 
 
 def free_memory(device: Device) -> int:
-    """Bytes that are free for KV caches: of the host, of a GPU, or of both where they share it."""
+    """Free bytes for KV caches: of the host, of a GPU, or of shared memory."""
     free: int = psutil.virtual_memory().available
     if device.is_cpu or not device.takes_paged:
         return free
@@ -36,7 +36,7 @@ def free_memory(device: Device) -> int:
 
 
 def largest_tensor(device: Device) -> int | None:
-    """Bytes that one tensor may have on a device; None: any number."""
+    """Maximum bytes of one tensor on a device; None: any number."""
     if device.is_cpu:
         return None
     size: int = openvino_core().get_property(device.name, "GPU_DEVICE_MAX_ALLOC_MEM_SIZE")

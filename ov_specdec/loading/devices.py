@@ -1,4 +1,4 @@
-"""What OpenVINO offers on this machine: devices, precisions, and where a paged KV cache runs."""
+"""OpenVINO's devices on this machine, their precisions, and support for a paged KV cache."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ Precision = Literal["default", "exact", "f32", "bf16", "f16"]
 
 PRECISION_PROPERTIES: Mapping[Precision, dict[str, str]] = {
     "default": {},
-    # f32 numerics: nothing but weights may be quantized on the way.
+    # f32 numerics: only weights may be quantized.
     "exact": {
         "INFERENCE_PRECISION_HINT": "f32",
         "KV_CACHE_PRECISION": "f32",
@@ -26,30 +26,30 @@ PRECISION_PROPERTIES: Mapping[Precision, dict[str, str]] = {
     "f16": {"INFERENCE_PRECISION_HINT": "f16"},
 }
 CAPABILITIES: Mapping[str, str] = {"bf16": "BF16", "f16": "FP16"}
-"""What a device must list to compute in a precision; all of them compute in f32."""
+"""Capability that a device needs for a precision; all devices support f32."""
 
 COMPRESSED = ("i8", "u8")
-"""Precisions of KV caches that have a scale beside them."""
+"""Quantized precisions of KV caches, which have scales."""
 
 BEST_FIRST = ("GPU", "CPU")
-"""Which device "AUTO" is, of those that are there: OpenVINO's own order."""
+"""Order in which "AUTO" chooses a device, as in OpenVINO."""
 
 SPREADING = ("HETERO", "MULTI", "BATCH")
-"""Devices of OpenVINO that spread a model, and with it its KV cache, over several."""
+"""Virtual devices of OpenVINO that spread a model, and with it its KV cache, over several."""
 
 OF_TORCH = ("CUDA", "MPS", "XPU", "HIP")
 """Devices that OpenVINO has no name for, or another."""
 
 SEEN = {"CPU": "measured", "GPU": "simulated"}
-"""How it was seen that this package works on a kind of device."""
+"""How this package was tested on a kind of device."""
 
 NOT_PAGED = "a paged KV cache has not been run on"
-"""Why `kv="auto"` takes the stateful one on a device, whose name follows."""
+"""Reason for the stateful cache of `kv="auto"` on a device, whose name follows."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device as OpenVINO describes it, and what of this package works on it."""
+    """A device as OpenVINO describes it, and its support by this package."""
 
     name: str
     full_name: str
@@ -62,17 +62,17 @@ class Device:
 
     @property
     def is_cpu(self) -> bool:
-        """Whether it is the CPU, which has properties of its own, and whose memory is ours."""
+        """Whether it is the CPU, which has its own properties, and uses host memory."""
         return self.kind == "CPU"
 
     @property
     def takes_paged(self) -> bool:
-        """Whether `kv="auto"` may choose a paged KV cache: where that has been run."""
+        """Whether `kv="auto"` may choose a paged KV cache: if that was tested."""
         return self.kind in SEEN
 
     @property
     def seen(self) -> str:
-        """How it was seen that this package works there: measured, simulated, never run."""
+        """How this package was tested there: measured, simulated, never run."""
         return SEEN.get(self.kind, "never run")
 
 
@@ -80,8 +80,8 @@ class Device:
 def openvino_core() -> ov.Core:
     """The one core of this process, which keeps its plugins loaded.
 
-    OpenVINO's CPU plugin gives the thread that loads it a stack for signals, and frees that with
-    the plugin: after a core has ended, the next Ctrl-C would be a segmentation fault.
+    OpenVINO's CPU plugin gives the thread that loads it a signal stack, and frees it with the
+    plugin: after the end of a core, the next Ctrl-C would cause a segmentation fault.
     """
     return ov.Core()
 
@@ -93,10 +93,10 @@ def list_devices() -> list[Device]:
 
 
 def find_device(core: ov.Core, name: str) -> Device:
-    """The device called `name`: one that is listed, "GPU.0" for "GPU", or the best for "AUTO".
+    """The device called `name`: a listed one, "GPU.0" for "GPU", or the best for "AUTO".
 
-    Small letters are as good. Raises `DeviceError` if there is no such device here, or none that
-    can hold a KV cache.
+    Names are case-insensitive. Raises `DeviceError` if it does not exist here, or cannot hold a KV
+    cache.
     """
     name = name.upper()
     kind, _, wanted = name.partition(":")
@@ -127,7 +127,7 @@ def _is_among(name: str, available: Sequence[str]) -> bool:
 def compile_for(
     device: Device, model: ov.Model, properties: Mapping[str, str], path: Path
 ) -> ov.CompiledModel | DeviceError:
-    """The compiled model, or the error for what the device does not offer. path: where it lies."""
+    """The compiled model, or the error of the device. path: of the model, for the message."""
     try:
         return openvino_core().compile_model(model, device.name, dict(properties))
     except RuntimeError as error:
@@ -139,35 +139,35 @@ def compile_for(
 
 
 def describe_machine(device: str) -> str:
-    """Device, cores and OpenVINO version: what measured times depend on."""
+    """Device, cores and OpenVINO version, on which measured times depend."""
     full_name = find_device(openvino_core(), device).full_name
     return f"{full_name}, {usable_cores()} cores, OpenVINO {ov.get_version()}"
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on, which are fewer in some containers."""
+    """Cores that this process may use, which are fewer in some containers."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def computes_in(device: str, precision: str) -> bool:
-    """Whether a device lists a precision among its capabilities; f32 needs no mention."""
+    """Whether a device lists a precision among its capabilities; all support f32."""
     needed = CAPABILITIES.get(precision)
     return needed is None or needed in find_device(openvino_core(), device).capabilities
 
 
 def require_paged(device: Device) -> None:
-    """Raise `DeviceError` for a device on which a paged KV cache has not been run."""
+    """Raise `DeviceError` for a device on which a paged KV cache was not tested."""
     if not device.takes_paged:
         raise DeviceError(f"{NOT_PAGED} {device.name}: leave out ", Option("kv", "paged"))
 
 
 def causal_keys(device: Device) -> dict[str, str]:
-    """Properties that keep the keys of a token as they are whatever follows it.
+    """Properties with which later tokens do not change the keys of a token.
 
-    Where a u8 cache is quantized by channel, as OpenVINO does on CPU unless told otherwise, all
-    tokens of a block share a scale, so that a draft token changes the keys of those before it.
+    With a u8 cache quantized by channel, OpenVINO's default on CPU, all tokens of a block share a
+    scale, so a draft token changes the keys of those before it.
     """
     return {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.is_cpu else {}
 
@@ -187,11 +187,10 @@ def precision_properties(device: Device, precision: Precision) -> dict[str, str]
 
 
 def cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, str]:
-    """The precision of KV caches beside those properties; none but on a GPU.
+    """The precision of KV caches for these properties; empty except on a GPU.
 
-    A GPU itself chooses one whose states cannot be read, and that differs from pass to pass. It
-    runs with caches of the precision that it computes in. Raises `DeviceError` for a pair that it
-    does not run.
+    A GPU's own choice has unreadable states, and differs between passes. It supports caches in the
+    inference precision. Raises `DeviceError` for an unsupported pair.
     """
     if device.kind != "GPU":
         return {}
@@ -211,5 +210,5 @@ def cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, 
 
 
 def has_readable_states(device: Device, properties: Mapping[str, str]) -> bool:
-    """Whether states of a stateful KV cache can be read, which rolling back takes."""
+    """Whether states of a stateful KV cache are readable, which rollback needs."""
     return device.is_cpu or properties.get("KV_CACHE_PRECISION") not in COMPRESSED

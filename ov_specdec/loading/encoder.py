@@ -1,4 +1,4 @@
-"""The encoders of encoder-decoder models: one for main and draft where they have the same."""
+"""Loads the encoders of encoder-decoder models; main and draft share equal ones."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from ov_specdec.loading.source import HIDDEN_STATES, ModelSource, read_model
 from ov_specdec.runner.encoder import ATTENTION_MASK, Encoder
 
 READS = {"input_ids", "input_features"}
-"""What an encoder may read: a text or a recording."""
+"""Possible inputs of an encoder: a text or a recording."""
 
 PART = 2**24
-"""Bytes of weights that are read at a time."""
+"""Bytes of weights in one read."""
 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """An encoder that is ready to be compiled."""
+    """An encoder ready to compile."""
 
     path: Path
     model: ov.Model
@@ -31,23 +31,23 @@ class _Prepared:
     properties: Mapping[str, str]
 
     def compile(self) -> ov.CompiledModel | DeviceError:
-        """The compiled model, or the error for what the device does not offer."""
+        """The compiled model, or the error if the device does not support it."""
         return compile_for(self.device, self.model, self.properties, self.path)
 
 
 def load_encoders(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[Encoder | None]:
-    """Compile the encoders of a main model and of its draft, if any; None for decoders alone.
+    """Compile the encoders of a main model and of its draft, if any; None for decoder-only models.
 
-    A draft shares the main model's where its folder has none, or one with the same weights. Raises
-    `ModelError` where the main model has none, and where a decoder does not take the encoder's
-    hidden states; `DeviceError` for what a device does not offer.
+    A draft shares the main model's encoder if its folder has none, or one with the same weights.
+    Raises `ModelError` if the main model has none, and if a decoder does not fit the encoder's
+    hidden states; `DeviceError` if a device does not support one.
     """
     (main, config), *drafts = models
     if not main.folder.is_encoder_decoder:
         if config.encoder_device is not None:
             raise OptionError(
                 Option("encoder_device", config.encoder_device),
-                f" has no use with {main.folder.path}, which is a decoder: leave it out",
+                f" has no effect with {main.folder.path}, which is a decoder: leave it out",
             )
         return [None] * len(models)
     own = [_prepare(main, config)]
@@ -67,7 +67,7 @@ def load_encoders(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[E
 
 
 def _prepare(source: ModelSource, config: RuntimeConfig) -> _Prepared:
-    """An encoder as read; `ModelError` if it is none of a text or a recording."""
+    """Read an encoder; `ModelError` if its input is neither a text nor a recording."""
     path = source.folder.encoder_ir
     if not path.is_file():
         raise ModelError(f"{path} is missing: export the model again")
@@ -83,13 +83,13 @@ def _prepare(source: ModelSource, config: RuntimeConfig) -> _Prepared:
 
 
 def _has_encoder_of(main: ModelSource, draft: ModelSource) -> bool:
-    """Whether a draft's encoder is the main model's: the same weights, or none in its folder."""
+    """Whether a draft shares the main model's encoder: the same weights, or none in its folder."""
     path = draft.folder.encoder_ir
     return not path.is_file() or _digest(path) == _digest(main.folder.encoder_ir)
 
 
 def _digest(path: Path) -> bytes:
-    """Of the weights of an IR; of none where they are missing, which reading it then says."""
+    """Digest of the weights of an IR; empty if they are missing, which reading will report."""
     digest, weights = hashlib.sha256(), path.with_suffix(".bin")
     if weights.is_file():
         with weights.open("rb") as file:

@@ -1,19 +1,13 @@
-"""Export of a checkpoint to OpenVINO IR, by Optimum's own command."""
+"""Exports a checkpoint to OpenVINO IR with Optimum's command."""
 
-import importlib.util
 import json
-import os
-import re
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from ov_specdec.errors import ExportError, OptionError, TransformersVersionError, install
+from ov_specdec.errors import ExportError, OptionError
 from ov_specdec.loading.attention import lost_cap
 from ov_specdec.loading.export_environment import Progress, find_python
 from ov_specdec.loading.folder import ModelFolder
@@ -32,6 +26,7 @@ from ov_specdec.loading.locate import (
     decoder_file,
     is_hub_name,
 )
+from ov_specdec.loading.optimum import check_optimum, known_failure, run_optimum
 from ov_specdec.loading.origin import require_origin, write_origin
 from ov_specdec.loading.partial import partial_folder
 from ov_specdec.loading.source import read_ir
@@ -46,11 +41,11 @@ ENCODER_DECODER_FILES = (
 
 TASK = "text-generation"
 ENCODER_DECODER_TASKS = {"whisper": "automatic-speech-recognition"}
-"""Of encoder-decoder models, by their type; others make texts of texts."""
+"""Tasks of encoder-decoder models by type; the default is text to text."""
 TEXT_TO_TEXT_TASK = "text2text-generation"
 
-# Files that hold a vocabulary, by the kinds of tokenizers that transformers knows. The last one is
-# code of the model's own, which may read files of any name.
+# Vocabulary files of the kinds of tokenizers in transformers. The last pattern is a model's own
+# code, which may read other files.
 TOKENIZERS = (
     ("tokenizer.json",),
     ("tokenizer.model*",),
@@ -64,59 +59,6 @@ TOKENIZERS = (
     ("tiktoken.model",),
     ("tokenization_*.py",),
 )
-
-# What the output of a failed export gives away, and what to do about it; the first match counts.
-# A remedy may name what the pattern's groups matched.
-FAILURES = (
-    (
-        r"(?s)group-wise quantization with group size value (-?\d+).*?channel size: (\d+)",
-        "int4 in groups of {0} does not fit a layer of width {1}: choose a --group-size that "
-        "divides it, or -1 for one group to a row",
-    ),
-    (
-        r"GatedRepoError|gated repo|is restricted",
-        "the model is gated: accept its licence on https://huggingface.co/{name}, then log in with "
-        "`hf auth login` or set HF_TOKEN",
-    ),
-    (
-        r"RepositoryNotFoundError|is not a valid model identifier|Invalid username or password",
-        "there is no such model on the Hub, or it is private: check the name; for a private model "
-        "log in with `hf auth login` or set HF_TOKEN",
-    ),
-    (
-        r"No space left on device",
-        "the disk is full: free some space ({free} are left), choose another --output, or move the "
-        "download cache with HF_HOME",
-    ),
-    (
-        r"couldn't connect|LocalEntryNotFoundError|OfflineModeIsEnabled|ConnectionError"
-        r"|ConnectError|Max retries exceeded|ProxyError|Connection refused|Network is unreachable"
-        r"|Name or service not known|name resolution|ConnectTimeout|ReadTimeout",
-        "the Hub cannot be reached: check the network, or give a local folder",
-    ),
-    (
-        r"trust_remote_code|trust-remote-code",
-        "the model brings its own code: read it, then add --trust-remote-code",
-    ),
-    (
-        r"export a (\S+) model, that is a custom or unsupported architecture",
-        "Optimum has no export for the family '{0}': use an IR that was exported elsewhere, which "
-        "can be loaded as it is, or a model of another family",
-    ),
-    (
-        r"model type `(\S+)` but Transformers does not recognize",
-        "this version of transformers does not know the family '{0}': add --transformers with a "
-        "later one; where Optimum takes none, use an IR that was exported elsewhere",
-    ),
-    (r"MemoryError|Cannot allocate memory", "memory ran out: close other programs"),
-)
-WANTED_VERSION = re.compile(r"(Maximum|Minimum) required is (\S+), got: (\S+)")
-"""What Optimum says of a version of transformers that it does not export a family with."""
-
-KILLED = -9
-
-CHILD = Path(__file__).with_name("child.py")
-"""Run as a file: with -m, Python would import from the current folder."""
 
 
 @dataclass(frozen=True)
@@ -138,15 +80,15 @@ def export_model(
     on_note: Callable[[str], object] = lambda _note: None,
     on_progress: Progress = lambda _line: None,
 ) -> Exported:
-    """Export a Hub model or a local checkpoint into a folder of its own below `output`.
+    """Export a Hub model or a local checkpoint to its own folder in `output`.
 
-    The IR is written beside its final place and moved there when it is complete, so that an
-    export that was cut short is never taken for finished. A finished one is left as it is; the
-    int4 options that are given are part of its name, but one of another model is an error.
-    transformers: the version to export with, in an environment of its own; None: the one that is
-    installed. `on_note` is told of a group size that was chosen here, `on_progress` of how that
-    environment is made. Raises `ExportError`, `TransformersVersionError` where Optimum wants
-    another version, and `OptionError` for int4 options with another format.
+    The IR is written to a temporary folder and moved when complete, so that an interrupted export
+    is never taken for a finished one. A finished export of the same model is kept; given int4
+    options are part of its name, and a folder of another model is an error. transformers: the
+    version for the export, in a separate environment; None: the installed one. on_note: called with
+    a note, such as a chosen group size. on_progress: called with the progress of the environment.
+    Raises `ExportError`, `TransformersVersionError` if Optimum needs another version, and
+    `OptionError` for int4 options with another format.
     """
     int4 = int4 or Int4Options()
     if weight_format != "int4" and (given := int4.arguments()):
@@ -169,7 +111,7 @@ def export_model(
         options = ["--task", f"{_task(name, partial)}-with-past"]
         options += ["--weight-format", weight_format, *int4.arguments()]
         options += ["--trust-remote-code"] if trust_remote_code else []
-        _run_optimum(name, partial / folder.name, options, python)
+        run_optimum(name, partial / folder.name, options, python)
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
         if not Path(name).is_dir():
             _require_tokenizer(_cached_snapshot(name), name)
@@ -180,7 +122,7 @@ def export_model(
 
 
 def _note_lost_cap(folder: Path, name: str, on_note: Callable[[str], object]) -> None:
-    """Say where what was exported does not cap attention scores as the checkpoint does."""
+    """Report a cap on attention scores that the export lost."""
     found = ModelFolder.read(folder)
     if found.attention_cap is not None and (lost := lost_cap(found, read_ir(found))):
         on_note(f"{name}: {lost}")
@@ -191,8 +133,8 @@ def _check_source(name: str) -> None:
     if source.is_dir():
         if (source / decoder_file(source)).is_file():
             raise ExportError(
-                f"'{name}' is already exported, for it holds {decoder_file(source)}: use it as it "
-                "is, or give the folder of its checkpoint"
+                f"'{name}' is already exported, since it contains {decoder_file(source)}: use it "
+                "directly, or give the folder of its checkpoint"
             )
         if not (source / "config.json").is_file():
             raise ExportError(f"'{name}' holds no config.json: give the folder of a checkpoint")
@@ -204,7 +146,7 @@ def _check_source(name: str) -> None:
 
 
 def _require_tokenizer(checkpoint: Path, name: str) -> None:
-    """Refuse a checkpoint without a vocabulary: transformers would make up a tokenizer for it."""
+    """Refuse a checkpoint without a vocabulary: transformers would invent a tokenizer."""
     if (checkpoint / MARIAN_FILE).is_file():
         raise ExportError(
             f"'{name}' has Marian's tokenizer ({MARIAN_FILE}), which cannot be saved as a "
@@ -219,7 +161,7 @@ def _require_tokenizer(checkpoint: Path, name: str) -> None:
 
 
 def _cached_snapshot(name: str) -> Path:
-    """What the export has downloaded of a Hub model."""
+    """The downloaded snapshot of a Hub model."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -241,7 +183,7 @@ def _with_group_size(
     widths = layer_widths(_read_config(name, place))
     size = fitting_group_size(widths)
     if size == DEFAULT_GROUP_SIZE:
-        return int4  # Optimum has settings of its own for some models: leave it to them
+        return int4  # Optimum has specific settings for some models
     if size is None:
         raise ExportError(
             f"{name}: int4 groups of {', '.join(map(str, GROUP_SIZES))} do not fit its layers of "
@@ -257,18 +199,18 @@ def _with_group_size(
 
 
 def _task(name: str, place: Path) -> str:
-    """What Optimum is to export a model for."""
+    """Optimum's task for a model."""
     try:
         config = _read_config(name, place)
     except ExportError:
-        return TASK  # Optimum meets the same error, and all that it knows of it is explained
+        return TASK  # Optimum will report the same error
     if not config.get("is_encoder_decoder"):
         return TASK
     return ENCODER_DECODER_TASKS.get(str(config.get("model_type")), TEXT_TO_TEXT_TASK)
 
 
 def _read_config(name: str, place: Path) -> dict[str, Any]:
-    """A checkpoint's config.json; of a Hub model, it is downloaded."""
+    """A checkpoint's config.json, downloaded for a Hub model."""
     from huggingface_hub import hf_hub_download
 
     local = Path(name) / "config.json"
@@ -276,7 +218,7 @@ def _read_config(name: str, place: Path) -> dict[str, Any]:
         path = local if local.is_file() else Path(hf_hub_download(name, local.name))
         config = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, *connection_errors()) as error:
-        known = _known_failure(f"{type(error).__name__}: {error}", name, place)
+        known = known_failure(f"{type(error).__name__}: {error}", name, place)
         remedy = "check it, or the network, or download the model and give its folder"
         raise ExportError(
             f"{name}: {known or f'config.json cannot be read ({error}): {remedy}'}"
@@ -286,12 +228,6 @@ def _read_config(name: str, place: Path) -> dict[str, Any]:
     return config
 
 
-def check_optimum() -> None:
-    """Raise `ExportError` if Optimum is not installed."""
-    if importlib.util.find_spec("optimum") is None or not importlib.util.find_spec("optimum.intel"):
-        raise ExportError(f"Optimum Intel is not installed: {install('export')}")
-
-
 def require_complete(folder: Path, remedy: str) -> None:
     """Raise `ExportError`, with the remedy, for a folder that lacks a part of a model."""
     is_pair = (folder / DECODER_FILE).is_file() or (folder / ENCODER_FILE).is_file()
@@ -299,58 +235,3 @@ def require_complete(folder: Path, remedy: str) -> None:
     missing = [file for file in needed if not (folder / file).is_file()]
     if missing:
         raise ExportError(f"'{folder.name}' has no {missing[0]}, so it is not usable: {remedy}")
-
-
-def _run_optimum(name: str, target: Path, options: Sequence[str], python: str | Path) -> None:
-    command = ["optimum.commands.optimum_cli", "export", "openvino"]
-    command += ["--model", name, *options, str(target)]
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-        status = run_child(command, log, target.parent, python)
-        log.seek(0)
-        output = log.read()
-    if not status:
-        return
-    if found := WANTED_VERSION.search(output):
-        raise TransformersVersionError(name, *found.groups())
-    raise ExportError(f"{name}: {_explain(output, status, name, target.parent)}")
-
-
-def run_child(
-    command: Sequence[str], log: IO[str], temporary: Path, python: str | Path = sys.executable
-) -> int:
-    """Run a module with arguments in a process that ends with this one; returns its exit status.
-
-    Its output goes to `log`, and its temporary files into a folder that outlives it, since a
-    process that is ended from outside removes none.
-    """
-    with subprocess.Popen(  # noqa: S603
-        [str(python), str(CHILD), *command],
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=log,
-        env={**os.environ, "TMPDIR": str(temporary.resolve())},
-    ) as process:
-        try:
-            return process.wait()
-        finally:
-            process.kill()  # of an interrupted export; one that has ended is left alone
-            process.wait()
-
-
-def _explain(log: str, status: int, name: str, place: Path) -> str:
-    """What went wrong in a failed export, with the remedy, from what Optimum printed."""
-    if known := _known_failure(log, name, place):
-        return known
-    if status == KILLED:
-        return "the export was killed, most likely because memory ran out: close other programs"
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    last = lines[-1] if lines else f"exit status {status}"
-    return f"optimum-cli failed ({last}): run it by hand for its whole output"
-
-
-def _known_failure(text: str, name: str, place: Path) -> str | None:
-    for pattern, remedy in FAILURES:
-        if match := re.search(pattern, text):
-            free = f"{shutil.disk_usage(place).free / 1e9:.1f} GB"
-            return remedy.format(*match.groups(), name=name, free=free)
-    return None

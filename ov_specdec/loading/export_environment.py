@@ -1,8 +1,7 @@
-"""Environments for export with another version of transformers than the one that is installed.
+"""Environments for export with another version of transformers than the installed one.
 
-Optimum exports some families with certain versions only. An environment has such a version, and
-sees all other packages of the environment that it was made from, so that little is downloaded and
-nothing of that one changes.
+Optimum exports some families only with certain versions. An environment has such a version, and
+sees all other packages of its parent environment, which stays unchanged.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ from ov_specdec.errors import ExportError, OptionError
 from ov_specdec.files import user_cache
 
 SEEN = ("numpy", "openvino", "optimum-intel", "torch")
-"""Packages that are seen from an environment; with other versions of them it is another one."""
+"""Packages of the parent environment whose versions identify an environment."""
 
 VERSION = re.compile(r"\d+(\.\d+)*(\.\*)?")
 
@@ -30,13 +29,13 @@ Progress = Callable[[str], object]
 
 
 def find_python(wanted: str, on_progress: Progress = lambda _line: None) -> Path:
-    """The Python of an environment with this version of transformers, made where there is none.
+    """The Python of an environment with this version of transformers, made if needed.
 
-    on_progress: told each line that uv or pip print. Raises `OptionError` for what is no version,
-    `ExportError` where the environment cannot be made.
+    on_progress: called with each line of output of uv or pip. Raises `OptionError` for an invalid
+    version, `ExportError` if the environment cannot be made.
     """
     if not VERSION.fullmatch(wanted):
-        raise OptionError(f"transformers='{wanted}' is no version: give one such as 5.0 or 5.2.*")
+        raise OptionError(f"transformers='{wanted}' is not a version: give one such as 5.2.*")
     folder = _folder(wanted)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -48,19 +47,19 @@ def find_python(wanted: str, on_progress: Progress = lambda _line: None) -> Path
                 partial.rename(folder)
     except OSError as error:
         raise ExportError(
-            f"an environment cannot be made in '{folder.parent}' ({error.strerror}): let "
-            "XDG_CACHE_HOME name a folder that can be written to"
+            f"an environment cannot be made in '{folder.parent}' ({error.strerror}): set "
+            "XDG_CACHE_HOME to a writable folder"
         ) from error
     return _python(folder)
 
 
 def _folder(wanted: str) -> Path:
-    """Where the environment lies, seen from this one."""
+    """The folder of the environment."""
     cache = user_cache()
     if cache is None:
         raise ExportError(
-            "an environment for the export needs a folder, and this user has no home: let "
-            "XDG_CACHE_HOME name one"
+            "an environment for the export needs a folder, and this user has no home: set "
+            "XDG_CACHE_HOME to a writable folder"
         )
     parts = [sys.version, sys.prefix, *(f"{name} {version(name)}" for name in SEEN)]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
@@ -68,7 +67,7 @@ def _folder(wanted: str) -> Path:
 
 
 def _make(folder: Path, wanted: str, on_progress: Progress) -> None:
-    """Make an environment; one that is moved afterwards still runs."""
+    """Make an environment that still runs after a move."""
     python, limits = str(_python(folder)), folder / "constraints.txt"
     install = [f"transformers=={wanted}", "--constraint", str(limits)]
     uv = shutil.which("uv")
@@ -93,7 +92,7 @@ def _make(folder: Path, wanted: str, on_progress: Progress) -> None:
 
 
 def _constraints() -> list[str]:
-    """What is installed there has to suit the packages that are seen from there."""
+    """Version constraints of the visible packages on installed ones."""
     wants = [*(requires("optimum-intel") or ()), *(requires("optimum") or ())]
     fitting = [want for want in wants if "extra ==" not in want and "transformers" not in want]
     return [*fitting, f"numpy=={version('numpy')}"]
@@ -117,7 +116,7 @@ def _run(command: Sequence[str], wanted: str, on_progress: Progress) -> None:
                     on_progress(last)
             status = process.wait()
         finally:
-            process.kill()  # where this was interrupted; one that has ended is left alone
+            process.kill()  # after an interruption; no effect on an ended one
     if status:
         raise ExportError(
             f"an environment with transformers {wanted} cannot be made ({last}): check the network "
@@ -130,7 +129,7 @@ def _python(folder: Path) -> Path:
 
 
 def _path(folder: Path, name: str) -> Path:
-    """A folder of an environment, where the `venv` module of this Python puts it."""
+    """A folder of an environment, as the `venv` module of this Python places it."""
     scheme = "nt" if os.name == "nt" else "posix_prefix"
     places = {"base": str(folder), "platbase": str(folder), "installed_base": str(folder)}
     return Path(sysconfig.get_path(name, scheme, places))

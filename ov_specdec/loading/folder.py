@@ -1,4 +1,4 @@
-"""What the configuration files of an exported model say about it."""
+"""Reads the configuration files of an exported model."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,33 +15,32 @@ CONTEXT_KEYS = (
     *("n_positions", "max_seq_len", "seq_length", "n_ctx"),
 )
 DEFAULT_CONTEXT = 4096
-"""For models that state no context length, such as those with ALiBi positions, and for T5's, whose
-positions are relative: what they state is the length of the texts that they were trained on."""
+"""Default context length, for models without one, such as those with ALiBi positions, and for T5:
+its positions are relative, and its configuration has only the length of training texts."""
 
 FEATURE_SETTINGS = ("feature_size", "sampling_rate", "hop_length", "n_fft", "chunk_length")
-"""Of preprocessor_config.json: mel bins, rate, hop, samples of a frame, seconds of a window."""
+"""Audio settings of preprocessor_config.json: mel bins, rate, hop, samples of a frame, seconds of a
+window."""
 
 MEL_BINS = "num_mel_bins"
-"""Of config.json: what tells a model of speech from one of text."""
+"""Setting of config.json that identifies a speech model."""
 
 NUM_SAMPLES, SAMPLE_BYTES = 256, 4096
-"""Of the weights, for a digest: of two models that differ in a tenth of them, all but one in 10^11
-are told apart, in some milliseconds."""
+"""Samples of the weights for a digest: for models that differ in a tenth of them, the probability
+of equal digests is 10^-11. They take some milliseconds."""
 
 
 @dataclass(frozen=True)
 class ModelFolder:
     """An exported model on disk.
 
-    context_length: tokens that the model was made for, prompt and output together; of an
-    encoder-decoder model, those of the output, and of a text that is its source.
-    sliding_window: tokens that a layer attends to, where that is fewer than the context.
-    chunk: tokens of the chunks within which a layer attends, likewise. border: tokens up to which
-    LongRoPE takes its short factors, likewise. attention_cap: what attention scores are capped at.
-    eos_token_ids: tokens that end a text. decoder_start_token_id: what the decoder of an
-    encoder-decoder model begins with. forced_bos_token_id: what its output begins with. features:
-    how a speech model hears, by the names of `FEATURE_SETTINGS`; none for text. model_type: the
-    family, where it is named.
+    context_length: maximum tokens of prompt and output; for an encoder-decoder model, of the
+    output, and of a source text. sliding_window: tokens that a layer attends to, if fewer than the
+    context. chunk: tokens of the chunks within which a layer attends, likewise. border: length up
+    to which LongRoPE uses its short factors, likewise. attention_cap: cap of attention scores.
+    eos_token_ids: end-of-sequence tokens. decoder_start_token_id, forced_bos_token_id: first tokens
+    of the decoder and of the output of an encoder-decoder model. features: audio settings, by the
+    names of `FEATURE_SETTINGS`; empty for text. model_type: the family, if given.
     """
 
     path: Path
@@ -63,7 +62,7 @@ class ModelFolder:
 
     @property
     def encoder_ir(self) -> Path:
-        """The XML file of the encoder's IR, which decoders and some drafts do not have."""
+        """The XML file of the encoder's IR, which decoder-only models and some drafts lack."""
         return self.path / ENCODER_FILE
 
     @property
@@ -73,7 +72,7 @@ class ModelFolder:
 
     @property
     def weights(self) -> Path:
-        """The file of the weights; a model need not have one."""
+        """The file of the weights, which may not exist."""
         return self.ir.with_suffix(".bin")
 
     @property
@@ -82,7 +81,7 @@ class ModelFolder:
         return self.weights.stat().st_size if self.weights.is_file() else 0
 
     def digest(self) -> str:
-        """What tells this model from others: its graphs, and samples of its weights."""
+        """A digest that identifies the model: of its graphs, and samples of its weights."""
         digest = hashlib.sha256()
         for ir in (self.ir, self.encoder_ir):
             if ir.is_file():
@@ -147,7 +146,7 @@ def _sample(ir: Path, digest: "hashlib._Hash") -> None:
 
 
 def _feature_settings(path: Path, config: Mapping[str, Any]) -> dict[str, int]:
-    """How a speech model hears, nothing for text; `ModelError` for what is missing or unusable."""
+    """Audio settings, empty for text; `ModelError` if they are missing or invalid."""
     if MEL_BINS not in config:
         return {}
     file = path / "preprocessor_config.json"
@@ -160,7 +159,7 @@ def _feature_settings(path: Path, config: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _as_token_id(path: Path, name: str, value: object) -> int:
-    """A token id as a configuration gives it; `ModelError` if it is none."""
+    """A token id in a configuration; `ModelError` if it is invalid."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise ModelError(
@@ -170,7 +169,7 @@ def _as_token_id(path: Path, name: str, value: object) -> int:
 
 
 def _as_token_ids(path: Path, value: object) -> frozenset[int]:
-    """The set of ids that a configuration writes as nothing, one id or a list."""
+    """A set of ids, which is null, one id or a list in a configuration."""
     ids = [] if value is None else value if isinstance(value, list) else [value]
     if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
         raise ModelError(
@@ -181,7 +180,7 @@ def _as_token_ids(path: Path, value: object) -> frozenset[int]:
 
 
 def _as_length(path: Path, name: str, value: object) -> int:
-    """A number of tokens as a configuration gives it; `ModelError` if it is none."""
+    """A number of tokens in a configuration; `ModelError` if it is invalid."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ModelError(
             f"{path}/config.json gives {name} as {value!r}, which is no number of tokens: correct "
@@ -215,10 +214,10 @@ def _attention_cap(path: Path, config: Mapping[str, Any]) -> float | None:
 
 
 def _border(path: Path, config: Mapping[str, Any], context: int) -> int | None:
-    """The longest text that LongRoPE's short factors are for, if longer ones fit the context.
+    """Maximum length for LongRoPE's short factors, if longer texts fit the context.
 
-    LongRoPE is told by its long factors, since its name has changed. Some models have settings for
-    each kind of layer.
+    Long factors identify LongRoPE, since its name has changed. Some models have settings for each
+    kind of layer.
     """
     rope = config.get("rope_parameters") or config.get("rope_scaling")
     if not isinstance(rope, Mapping):

@@ -1,4 +1,4 @@
-"""Options from a `transformers.GenerationConfig`: the model's own file, or one that is given."""
+"""Options from a `transformers.GenerationConfig`: the model's own file, or a given one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,10 +6,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+from ov_specdec.conflicts import SAMPLING_OPTIONS
 from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.files import read_json
 from ov_specdec.foreign_options import CHOOSING, drop_neutral
-from ov_specdec.options import SAMPLING_OPTIONS, GenerationOptions
+from ov_specdec.options import GenerationOptions
 
 GenerationConfigUse = Literal["none", "model"]
 
@@ -20,24 +21,24 @@ TAKEN = (
     *("repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
     *("bad_words_ids", "suppress_tokens", "forced_bos_token_id"),
 )
-"""What decides which tokens are chosen. What decides how many, such as max_new_tokens, is the
-caller's; the tokens that end a text are taken from the file in any case."""
+"""Options that affect the choice of tokens. The caller sets lengths, such as max_new_tokens;
+end-of-sequence tokens always come from the file."""
 
 
 @dataclass(frozen=True)
 class SamplingDefaults:
-    """Options that hold where the caller of a generation gives none.
+    """Default options of generations.
 
-    values: those that a `GenerationConfig` sets, with do_sample among them unless there is none.
+    values: options that a `GenerationConfig` sets, including do_sample, unless there is none.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The given options and, where they leave it open, the defaults.
+        """The given options with defaults for the others.
 
-        An option that is None is not given. Where a given one decides whether tokens are drawn,
-        defaults that contradict it do not hold.
+        None counts as not given. If a given option decides about sampling, contradicting defaults
+        do not apply.
         """
         set_by_caller = {name for name, value in given.items() if value is not None}
         defaults = {k: v for k, v in self.values.items() if k not in set_by_caller}
@@ -48,7 +49,7 @@ class SamplingDefaults:
         if "do_sample" in set_by_caller:
             draws = given["do_sample"]
         elif set_by_caller.intersection(SAMPLING_OPTIONS):
-            defaults.pop("do_sample", None)  # what is given implies it
+            defaults.pop("do_sample", None)  # the given options imply it
             draws = given.get("temperature") != 0
         else:
             draws = defaults.get("do_sample", False)
@@ -58,10 +59,10 @@ class SamplingDefaults:
 
 
 def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults:
-    """The defaults that a model folder's generation_config.json gives; none if there is no file.
+    """The defaults of a model folder's generation_config.json; none if there is no file.
 
-    As in transformers, tokens are drawn only where it says do_sample. Raises `ModelError` for a
-    value that cannot be used, and where the file asks for what is not offered, such as beams.
+    As in transformers, it enables sampling only with do_sample. Raises `ModelError` for an invalid
+    value, and for an unsupported option such as beams.
     """
     path = folder / FILE
     if not path.is_file():
@@ -69,16 +70,16 @@ def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults
     content = {name: value for name, value in read_json(path).items() if value is not None}
     for name, foreign in CHOOSING.items():
         if not foreign.accepts(content.get(name)):
-            raise _unusable(path, f"{name} is {content[name]!r}, which has no counterpart here")
+            raise _unusable(path, f"{name} is {content[name]!r}, which is not supported")
     values = {name: content[name] for name in TAKEN if name in content}
     if values.get("temperature") == 0 and not values.get("do_sample"):
         del values["temperature"]  # another way to write do_sample=False
-    # Without do_sample=False, for what has no effect unless the caller draws is checked too.
+    # Without do_sample=False, so that sampling options are checked too.
     drawn = {k: v for k, v in values.items() if k != "do_sample" or v is not False}
     try:
         checked = GenerationOptions(**drawn)
     except OptionError as error:
-        # As the file has it: no option was typed.
+        # In the format of the file: no option was typed.
         reason = error.render(lambda option: str(option).replace("=", " ", 1))
         raise _unusable(path, reason) from error
     named = chain.from_iterable(checked.token_ids().values())
@@ -90,11 +91,10 @@ def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults
 def defaults_of(
     config: object, given: Mapping[str, Any], decoder_start_token_id: int | None
 ) -> SamplingDefaults:
-    """The defaults that a `transformers.GenerationConfig`, or its content, stands for.
+    """The defaults from a `transformers.GenerationConfig`, or its content.
 
-    given: options beside it, which win. decoder_start_token_id: the model's own, which it may name.
-    All that it sets is taken. Raises `OptionError` for what would change the output and has no
-    counterpart here.
+    given: other options, which take precedence. decoder_start_token_id: the model's own, which it
+    may repeat. Raises `OptionError` for an unsupported option that would change the output.
     """
     to_dict = getattr(config, "to_diff_dict", lambda: config)
     content = to_dict()
@@ -117,7 +117,7 @@ def defaults_of(
 
 
 LENGTHS = {"max_new_tokens": "max_length", "min_new_tokens": "min_length"}
-"""What transformers goes by where both are given."""
+"""The option that takes precedence in transformers."""
 
 
 def _unusable(path: Path, reason: str) -> ModelError:

@@ -1,4 +1,4 @@
-"""What is read off a decoder's graph and changed in it: paging, rows of logits, LongRoPE."""
+"""Analyses and changes a decoder's graph: paging, rows of logits, LongRoPE."""
 
 import math
 from collections.abc import Iterator
@@ -12,30 +12,30 @@ from ov_specdec.loading.positions import takes_positions
 from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES
 
 QUERY, KEY, VALUE = 0, 1, 2
-"""Places of the rows that OpenVINO's paged attention gets among its inputs."""
+"""Indices of queries, keys and values among the inputs of OpenVINO's paged attention."""
 
 ALIBI_SLOPES = 11
-"""Place of the slopes among the inputs of OpenVINO's paged attention; empty without ALiBi."""
+"""Index of the slopes among the inputs of OpenVINO's paged attention; empty without ALiBi."""
 
 INDICES = 1
-"""Place of the indices among the inputs of Gather."""
+"""Index of the indices among the inputs of Gather."""
 
 TAKES_POSITIONS = ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
-"""What follows positions that are not embedded: rotations, and scores to which ALiBi is added."""
+"""Operations on positions that are not embedded: rotations, and scores with ALiBi."""
 
 SOURCES = ("Parameter", "ReadValue")
-"""Where values come from."""
+"""Types of sources of values."""
 
 PASSED = ("Convert", "Add", "Subtract", "Multiply", "Divide", "Tanh")
-"""What may stand between the last matrix product and the logits: bias, scaling, capping."""
+"""Operations between the last matrix product and the logits: bias, scaling, capping."""
 
 
 def to_paged(model: ov.Model) -> None:
     """Turn a stateful IR into a paged one, in place: its KV states become cache inputs.
 
-    Tokens are flattened to one axis, and `past_lens`, `block_indices` and their like say where in
-    the caches each sequence lies. Raises `ModelError` if OpenVINO cannot do it, or would lose the
-    model's positions on the way.
+    Tokens are flattened to one axis, and `past_lens`, `block_indices` and others locate each
+    sequence in the caches. Raises `ModelError` if OpenVINO cannot do it, or would lose the model's
+    positions.
     """
     counts_by_index = not hides_by_mask(model)
     try:
@@ -71,11 +71,10 @@ def to_paged(model: ov.Model) -> None:
 def sequence_axes(model: ov.Model, prefix: str = "") -> dict[str, int]:
     """The token axis of each KV state of a stateful model, by the name of the state.
 
-    prefix: states whose names begin otherwise are left out.
+    prefix: of the names of the states to include.
 
-    Recurrent states, which have no axis of tokens, are left out: see `recurrent_state`. Raises
-    `ModelError`, naming the state, for one that has several axes besides the batch axis (0) that
-    could be it.
+    Excludes recurrent states, which have no token axis: see `recurrent_state`. Raises `ModelError`
+    for a state with several candidates besides the batch axis (0).
     """
     axes = {}
     for variable in model.get_variables():
@@ -94,7 +93,7 @@ def sequence_axes(model: ov.Model, prefix: str = "") -> dict[str, int]:
 
 
 def recurrent_state(model: ov.Model) -> str | None:
-    """The name of a state that has no token axis; None where all have one.
+    """The name of a state without a token axis; None if all have one.
 
     Linear attention and convolutions fold all tokens into a state of fixed size, which cannot be
     trimmed.
@@ -112,16 +111,16 @@ def recurrent_bytes(model: ov.Model) -> int:
 
 
 def _dynamic_axes(shape: ov.PartialShape) -> list[int]:
-    """The dynamic axes of a state beside that of the batch."""
+    """The dynamic axes of a state, except for the batch axis."""
     return [axis for axis in range(1, len(shape)) if shape[axis].is_dynamic]
 
 
 def hides_by_mask(model: ov.Model) -> bool:
-    """Whether an entry of the KV cache that the attention mask hides leaves no trace.
+    """Whether KV entries that the attention mask hides have no effect.
 
-    It does where positions are an input, and where they are counted from the mask by a cumulative
-    sum (OPT, BLOOM). Where they are counted otherwise, as ALiBi by index in MPT, a hidden entry
-    still shifts those after it.
+    This holds if positions are an input, or are counted from the mask by a cumulative sum (OPT,
+    BLOOM). If they are counted otherwise, such as ALiBi by index in MPT, a hidden entry still
+    shifts later ones.
     """
     if takes_positions(model):
         return True
@@ -130,9 +129,9 @@ def hides_by_mask(model: ov.Model) -> bool:
 
 
 def before(node: ov.Node) -> Iterator[ov.Node]:
-    """A node, and those that its values are computed from, up to inputs and states.
+    """A node and its predecessors, up to inputs and states.
 
-    Shapes do not count: what they are computed from is left out.
+    Ignores predecessors that affect only shapes.
     """
     seen, ahead = set[str](), [node]
     while ahead:
@@ -145,7 +144,7 @@ def before(node: ov.Node) -> Iterator[ov.Node]:
 
 
 def _sources(node: ov.Node) -> set[str]:
-    """The inputs and states that a node's values are computed from; their shapes do not count."""
+    """The inputs and states behind a node's values, ignoring shapes."""
     return {
         next(iter(each.output(0).get_names()), each.get_friendly_name())
         for each in before(node)
@@ -154,9 +153,9 @@ def _sources(node: ov.Node) -> set[str]:
 
 
 def _gives_positions(count: ov.Node) -> bool:
-    """Whether numbers are embedded, rotate something, or come to the scores of an attention.
+    """Whether a count is embedded, used for a rotation, or added to attention scores.
 
-    Numbers that are only compared with others make a mask, and no positions.
+    Counts that are only compared form a mask, not positions.
     """
     seen, ahead = set[str](), [count]
     while ahead:
@@ -186,11 +185,11 @@ def paged_attentions(model: ov.Model) -> list[ov.Node]:
 
 
 def repeat_attention_rows(model: ov.Model) -> None:
-    """Have a paged model choose, by new inputs, which rows its attention gets and gives.
+    """Add inputs to a paged model that select the rows of its attention, in place.
 
-    A sequence with one token in a pass takes another attention kernel than one with several, which
-    sums in another order. With its row given twice, and the spare result dropped, it takes the same
-    one, while matrix products keep one row. The model is changed in place.
+    For a sequence with one token in a pass, another attention kernel runs than for several, which
+    sums in a different order. With a repeated row, whose result is dropped, the same kernel runs,
+    while matrix products keep one row.
     """
     inputs = {}
     for name in (ATTENTION_INDICES, KEPT_INDICES):
@@ -210,13 +209,13 @@ def repeat_attention_rows(model: ov.Model) -> None:
 
 
 def select_rows(model: ov.Model, axis: int) -> bool:
-    """Have a decoder compute logits only for the rows that its new input `LOGITS_INDICES` names.
+    """Add an input `LOGITS_INDICES` to a decoder that selects the rows of logits, in place.
 
     The last layer is expensive, and most rows of a prompt are not needed.
 
-    axis: of the tokens in the last hidden state: 1 in an exported IR, 0 in a paged one. The model
-    is changed in place. Returns False, and leaves it as it is, where its last layer is not a matrix
-    product of the hidden state, so that all rows have to be computed.
+    axis: of the tokens in the last hidden state: 1 in an exported IR, 0 in a paged one. Returns
+    False, and changes nothing, if the last layer is not a matrix product of the hidden state, so
+    that it has to compute all rows.
     """
     product = last_product(model)
     if product is None:
@@ -231,11 +230,10 @@ def select_rows(model: ov.Model, axis: int) -> bool:
 
 
 def choose_factors(model: ov.Model, border: int) -> bool:
-    """Have a decoder take its long factors where its new input `LONG` says so, for a whole pass.
+    """Add an input `LONG` to a decoder, exported or paged, that selects long factors, in place.
 
-    As exported it takes them where any token of the pass lies beyond the border, which is decided
-    once for all rows: `max(position_ids) + 1 > border`. The model, exported or paged, is changed in
-    place. Returns False, and leaves it as it is, where nothing is chosen by the border.
+    As exported, a pass uses them if any of its tokens is beyond the border: `max(position_ids) + 1
+    > border`. Returns False, and changes nothing, if the graph has no such choice.
     """
     choices = [node for node in model.get_ops() if _chooses_by(node, border)]
     if not choices:
@@ -251,7 +249,7 @@ def choose_factors(model: ov.Model, border: int) -> bool:
 
 
 def _chooses_by(node: ov.Node, border: int) -> bool:
-    """Whether a node says if one number is above the border, and that selects one of two values."""
+    """Whether a node compares a number with the border to select one of two values."""
     if node.get_type_name() != "Greater" or node.get_output_partial_shape(0) != ov.PartialShape([]):
         return False
     other = node.input_value(1).get_node()
@@ -266,9 +264,9 @@ def has_delta_rule(model: ov.Model) -> bool:
 
 
 def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
-    """A paged model once more, for passes over exactly so many tokens of any number of sequences.
+    """A copy of a paged model for passes over exactly `num_tokens` tokens of any sequences.
 
-    It computes the logits of all of them. Raises `ModelError` where OpenVINO cannot do it.
+    It computes the logits of all tokens. Raises `ModelError` if OpenVINO cannot do it.
     """
     static = model.clone()
     per_token = {"input_ids", "position_ids", LOGITS_INDICES, KEPT_INDICES}
@@ -276,7 +274,7 @@ def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
         static.reshape({p: [num_tokens] for p in static.inputs if p.names & per_token})
     except RuntimeError as error:
         raise ModelError(
-            f"this model has no form for passes over {num_tokens} tokens "
+            f"this model has no static shape for passes over {num_tokens} tokens "
             f"({openvino_message(error)}): use ",
             Option("static_shapes", "none"),
         ) from error
@@ -284,7 +282,7 @@ def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
 
 
 def last_product(model: ov.Model) -> ov.Node | None:
-    """The matrix product that the logits come from."""
+    """The matrix product of the logits."""
     node = model.output("logits").get_node().input_value(0).get_node()
     while node.get_type_name() in PASSED:
         node = node.input_value(0).get_node()

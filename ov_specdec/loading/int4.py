@@ -1,4 +1,4 @@
-"""Settings of int4 weights under Optimum's names, and a group size that fits a model."""
+"""Settings of int4 weights, with Optimum's names, and a group size that fits a model."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from ov_specdec.errors import OptionError
 
 DEFAULT_GROUP_SIZE = 128
-"""What Optimum takes for a model that it has no settings of its own for."""
+"""Optimum's default for models without specific settings."""
 GROUP_SIZES = (DEFAULT_GROUP_SIZE, 64, 32)
 
 WIDTHS = (
@@ -16,16 +16,16 @@ WIDTHS = (
     *("moe_intermediate_size", "shared_expert_intermediate_size"),
     *("q_lora_rank", "kv_lora_rank"),
 )
-"""Entries of config.json with the number of inputs of some matrix, by model family."""
+"""Entries of config.json with the number of inputs of a matrix, in some model family."""
 HEAD_WIDTHS = ("head_dim", "v_head_dim")
 """Entries that give one when multiplied by the number of heads."""
 
 
 @dataclass(frozen=True)
 class Int4Options:
-    """Optimum's options for int4 weights; what is not given is left to Optimum.
+    """Optimum's options for int4 weights; Optimum has defaults for others.
 
-    group_size: weights of a row that share a scale, or -1 for the whole row; ratio: the part of the
+    group_size: weights of a row that share a scale, or -1 for the whole row; ratio: fraction of
     layers in int4, above 0 and up to 1, with int8 for the others; sym: no zero points. Raises
     `OptionError` for a value out of range.
     """
@@ -43,7 +43,7 @@ class Int4Options:
             raise OptionError(f"--ratio {self.ratio} must be a number above 0, up to 1")
 
     def arguments(self) -> list[str]:
-        """What is given, as arguments of a command line."""
+        """The given options, as command-line arguments."""
         given = []
         if self.group_size is not None:
             given += ["--group-size", str(self.group_size)]
@@ -52,12 +52,12 @@ class Int4Options:
         return [*given, "--sym"] if self.sym else given
 
     def suffix(self) -> str:
-        """What is given, as the end of a folder's name: other settings make another model."""
+        """The given options, as a suffix of a folder's name."""
         return "".join(f"-{argument.removeprefix('--')}" for argument in self.arguments())
 
 
 def layer_widths(config: Mapping[str, Any]) -> list[int]:
-    """Numbers of inputs of a model's weight matrices, ascending, as far as config.json states them.
+    """Numbers of inputs of a model's weight matrices, ascending, as far as in config.json.
 
     int4 groups lie along the inputs, so their size must divide these numbers.
     """

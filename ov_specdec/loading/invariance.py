@@ -1,4 +1,4 @@
-"""In which configuration the passes of a main model are batch-invariant."""
+"""Finds a configuration in which the passes of a main model are batch-invariant."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,16 +19,16 @@ from ov_specdec.stats import BatchInvariance
 WantedInvariance = bool | Literal["auto"]
 
 SLOWER: tuple[Precision, ...] = ("f32", "exact")
-"""What True tries where the default precision does not pass: the faster one first."""
+"""Precisions that True tries if the default one does not pass: the faster one first."""
 
 CHECKED_SEQUENCES = 4
-"""Sequences as long as the context that a check has room for. It has five, four of them short."""
+"""Capacity of a check, in sequences of maximum length. It has five, four of them short."""
 
 SWITCHED_OFF = "batch_invariant=False"
 
 
 def check_wanted(given: object) -> WantedInvariance:
-    """What was given for batch_invariant; else raises `OptionError`."""
+    """The value of batch_invariant, if valid; else raises `OptionError`."""
     if isinstance(given, bool) or given == "auto":
         return given
     raise OptionError(Option("batch_invariant", given), " must be 'auto', True or False")
@@ -40,11 +40,11 @@ def configure(
     config: RuntimeConfig,
     others: Sequence[Precision],
 ) -> tuple[RuntimeConfig, BatchInvariance | None]:
-    """How to compile a main model so that its passes are invariant; or why they will not be.
+    """The configuration with which passes of a main model are invariant; or why there is none.
 
-    others: precisions that may be taken in place of the one in the configuration, where it is
-    wanted. Models are then loaded and checked, unless it is known. Raises `OptionError` where it is
-    wanted and cannot be, `DeviceError` where no configuration passes.
+    others: precisions that may replace the configured one for batch_invariant=True. They are loaded
+    and checked unless the result is known. Raises `OptionError` if that is impossible with these
+    settings, and `DeviceError` if no precision passes.
     """
     if wanted is False:
         return config, BatchInvariance(False, SWITCHED_OFF)
@@ -62,25 +62,25 @@ def configure(
 
 
 def look_up(folder: ModelFolder, config: RuntimeConfig) -> BatchInvariance:
-    """What "auto" amounts to with a model that is not loaded."""
+    """The result of "auto" for a model that is not loaded."""
     config, off = configure("auto", folder, config, ())
     return off or describe(read_verdict(verdict_file(folder, config)))
 
 
 def open_invariance(loaded: LoadedModel, off: BatchInvariance | None = None) -> Invariance:
-    """What is known of a loaded main model. off: why it was not compiled for invariance."""
+    """The invariance of a loaded main model. off: why it was not compiled for it."""
     if off is None and loaded.kv == "stateful":
         off = BatchInvariance(False, f"a stateful KV cache ({loaded.reason})")
     return Invariance(loaded.runner, verdict_file(loaded.folder, loaded.config), off)
 
 
 def verdict_file(folder: ModelFolder, config: RuntimeConfig) -> Path | None:
-    """Where the verdict on a configuration is kept; None for a user without a cache folder."""
+    """The cached verdict on a configuration; None for a user without a cache folder."""
     return kept_file("invariance", fingerprint(folder, config, "paged"))
 
 
 def _obstacle(folder: ModelFolder, config: RuntimeConfig) -> str:
-    """What passes cannot be invariant with; "" where that is to be checked."""
+    """The obstacle to invariant passes; "" if a check decides."""
     device = find_device(openvino_core(), config.device)
     if folder.is_encoder_decoder:
         return "an encoder-decoder model"
@@ -113,7 +113,7 @@ def _first_that_passes(
 
 
 def check(folder: ModelFolder, config: RuntimeConfig) -> str:
-    """What differs with this configuration; "" where nothing does. The verdict is kept."""
+    """The first difference with this configuration; "" if there is none. Caches the verdict."""
     source = open_source(folder.path)
     try:
         loaded = load_model(source, config, vocab_size=source.vocab_size)
@@ -121,6 +121,6 @@ def check(folder: ModelFolder, config: RuntimeConfig) -> str:
         status = open_invariance(loaded).check()
     except DeviceError as error:
         return str(error)
-    except RuntimeError as error:  # OpenVINO's, of what compiles and then does not run
+    except RuntimeError as error:  # OpenVINO's, if a model compiles but does not run
         return openvino_message(error)
     return "" if status.is_proven else status.reason

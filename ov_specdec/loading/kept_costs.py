@@ -1,4 +1,4 @@
-"""What passes of loaded models cost, kept under what their times depend on."""
+"""Cost curves of loaded models, cached under a key of all that times depend on."""
 
 from collections.abc import Hashable, Sequence
 from functools import partial
@@ -12,17 +12,17 @@ from ov_specdec.planning.costs import Compare, KeptCosts, no_comparison
 from ov_specdec.runner.source import Source
 
 MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
-"""Time for measuring what passes cost: a part of loading, or so many seconds where that is more."""
+"""Time for measuring costs: a fraction of loading time, and a minimum in seconds."""
 
 SAMPLE_TOKENS = 100
-"""Of the source that passes of an encoder-decoder model are timed with, where its context has room.
-The longer a source, the longer each pass, whatever its size."""
+"""Tokens of the source for timed passes of an encoder-decoder model, if its context has room. A
+longer source makes all passes longer."""
 
 
 def kept_costs(
     models: Sequence[LoadedModel], load_seconds: float, compare: Compare = no_comparison
 ) -> KeptCosts:
-    """The costs of a main model, and of its draft if there is one. compare: see `measure`."""
+    """The costs of a main model, and of its draft, if any. compare: see `measure`."""
     runners = [model.runner for model in models]
     return KeptCosts(
         runners[0],
@@ -35,7 +35,7 @@ def kept_costs(
 
 
 def _sample_source(folder: ModelFolder) -> Hashable:
-    """A namespace to time passes in, which shares nothing with others."""
+    """A namespace for timed passes, which shares nothing."""
     if not folder.is_encoder_decoder:
         return object()
     if not folder.features:

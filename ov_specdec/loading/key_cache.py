@@ -1,4 +1,4 @@
-"""Keys of a paged KV cache, changed so that they lose less when they are quantized by token."""
+"""Centers the keys of a paged KV cache, to reduce the loss of quantization by token."""
 
 from collections.abc import Iterable
 
@@ -8,25 +8,25 @@ from numpy.typing import NDArray
 from openvino import opset13 as ops
 
 KEYS, SINKS = 1, 20
-"""Places among the inputs of OpenVINO's paged attention; the sinks are empty without any."""
+"""Indices among the inputs of OpenVINO's paged attention; sinks may be empty."""
 
 POSITIONS = np.arange(0, 4096, 61)
-"""Where keys are averaged; over them, the channels that RoPE rotates fast cancel out."""
+"""Positions over which keys are averaged; channels with fast RoPE rotation cancel out."""
 
 PRODUCT, ANGLES = "MatMul", ("Cos", "Sin")
-"""What keys are made of: a product of the hidden state, rotated."""
+"""Type of the product of the hidden state behind keys."""
 
 
 def center_keys(model: ov.Model) -> int:
-    """Take off the keys of a paged model, in place, what biases put there; in how many layers.
+    """Subtract the effect of biases from the keys of a paged model, in place; the changed layers.
 
-    What all keys of a head have in common adds the same to all scores of a query, and softmax
-    takes that off again: the model stays what it is. But where a token's keys range from -300 to
-    300, as with the biases of Qwen2, u8 has steps of 2 for all of its channels.
+    A constant in all keys of a head adds the same to all scores of a query, and softmax cancels it.
+    But if a token's keys range from -300 to 300, as with the biases of Qwen2, u8 has steps of 2 for
+    all of its channels.
 
-    Taken off is the mean over positions of the keys that a product of zeros gives: the bias in
-    channels that RoPE hardly rotates, and next to nothing in the others. Layers whose keys have no
-    bias are left alone, and those with attention sinks, whose softmax has a term of its own.
+    The subtracted center is the mean over positions of the keys of a zero product: the bias in
+    channels with slow RoPE rotation, and almost 0 in the others. Layers without a bias are
+    unchanged, and so are layers with attention sinks, whose softmax has another term.
 
     SmolLM2-135M as a Qwen2 with biases of up to 300 in its first layer and its last, in bf16: KL
     from f32 by token 0.0157, centered 0.0057, by channel 0.0053
@@ -45,7 +45,7 @@ def center_keys(model: ov.Model) -> int:
 
 
 def _keys(model: ov.Model) -> list[ov.Input]:
-    """Where paged attentions without sinks take their keys, [tokens, width], in order."""
+    """The key inputs of paged attentions without sinks, [tokens, width], in order."""
     return [
         node.input(KEYS)
         for node in model.get_ordered_ops()
@@ -54,7 +54,7 @@ def _keys(model: ov.Model) -> list[ov.Input]:
 
 
 def _behind(keys: ov.Input, ends: Iterable[str] = (PRODUCT, *ANGLES)) -> list[ov.Node]:
-    """The nodes that keys come from, back to those of some types."""
+    """The predecessors of keys, back to nodes of some types."""
     found: dict[str, ov.Node] = {}
     left = [keys.get_source_output().get_node()]
     while left:
@@ -94,7 +94,7 @@ def _replace_by_zeros(product: ov.Node) -> None:
 
 
 def _center(keys: ov.Input) -> NDArray[np.float32] | None:
-    """The mean of keys that products of zeros give; None where it is zero, or unknown."""
+    """The mean of the keys of zero products; None if it is zero or unknown."""
     inputs = [node for node in _behind(keys, ()) if node.get_type_name() == "Parameter"]
     values = {"position_ids": POSITIONS, "input_ids": np.zeros_like(POSITIONS)}
     rotated = ov.Tensor(ov.Type.f32, ov.Shape([0]))
@@ -103,7 +103,7 @@ def _center(keys: ov.Input) -> NDArray[np.float32] | None:
         tensors = [ov.Tensor(values[name]) for name in names]
         part = ov.Model([keys.get_source_output()], inputs, "keys of zeros")
         part.evaluate([rotated], tensors)
-    except (KeyError, RuntimeError):  # an architecture that makes its keys in another way
+    except (KeyError, RuntimeError):  # an architecture with other operations before keys
         return None
     center: NDArray[np.float32] = rotated.data.mean(axis=0, keepdims=True)
     return center if center.any() and np.isfinite(center).all() else None

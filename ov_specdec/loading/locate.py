@@ -1,4 +1,4 @@
-"""Where a model lies: in the embedded pair, in a local folder, or on the Hugging Face Hub."""
+"""Finds a model: in the embedded pair, in a local folder, or on the Hugging Face Hub."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ DECODER_FILE, ENCODER_FILE = "openvino_decoder_model.xml", "openvino_encoder_mod
 """The two parts of an encoder-decoder model."""
 
 HUB_FILES = ["openvino_*.xml", "openvino_*.bin", "*.json", "*.jinja"]
-"""What is downloaded of a repository: of one with other weights, next to nothing."""
+"""Patterns of files to download from a repository; for other formats they match little."""
 
 
 def embedded_folder(role: str) -> Path:
     """The folder of the embedded `main` or `draft`.
 
-    An installed package carries the pair inside itself; in a checkout it lies in `models/`.
+    An installed package contains the pair; in a checkout it is in `models/`.
     """
     package = Path(__file__).parent.parent
     for folder in (package / "models" / role, package.parent / "models" / role):
@@ -26,7 +26,7 @@ def embedded_folder(role: str) -> Path:
 
 
 def decoder_file(folder: Path) -> str:
-    """The name of the IR that decodes: an encoder-decoder model's decoder, or the only one."""
+    """The name of the decoder's IR, or of the only one."""
     return DECODER_FILE if (folder / DECODER_FILE).is_file() else IR_FILE
 
 
@@ -48,7 +48,7 @@ def locate(name: str | Path) -> Path:
 
 
 def check_place(name: str | Path) -> None:
-    """Raise `ModelError` for what is neither a folder nor could be the name of a Hub repository."""
+    """Raise `ModelError` for neither a folder nor a possible name of a Hub repository."""
     folder = expand_home(name)
     if folder.is_dir() or (not folder.exists() and is_hub_name(str(name))):
         return
@@ -63,7 +63,7 @@ def check_place(name: str | Path) -> None:
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether a model on the Hub could be called so: `owner/model`, but not `./x` or `../x`."""
+    """Whether it is a possible Hub name: `owner/model`, but not `./x` or `../x`."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
@@ -75,8 +75,8 @@ def is_hub_name(name: str) -> bool:
 
 
 def connection_errors() -> tuple[type[OSError], type[RuntimeError], type[Exception]]:
-    """What the Hub's client raises where no connection is made, in one release or another."""
-    from httpx import HTTPError  # which is no OSError
+    """Errors of the Hub's client without a connection, over its releases."""
+    from httpx import HTTPError  # not an OSError
 
     return OSError, RuntimeError, HTTPError
 
@@ -94,8 +94,8 @@ def _download(name: str) -> Path:
         ) from error
     except HfHubHTTPError as error:
         raise ModelError(
-            f"the Hub does not hand out '{name}' ({str(error).splitlines()[0]}): check the name, "
-            "and for a gated model log in with: hf auth login"
+            f"the Hub refuses '{name}' ({str(error).splitlines()[0]}): check the name, and for a "
+            "gated model log in with: hf auth login"
         ) from error
     except connection_errors() as error:
         raise ModelError(

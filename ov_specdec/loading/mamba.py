@@ -1,4 +1,4 @@
-"""What models with Mamba's layers want to be told, made of what other decoders are told."""
+"""Adapts the inputs of models with Mamba layers to those of other decoders."""
 
 import openvino as ov
 from openvino import opset13 as ops
@@ -7,14 +7,14 @@ from ov_specdec.errors import ModelError
 
 CACHE_POSITION = "cache_position"
 MASK_NEW_TOKENS = frozenset({"falcon_mamba", "mamba", "zamba2"})
-"""Families whose attention mask covers the tokens of a pass, and not those before it. Optimum tells
-them by their names too; in their graphs it shows nowhere."""
+"""Families whose attention mask covers only the tokens of a pass. Their graphs do not show it;
+Optimum uses their names too."""
 
 
 def take_usual_inputs(model: ov.Model, model_type: str) -> None:
-    """Have a model of these families take the mask of a whole sequence, and no `cache_position`.
+    """Adapt a model of these families to the mask of a whole sequence, without `cache_position`.
 
-    Any other model is left as it is. The model is changed in place.
+    It changes the model in place, and leaves other families unchanged.
     """
     if model_type not in MASK_NEW_TOKENS:
         return
@@ -33,7 +33,7 @@ def take_usual_inputs(model: ov.Model, model_type: str) -> None:
 
 
 def _count(model: ov.Model, port: ov.Output, past: ov.Node) -> None:
-    """Compute `cache_position`: all places of a convolution at first, then the one behind them."""
+    """Compute `cache_position`: all places of a convolution at first, then the next one."""
     kernel = ops.constant(_kernel(model))
     axis = ops.constant([0])
     is_new = ops.equal(ops.squeeze(past, axis), ops.constant(0))
@@ -46,9 +46,9 @@ def _count(model: ov.Model, port: ov.Output, past: ov.Node) -> None:
 
 
 def _kernel(model: ov.Model) -> int:
-    """Tokens that a convolution sees: the last axis of its state."""
+    """Kernel size of a convolution: the last axis of its state."""
     for variable in model.get_variables():
         if ".conv." in variable.info.variable_id:
             kernel: int = variable.info.data_shape[-1].get_length()
             return kernel
-    raise ModelError("this model counts the places of a convolution, and has no state of one")
+    raise ModelError("this model has `cache_position`, but no state of a convolution")

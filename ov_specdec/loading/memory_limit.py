@@ -1,4 +1,4 @@
-"""How much memory the KV caches of a pair may take."""
+"""Limits the memory for KV caches of a pair."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -11,16 +11,16 @@ from ov_specdec.loading.devices import Device, find_device, openvino_core
 GB = 10**9
 
 LEAST_TOKENS = 32
-"""Tokens that KV caches have room for at least: the largest block. Less is a mistyped unit."""
+"""Minimum capacity of KV caches in tokens: the largest block. Less is a mistyped unit."""
 
 SHARE_OF_FREE = 0.5
-"""Part of a device's free memory that is taken where nobody says how much."""
+"""Default fraction of a device's free memory."""
 
 STATES = 20
-"""Recurrent states for each sequence: after 16 draft tokens, and those that are kept."""
+"""Recurrent states for each sequence: after 16 draft tokens, and kept ones."""
 
 SHARE_OF_STATES = 0.5
-"""Part of the memory that recurrent states may take; fewer draft tokens make do with less."""
+"""Maximum fraction of the memory for recurrent states; fewer draft tokens need less."""
 
 
 def limit_memory(
@@ -28,10 +28,10 @@ def limit_memory(
 ) -> None:
     """Bound the KV caches of models that hold the same sequences, the main model's first.
 
-    kv_cache_size: in GB, for those on one device together; None: what `max_batch_size` sequences
-    need that are as long as the main model's context, at most half of the memory that is free
-    there, or a quarter where there are two devices, which may have it in common. It is taken as
-    it is needed. Raises `OptionError` where the device manages that memory itself.
+    kv_cache_size: in GB, for all caches on one device; None: enough for `max_batch_size` sequences
+    with the main model's context, at most half of the free memory there, or a quarter for two
+    devices, which may share it. It is allocated as needed. Raises `OptionError` if the device
+    manages that memory itself.
     """
     blocks = ceil(models[0].runner.max_length / LEAST_TOKENS)  # which no two sequences share
     needed = max_batch_size * blocks * LEAST_TOKENS
@@ -67,17 +67,17 @@ def limit_memory(
 
 
 def _too_small(kv_cache_size: float, num_tokens: int, bytes_per_token: float) -> OptionError:
-    """num_tokens: what all sequences need that may run at a time."""
+    """num_tokens: of all concurrent sequences at maximum length."""
     per_thousand, all_ = (n * bytes_per_token / GB for n in (1000, num_tokens))
     return OptionError(
         Option("kv_cache_size", kv_cache_size),
         f" has no room for {LEAST_TOKENS} tokens: give more (1,000 tokens of these models take "
-        f"{per_thousand:.2g} GB, all that may run at a time {all_:.2g}), or leave it out",
+        f"{per_thousand:.2g} GB, the maximum batch {all_:.2g}), or leave it out",
     )
 
 
 def _states(wanted: int, memory: float, bytes_per_state: int) -> int:
-    """Recurrent states that there is memory for, in bytes; all that are wanted at most."""
+    """Number of recurrent states that fit in `memory` bytes, at most `wanted`."""
     if not bytes_per_state:
         return wanted
     return min(wanted, int(SHARE_OF_STATES * memory / bytes_per_state))

@@ -1,4 +1,4 @@
-"""What a model folder was made from: the names of such folders do not tell all models apart."""
+"""The origin of a model folder: different models may have folders of the same name."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ ORIGIN_FILE = "exported_from.txt"
 
 
 def write_origin(folder: Path, model: str | Path) -> None:
-    """Note in a folder which model it was made from, by its folder or its name on the Hub."""
+    """Write the origin to a folder: the model's folder or Hub name."""
     (folder / ORIGIN_FILE).write_text(f"{_origin(model)}\n", encoding="utf-8")
 
 
 def require_origin(folder: Path, model: str | Path) -> None:
     """Raise `ExportError` for a folder that was made from another model.
 
-    One that does not say, as of earlier versions and other tools, is accepted.
+    A folder without an origin, such as one of other tools, is accepted.
     """
     file = folder / ORIGIN_FILE
     if not file.is_file():
@@ -34,7 +34,7 @@ def _origin(model: str | Path) -> str:
     folder = expand_home(model)
     if not folder.is_dir():
         return str(model)
-    for role in ("main", "draft"):  # which lie elsewhere after another installation
+    for role in ("main", "draft"):  # their paths change with the installation
         if folder.resolve() == embedded_folder(role).resolve():
             return f"the embedded {role}"
     return str(folder.resolve())

@@ -1,4 +1,4 @@
-"""A hidden folder to make a model folder in, so that a half made one is never taken for whole."""
+"""A hidden folder for unfinished models, so that no process loads an incomplete one."""
 
 import re
 import shutil
@@ -12,16 +12,16 @@ from filelock import FileLock, Timeout
 from ov_specdec.errors import ExportError
 
 RANDOM = r"[a-z0-9_]{8}"
-"""What `tempfile` appends to a name to make it unique."""
+"""The suffix that `tempfile` appends to make a name unique."""
 
 
 @contextmanager
 def partial_folder(output: Path, name: str) -> Iterator[Path]:
-    """A hidden folder in `output` to make `name` in; whatever is left in it at the end is removed.
+    """A hidden folder in `output` to make `name` in; it is removed at the end.
 
-    So is what killed processes have left of the same `name`. A lock is held all the time, which
-    the system releases when its process ends in any way, so folders in use are never removed.
-    Raises `ExportError` if `output` cannot be written, and if another process is making `name`.
+    Also removes folders that killed processes left for the same `name`. A lock, which the system
+    releases at the end of its process, protects folders in use. Raises `ExportError` if `output`
+    cannot be written, and if another process is making `name`.
     """
     with _lock(output, name):
         if (output / name).exists():
@@ -51,8 +51,8 @@ def _lock(output: Path, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # Removed while it is held, since afterwards it may be another's. Windows removes no open
-        # file; there the release does it.
+        # Removed while held, since afterwards it may belong to another process. Windows cannot
+        # remove open files; there the release does it.
         with suppress(OSError):
             file.unlink()
         lock.release()

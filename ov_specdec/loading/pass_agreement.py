@@ -1,4 +1,4 @@
-"""Models whose passes agree: on another KV backend where they do not on one."""
+"""Checks that a model's passes agree, and falls back to another KV backend if not."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.files import kept_file, read_kept, replacing
-from ov_specdec.loading.compile import AS_ASKED, LoadedModel, ToLoad, load_model
+from ov_specdec.loading.compile import LoadedModel, ToLoad, load_model
+from ov_specdec.loading.kv_backend import AS_ASKED
 from ov_specdec.loading.source import read_ir
 from ov_specdec.pass_agreement import (
     EXACT_TOLERANCE,
@@ -24,12 +25,11 @@ VERSION = 2
 
 
 def verifiable(loaded: Sequence[LoadedModel], models: Sequence[ToLoad]) -> list[LoadedModel]:
-    """The same models where their passes agree, and others in place of those whose do not.
+    """The same models if their passes agree, with replacements for those whose passes do not.
 
-    models: what they were loaded from. Their memory has its limit: to set one after passes would
-    copy the KV cache. What is seen is kept beside what passes cost. Where passes on a paged KV
-    cache that nobody has asked for do not agree, the stateful one is taken. Raises `ModelError`
-    where that does not help.
+    models: their sources. Memory limits are set before, because setting one after passes would copy
+    the KV cache. Results are cached with cost curves. If passes on a paged KV cache that the caller
+    did not require disagree, the stateful one is used. Raises `ModelError` if that does not help.
     """
     return [_verifiable(one, model) for one, model in zip(loaded, models, strict=True)]
 
@@ -56,14 +56,14 @@ def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
 
 
 def _on_stateful_cache(model: ToLoad) -> ToLoad:
-    """What to load a model from once more, on the stateful KV cache."""
+    """The source to load a model again on the stateful KV cache."""
     source, config, vocab_size = model
     source = replace(source, model=read_ir(source.folder))
     return source, replace(config, kv="stateful", batch_invariant=False), vocab_size
 
 
 def _goes_on(loaded: LoadedModel) -> bool:
-    """Whether several tokens go on from the recurrent states of a model."""
+    """Whether a pass over several tokens continues the recurrent states of a model."""
     try:
         return not difference(loaded)
     except RuntimeError:  # OpenVINO's, of a graph that takes single tokens only
@@ -71,15 +71,15 @@ def _goes_on(loaded: LoadedModel) -> bool:
 
 
 def _plain(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
-    """The same model without drafts, compiled anew.
+    """The same model without drafts, compiled again.
 
-    What a failed pass has left in a compiled model outlives its infer requests.
+    The effects of a failed pass in a compiled model outlive its infer requests.
     """
     source, config, vocab_size = _on_stateful_cache(model)
     fresh = load_model(source, config, vocab_size=vocab_size)
     if isinstance(fresh.runner, RewindingModel):
         fresh = replace(fresh, runner=fresh.runner.plain())
-    why = "several tokens do not go on from its recurrent states: nothing is drafted"
+    why = "passes over several tokens do not continue its recurrent states: nothing is drafted"
     return replace(fresh, reason=f"{loaded.reason}; {why}")
 
 
@@ -89,14 +89,14 @@ def _refusal(loaded: LoadedModel, reason: str) -> ModelError:
     return ModelError(
         f"{loaded.folder.path}: {reason}, so {harm}: use another model, or ",
         Option("precision", "exact"),
-        " if it is one that rounds a lot",
+        " if its precision rounds strongly",
     )
 
 
 def difference(loaded: LoadedModel) -> str:
-    """What is wrong with the passes of a model; "" where they agree, or verify no draft tokens.
+    """How the passes of a model disagree; "" if they agree, or verify no draft tokens.
 
-    Those with recurrent states may verify none either, but have to go on from what they hold.
+    Models with recurrent states have to continue them, even if they verify no draft tokens.
     """
     runner = loaded.runner
     verifies = runner.max_draft_tokens != 0 or isinstance(runner, PlainModel | RewindingModel)
@@ -116,13 +116,13 @@ def difference(loaded: LoadedModel) -> str:
     if found <= tolerance:
         return ""
     return (
-        f"on a {loaded.kv} KV cache a pass over {NUM_TOKENS} tokens gives other logits than passes "
-        f"over one (distance {found:.2f}, where {tolerance} may be rounding)"
+        f"on a {loaded.kv} KV cache the logits of a pass over {NUM_TOKENS} tokens differ from "
+        f"passes over one (distance {found:.2f}, above {tolerance} for rounding)"
     )
 
 
 def _keep(path: Path | None, found: float) -> None:
-    """Keep a distance, if it can be: to see it again takes less than a second."""
+    """Cache a distance, if possible: computing it again takes less than a second."""
     if path is not None:
         with suppress(OSError), replacing(path) as part:
             part.write_text(json.dumps({"version": VERSION, "distance": found}) + "\n")

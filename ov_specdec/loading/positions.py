@@ -1,4 +1,4 @@
-"""Positions that an exported graph counts by itself, in place of taking them as an input."""
+"""Makes positions an input of graphs that count them internally."""
 
 import openvino as ov
 from openvino import opset13 as ops
@@ -6,23 +6,23 @@ from openvino import opset13 as ops
 POSITION_IDS = "position_ids"
 
 SECTIONS = 3
-"""Of Qwen's rotary embedding, for time, height and width; those of a text are all the same."""
+"""Sections of Qwen's rotary embedding: time, height and width, equal for text."""
 
 
 def takes_positions(model: ov.Model) -> bool:
-    """Whether a model computes with the positions that it is given; some have an unused input."""
+    """Whether a model uses its input of positions; in some it is unused."""
     return any(
         bool(port.get_target_inputs()) for port in model.inputs if POSITION_IDS in port.names
     )
 
 
 def reconnect_positions(model: ov.Model) -> bool:
-    """Have a model rotate by the positions that it is given, in place; whether it did not before.
+    """Make a model rotate by its input of positions, in place. Returns whether it changed.
 
     Optimum's export of Qwen3.5 ignores its `position_ids`, and counts from the length of the KV
-    cache. OpenVINO's paged attention does not carry that over. What is counted is copied for each
-    section of the rotary embedding: there the input takes its place. A graph without such a copy is
-    left as it is.
+    cache, which OpenVINO's paged attention does not support. The graph copies its counts for each
+    section of the rotary embedding; the input replaces the counts there. A graph without such a
+    copy is unchanged.
     """
     unused = [
         port for port in model.inputs if POSITION_IDS in port.names and len(port.partial_shape) == 2
@@ -39,11 +39,11 @@ def reconnect_positions(model: ov.Model) -> bool:
 
 
 def take_positions(model: ov.Model) -> bool:
-    """Have a model rotate by a new input, the positions, in place; whether it counted them before.
+    """Make a model rotate by a new input of positions, in place. Returns whether it changed.
 
-    Optimum's export of LFM2 with transformers 5.4 has no such input: it adds what is cached to a
-    range. OpenVINO's paged attention does not carry that over. A graph that counts in another way
-    is left as it is.
+    Optimum's export of LFM2 with transformers 5.4 has no such input: it adds the cached length to a
+    range, which OpenVINO's paged attention does not support. A graph that counts in another way is
+    unchanged.
     """
     if any(POSITION_IDS in port.names for port in model.inputs):
         return False
@@ -60,7 +60,7 @@ def take_positions(model: ov.Model) -> bool:
 
 
 def _is_rotated_count(node: ov.Node) -> bool:
-    """Whether a node gives [batch, tokens] of a range and what is added, for a rotary embedding."""
+    """Whether a node adds to a range, [batch, tokens], for a rotary embedding."""
     if node.get_type_name() != "Unsqueeze" or len(node.get_output_partial_shape(0)) != 2:
         return False
     added = node.input_value(0).get_node()
@@ -79,7 +79,7 @@ def _follow(node: ov.Node, kinds: tuple[str, ...]) -> bool:
 
 
 def _copies_counts(node: ov.Node) -> bool:
-    """Whether a node makes [sections, batch, tokens] of numbers that are counted."""
+    """Whether a node copies counted positions to [sections, batch, tokens]."""
     if node.get_type_name() != "Broadcast":
         return False
     shape, source = node.get_output_partial_shape(0), node.input_value(0).get_node()

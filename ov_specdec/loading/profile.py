@@ -1,4 +1,4 @@
-"""Settings that were measured to be best for a pair of models on a machine, kept in a file."""
+"""Profiles: the fastest measured settings of a pair on a machine, in a file."""
 
 import errno
 import hashlib
@@ -24,8 +24,8 @@ VERSION = 1
 class Profile:
     """OpenVINO properties of both models, for one pair on one machine.
 
-    pair: what tells this pair and machine from others (see `fingerprint`). report: the figures
-    behind the choice, for a person.
+    pair: identifies pair and machine (see `fingerprint`). report: the measurements behind the
+    choice.
     """
 
     pair: str
@@ -86,7 +86,7 @@ def fingerprint(main: ModelFolder, draft: ModelFolder, machine: str, kv: str) ->
     for folder in (main, draft):
         weights = folder.ir.with_suffix(".bin")
         digest.update(folder.ir.read_bytes())
-        # The graph tells models apart; of the weights, the size has to do.
+        # The graph identifies a model; of the weights only the size counts.
         digest.update(str(weights.stat().st_size if weights.is_file() else 0).encode())
     return digest.hexdigest()[:16]
 
@@ -94,11 +94,11 @@ def fingerprint(main: ModelFolder, draft: ModelFolder, machine: str, kv: str) ->
 def find_profile(
     profile: str | Path, main: ModelFolder, draft: ModelFolder, device: str, kv: str
 ) -> tuple[Path, Profile] | None:
-    """The profile that a pair is to be run with, and its file.
+    """The profile of a pair, and its file.
 
-    profile: "auto" takes the one that `ov-specdec tune` wrote, if there is one that can be read,
-    with a warning otherwise; "none" takes none; or a file. `OptionError` if that cannot be read, or
-    is for another pair, machine or KV backend.
+    profile: "auto" takes the one that `ov-specdec tune` wrote, if any, and warns if it cannot be
+    read; "none" takes none; or a file. `OptionError` if that cannot be read, or belongs to another
+    pair, machine or KV backend.
     """
     if profile == "none":
         return None
@@ -115,7 +115,7 @@ def find_profile(
 
 
 def default_path(pair: str) -> Path | None:
-    """Where the profile of a pair lies: in the user's cache folder; None for a user without one."""
+    """Path of a pair's profile in the user's cache folder; None for a user without one."""
     cache = user_cache()
     return None if cache is None else cache / "profiles" / f"{pair}.json"
 
@@ -128,6 +128,6 @@ def _find_written(pair: str) -> tuple[Path, Profile] | None:
     try:
         return path, read_profile(path)
     except OptionError as error:
-        # Nobody has asked for this file by name, so it is no reason to stop.
+        # The user did not name this file, so only warn.
         warnings.warn(f"{error}; going on without it", RuntimeWarning, stacklevel=2)
         return None

@@ -1,4 +1,4 @@
-"""Queries, keys and values of a layer by one matrix product in place of three."""
+"""Fuses the matrix products of queries, keys and values of a layer into one."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -8,29 +8,29 @@ import openvino as ov
 from openvino import opset13 as ops
 
 DECOMPRESSION = ("Convert", "Subtract", "Multiply")
-"""What may stand between weights as they are kept and their product."""
+"""Operations that may decompress weights before their product."""
 
 JOINED_TYPES = ("u8", "i8", "f16", "f32")
-"""Of weights, scales and zero points: those that numpy has too."""
+"""Types of weights, scales and zero points that numpy supports."""
 
 HEADS = "Reshape"
-"""What follows the products of queries, keys and values. A bias or an activation would be computed
-by the product itself, and after a split it would not.
+"""Operations after the products of queries, keys and values. A bias or an activation is not among
+them: the product itself computes it, and after a split it would not.
 """
 
 Form = tuple[object, ...]
-"""What products have in common that can be one: all but the number of their channels."""
+"""Common properties of products that can be fused: all except the number of channels."""
 
 
 def fuse_qkv(model: ov.Model) -> int:
-    """Have a model compute queries, keys and values at once, in place; in how many layers.
+    """Fuse queries, keys and values of a model, in place. Returns the number of changed layers.
 
-    A pass over few tokens of a small model takes longer the more products it has: each quantizes
-    the hidden state once more, and is prepared anew after a pass over another number of tokens.
-    Each channel is summed as it was, so the logits are bitwise the same.
+    In a pass over few tokens of a small model, each product quantizes the hidden state again, and
+    is prepared again after a pass over another number of tokens. Sums of channels keep their order,
+    so the logits are bitwise the same.
 
     Passes over 2 tokens after 200, default precision, one thread of a Zen 4, ms of processor time,
-    least tenth:
+    lowest decile:
 
     | | three products | one | three, after 3 tokens | one |
     |---|---|---|---|---|
@@ -52,7 +52,7 @@ def fuse_qkv(model: ov.Model) -> int:
 
 
 def _gives_heads(node: ov.Node) -> bool:
-    """Whether a node is a product with weights that can be joined, of queries, keys or values."""
+    """Whether a node is a fusible product of queries, keys or values."""
     if node.get_type_name() != "MatMul":
         return False
     attributes = node.get_attributes()
@@ -65,7 +65,7 @@ def _gives_heads(node: ov.Node) -> bool:
 
 
 def _constants(port: ov.Input) -> Iterator[ov.Input]:
-    """Where the weights that come to a port, and what decompresses them, are read."""
+    """The ports that read the weights behind a port, and their decompression."""
     node = port.get_source_output().get_node()
     if node.get_type_name() in DECOMPRESSION and len(node.output(0).get_target_inputs()) == 1:
         for value in node.inputs():
@@ -84,7 +84,7 @@ def _has_rows(port: ov.Input, rows: int) -> bool:
 
 
 def _num_channels(product: ov.Node) -> int:
-    """What a product gives for each token; 0 where its weights are no matrix."""
+    """Output channels of a product; 0 if its weights are not a matrix."""
     weights = product.get_input_partial_shape(1)
     return int(weights[0].get_length()) if weights.is_static and len(weights) == 2 else 0
 
@@ -104,14 +104,14 @@ def _form(product: ov.Node) -> Form:
 
 
 def _fuse(products: Sequence[ov.Node]) -> None:
-    """Give the first product the weights of all, and split what comes of it."""
+    """Give the first product all weights, and split its output."""
     first = products[0]
     sizes = [_num_channels(product) for product in products]
     readers = [product.output(0).get_target_inputs() for product in products]
     for ports in zip(*(_constants(product.input(1)) for product in products), strict=True):
         rows = [port.get_source_output().get_node().get_data() for port in ports]
         ports[0].replace_source_output(ops.constant(np.concatenate(rows)).output(0))
-    # Before its readers are validated, whose shapes fit the channels of each.
+    # Before its readers are validated, whose shapes fit single products.
     _infer_shapes(first.input_value(1).get_node())
     first.validate_and_infer_types()
     split = ops.variadic_split(first, ops.constant(-1), ops.constant(sizes))

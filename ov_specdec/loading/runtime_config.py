@@ -1,4 +1,4 @@
-"""What a user may choose of how a model is compiled: device, KV backend, precision, properties."""
+"""User settings for compiling a model: device, KV backend, precision, properties."""
 
 import hashlib
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ KvBackend = Literal["auto", "paged", "stateful"]
 
 @dataclass(frozen=True)
 class RuntimeConfig:
-    """How a model is to be compiled: OpenVINO device, KV backend, precision, extra properties.
+    """Settings for compiling a model: OpenVINO device, KV backend, precision, extra properties.
 
     max_hidden_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of
     the model; None takes as many as OpenVINO finds right. cache_dir: folder where OpenVINO keeps

@@ -1,4 +1,4 @@
-"""A model as read from its folder, before it is compiled; and whether two of them fit."""
+"""A model read from its folder, before compilation, and the compatibility of two."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from ov_specdec.text.text_to_text import TextToText
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 
 FEATURES_CHECK = "feature extractor"
-"""The guard's check of how speech models hear."""
+"""The guard's check of audio features."""
 
 KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
 HIDDEN_STATES = "encoder_hidden_states"
@@ -43,7 +43,7 @@ class ModelSource:
 
     @property
     def vocab_size(self) -> int:
-        """Columns of the logits that have a token; the others are padding."""
+        """Columns of the logits with a token; the others are padding."""
         return min(self.logits_width, self.tokenizer.vocab_size)
 
     @property
@@ -53,15 +53,14 @@ class ModelSource:
         return self.folder.eos_token_ids or frozenset([] if fallback is None else [fallback])
 
     def text_to_text(self) -> TextToText | None:
-        """How an encoder-decoder model makes a text of a text; None for a decoder alone.
+        """How the decoder of an encoder-decoder model starts; None for a decoder-only model.
 
-        Raises `ModelError` for a model of speech, and for one that does not say how its decoder
-        begins.
+        Raises `ModelError` for a speech model, and for one without a decoder start token.
         """
         folder = self.folder
         if not folder.is_encoder_decoder:
             return None
-        if folder.encoder_ir.is_file():  # a missing one is an error of its own
+        if folder.encoder_ir.is_file():  # a missing one is reported elsewhere
             inputs = {port.any_name for port in read_model(folder.encoder_ir).inputs}
             if "input_ids" not in inputs:
                 raise ModelError(
@@ -77,7 +76,7 @@ class ModelSource:
 
 
 def open_source(path: Path, chat_template: str | Path | None = None) -> ModelSource:
-    """Read a model folder. `ModelError` says what is missing from it.
+    """Read a model folder. `ModelError` names a missing part.
 
     chat_template: see `load_tokenizer`.
     """
@@ -86,7 +85,7 @@ def open_source(path: Path, chat_template: str | Path | None = None) -> ModelSou
 
 
 def read_ir(folder: ModelFolder) -> ov.Model:
-    """Read a decoder's IR. `ModelError` if it is no stateful decoder over token ids."""
+    """Read a decoder's IR. `ModelError` if it is not a stateful decoder over token ids."""
     model = read_model(folder.ir)
     take_usual_inputs(model, folder.model_type)
     inputs = {name for port in model.inputs for name in port.names}
@@ -101,8 +100,8 @@ def read_ir(folder: ModelFolder) -> ov.Model:
         )
     if unknown := [port.any_name for port in model.inputs if not port.names & known]:
         raise ModelError(
-            f"{folder.ir} wants an input '{unknown[0]}', which a text decoder does not get: "
-            f"only models of the task {task} can be used"
+            f"{folder.ir} has an input '{unknown[0]}', which text decoders do not have: "
+            f"use a model exported with --task {task}"
         )
     if not take_positions(model):
         reconnect_positions(model)
@@ -120,10 +119,10 @@ def read_model(ir: Path) -> ov.Model:
 
 
 def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
-    """What two models that the guard refuses can be paired by.
+    """The tokenizers of two models that need a pairing.
 
-    Raises `TokenizerMismatchError` for a kind of tokenizer that no pairing knows, and for
-    encoder-decoder models, whose encoders would have to read different ids.
+    Raises `TokenizerMismatchError` for an unsupported kind of tokenizer, and for encoder-decoder
+    models, whose encoders would need different ids.
     """
     if main.folder.is_encoder_decoder:
         raise TokenizerMismatchError(
@@ -142,7 +141,7 @@ def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
 def check_pair(main: ModelSource, draft: ModelSource) -> GuardReport:
     """The tokenizer guard's report on two models.
 
-    Raises `ModelError` where one has an encoder and the other has not.
+    Raises `ModelError` if only one of them has an encoder.
     """
     if main.folder.is_encoder_decoder != draft.folder.is_encoder_decoder:
         kinds = ("a decoder", "an encoder-decoder model")

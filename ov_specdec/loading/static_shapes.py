@@ -1,4 +1,4 @@
-"""For which numbers of tokens a model is compiled once more, and how that is done in use."""
+"""Static shapes: option values, and compilation during use."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -14,33 +14,33 @@ from ov_specdec.loading.graph import static_shape
 from ov_specdec.runner.static_shape import StaticShape
 
 StaticShapes = Sequence[int] | Literal["auto", "none"]
-"""Numbers of tokens in a pass for which a paged main model is compiled once more.
+"""Numbers of tokens in a pass for which a paged main model also gets static shapes.
 
-OpenVINO prepares a model anew for each pass with another number of tokens than the last one had;
-a static shape, compiled for that number, has nothing to prepare, and is faster by itself. They are
-compiled while the model decodes, and take memory: the model's weights once more for each. "auto"
-takes those that save most time in this process, where their weights are small, and none on a
-stateful KV cache, where numbers are an error. With either, a paged draft model has some too.
-"none": neither model has any.
+OpenVINO prepares a dynamic model again for each pass with another number of tokens than the last
+one; a static shape, compiled for one number, needs no preparation, and is faster in itself. They
+are compiled while the model decodes, and each takes the memory of the weights again. "auto": for
+small models, the numbers that save most time in this process, and none on a stateful KV cache,
+where numbers are an error. With either, a paged draft model has some too. "none": neither model
+has any.
 """
 
 MAX_STATIC_SHAPE = 512
 
 MOST_WEIGHTS = 300 * 2**20
-"""Bytes of weights that the static shapes of a model may take, each of them as many as the model,
-and 15 to 30 MB beside: two of a model of 135 M parameters, where a pass is 0.13 shorter by one. Of
-a model of 1 B parameters it would be 0.03."""
+"""Maximum bytes of weights of a model's static shapes, each with as many as the model, plus 15 to
+30 MB: two for a model of 135 M parameters, where each saves 0.13 of a pass. For a model of 1 B
+parameters it would save 0.03."""
 
 SHARE_OF_FREE = 0.25
-"""Part of the free memory that a static shape may take."""
+"""Maximum fraction of free memory for a static shape."""
 
 COMPILE_OPTIONS = {"SNIPPETS_MODE": "DISABLE"}
-"""Without code of their own for each group of element-wise operations, static shapes take 8 MB less
-each of the embedded main, and passes as long."""
+"""Properties that disable generated code for element-wise operations: each static shape of the
+embedded main model takes 8 MB less, and passes take the same time."""
 
 
 def check_sizes(given: object) -> StaticShapes:
-    """What was given, if it is of that kind; else raises `OptionError`."""
+    """The given value, if it is valid; else raises `OptionError`."""
     if given == "auto" or given == "none":
         return given
     sizes = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else ()
@@ -71,27 +71,26 @@ class ShapeCompiler:
         self._done: StaticShape | DeviceError | None = None
 
     def has_room(self, num_shapes: int) -> bool:
-        """Whether there is memory for one beside so many: the model is small, and much is free."""
+        """Whether there is memory for another one besides `num_shapes`."""
         most = SHARE_OF_FREE * psutil.virtual_memory().available
         is_small = (num_shapes + 1) * self._num_bytes <= MOST_WEIGHTS
         return self._model is not None and is_small and self._num_bytes <= most
 
     def start(self, size: int) -> None:
-        """Begin to compile for passes over so many tokens, in a thread that takes idle time.
+        """Compile for passes over `size` tokens, in a thread with idle priority.
 
-        That a short process waits for it when it ends is why it is no daemon: OpenVINO would
-        crash.
+        It is not a daemon, so a short process waits for it at exit: otherwise OpenVINO would crash.
         """
         self._thread = Thread(target=self._run, args=(size,), name="ov-specdec compiles")
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait for what was begun."""
+        """Wait for the compilation in the background."""
         if self._thread is not None:
             self._thread.join()
 
     def take(self) -> StaticShape | DeviceError | None:
-        """What was begun, once it is done; `DeviceError` where it does not compile."""
+        """The compiled shape once it is done, else None; `DeviceError` if it does not compile."""
         done, self._done = self._done, None
         return done
 
@@ -100,11 +99,11 @@ class ShapeCompiler:
         return self._compile_graph(size, self._graph(size))
 
     def close(self) -> None:
-        """Let go of the model; what was begun ends by itself."""
+        """Release the model; a running compilation ends by itself."""
         self._model = None
 
     def _run(self, size: int) -> None:
-        graph = self._graph(size)  # under Python's lock, which must not be held in idle time
+        graph = self._graph(size)  # holds the GIL, so not at idle priority
         lower_priority()
         self._done = self._compile_graph(size, graph)
 
@@ -124,12 +123,11 @@ class ShapeCompiler:
 
 
 def lower_priority() -> None:
-    """Have this thread run where no other one wants to: on Linux, where that is allowed.
+    """Give this thread idle priority (`SCHED_IDLE`), on Linux if permitted.
 
-    Compiling takes one thread. Decoding beside it was not slower than alone, where it was by 15 to
-    35 % with the least priority of the usual kind (nice 19); it takes five to ten times as long
-    where decoding has both cores.
+    Compilation takes one thread. It did not slow down decoding, which at nice 19 was 15 to 35 %
+    slower. While decoding uses both cores, it takes five to ten times as long.
     """
     if hasattr(os, "SCHED_IDLE"):
-        with suppress(PermissionError):  # as in some containers: it is only slower for others
+        with suppress(PermissionError):  # in some containers; decoding is then only slower
             os.sched_setscheduler(get_native_id(), os.SCHED_IDLE, os.sched_param(0))

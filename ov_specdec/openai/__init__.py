@@ -1,4 +1,4 @@
-"""OpenAI's interface as pure functions: from its requests to ours, and from results to answers.
+"""OpenAI's interface as pure functions: parse its requests, and make its answers from results.
 
 No sockets here: the server and the batch command both build on it.
 """
@@ -36,7 +36,7 @@ def make_body(answer: Answer, results: Sequence[GenerationResult]) -> dict[str, 
 
 
 def make_stream(answer: Answer) -> StreamedCompletion | StreamedResponse:
-    """What makes events of the chunks of an answer."""
+    """An object that turns the chunks of an answer into events."""
     if answer.ask.endpoint == "responses":
         return StreamedResponse(answer)
     return StreamedCompletion(answer)

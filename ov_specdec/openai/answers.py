@@ -1,4 +1,4 @@
-"""Answers of /v1/chat/completions and /v1/completions: from results to OpenAI's bodies."""
+"""Answers of /v1/chat/completions and /v1/completions: make OpenAI's bodies from results."""
 
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence
@@ -15,20 +15,20 @@ from ov_specdec.text.token_bytes import as_text
 from ov_specdec.text.tokenizer import Tokenizer
 
 MATCHES = "suffix"
-"""The source of draft tokens that a prediction adds to."""
+"""The source of draft tokens that a prediction extends."""
 
 PREFIXES = {"chat": "chatcmpl-", "completions": "cmpl-", "responses": "resp_"}
-"""What ids of answers begin with, by endpoint."""
+"""Prefixes of the ids of answers, by endpoint."""
 
 OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What all bodies of one answer share.
+    """The common data of all bodies of one answer.
 
-    id: of the request. model: the name that it is served under. created: seconds since 1970.
-    decode: the text of token ids, with that of special tokens. piece: the bytes that a token adds.
+    id: of the request. model: its served name. created: seconds since 1970. decode: the text of
+    token ids, special tokens included. piece: the bytes of a token.
     """
 
     ask: Ask
@@ -40,12 +40,12 @@ class Answer:
 
     @classmethod
     def begin(cls, ask: Ask, model: str, tokenizer: Tokenizer) -> "Answer":
-        """A new answer to a request, as of now."""
+        """A new answer to a request, created now."""
         name = PREFIXES[ask.endpoint] + uuid4().hex
         return cls(ask, name, model, int(time()), tokenizer.decode_all, tokenizer.piece)
 
     def head(self, object_: str) -> dict[str, Any]:
-        """The fields that every body begins with."""
+        """The first fields of every body."""
         return {
             "id": self.id,
             "object": object_,
@@ -55,7 +55,7 @@ class Answer:
         }
 
     def prompt_text(self, index: int) -> str:
-        """The prompt that the choice of this index continues, for `echo`."""
+        """The prompt of the choice with this index, for `echo`."""
         prompt = self.ask.prompts[index // self.ask.n]
         return prompt if isinstance(prompt, str) else self.decode(list(prompt))  # type: ignore[arg-type]
 
@@ -73,7 +73,7 @@ def make_completion(answer: Answer, results: Sequence[GenerationResult]) -> dict
 
 
 def make_usage(ask: Ask, stats: Sequence[GenerationStats]) -> dict[str, Any]:
-    """Counts of tokens. stats: of all choices; those of one prompt have read it once."""
+    """Counts of tokens. stats: of all choices; those of one prompt count it once."""
     first = stats[:: ask.n]
     prompt_tokens = sum(each.prompt_tokens for each in first)
     completion_tokens = sum(each.generated_tokens for each in stats)
@@ -88,7 +88,7 @@ def make_usage(ask: Ask, stats: Sequence[GenerationStats]) -> dict[str, Any]:
 
 
 def _predicted(stats: Sequence[GenerationStats]) -> dict[str, int]:
-    """Draft tokens that were taken from matches: with the prediction, or with the text so far."""
+    """Draft tokens from matches, in the prediction or in the text so far."""
     rounds = [r for each in stats for r in each.rounds if r.source == MATCHES]
     accepted = sum(r.num_kept for r in rounds)
     return {
@@ -98,9 +98,9 @@ def _predicted(stats: Sequence[GenerationStats]) -> dict[str, int]:
 
 
 def make_metrics(stats: Sequence[GenerationStats]) -> dict[str, Any]:
-    """How speculation went, in vLLM's shape; none for several choices, or where nothing drafted.
+    """Statistics of speculation, in vLLM's shape; none for several choices or without drafts.
 
-    Only rounds with draft tokens count, and of those only what is part of the text.
+    Only rounds with draft tokens count, and only their tokens within the text.
     """
     if len(stats) != 1:
         return {}
@@ -123,21 +123,21 @@ def make_metrics(stats: Sequence[GenerationStats]) -> dict[str, Any]:
 
 
 def chat_logprobs(answer: Answer, tokens: Sequence[TokenLogprobs]) -> dict[str, Any] | None:
-    """Log-probabilities as /v1/chat/completions has them; None where none were asked for."""
+    """Log-probabilities in the shape of /v1/chat/completions; None if not requested."""
     if answer.ask.logprobs is None:
         return None
     return {"content": [_describe(answer, token) for token in tokens], "refusal": None}
 
 
 class TextOffsets:
-    """Where tokens begin in a text, in characters. One that tokens share begins with the first."""
+    """Offsets of tokens in a text, in characters. Tokens of one character share its offset."""
 
     def __init__(self) -> None:
         self._decoder = getincrementaldecoder("utf-8")("replace")
         self._length = 0
 
     def of(self, piece: bytes) -> int:
-        """Where the next token begins."""
+        """The offset of the next token."""
         offset = self._length
         self._length += len(self._decoder.decode(piece))
         return offset
@@ -146,7 +146,7 @@ class TextOffsets:
 def completion_logprobs(
     answer: Answer, tokens: Sequence[TokenLogprobs], offsets: TextOffsets
 ) -> dict[str, Any] | None:
-    """Log-probabilities as /v1/completions has them. offsets: of the tokens before these."""
+    """Log-probabilities in the shape of /v1/completions. offsets: of the tokens before these."""
     if answer.ask.logprobs is None:
         return None
     pieces = [answer.piece(token.token_id) for token in tokens]
@@ -189,7 +189,7 @@ def _text_and_logprob(answer: Answer, token_id: int, logprob: float) -> dict[str
 
 
 def _top_by_text(answer: Answer, token: TokenLogprobs) -> dict[str, float] | None:
-    """The most likely tokens of a place, and the one that is there; the first of equal texts."""
+    """The most likely tokens at a position, and the chosen one; the first of equal texts."""
     if token.logprob is None:
         return None
     found: dict[str, float] = {}

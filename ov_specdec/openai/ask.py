@@ -1,4 +1,4 @@
-"""What a request asks for."""
+"""`Ask`: a parsed request."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,16 +10,17 @@ Endpoint = Literal["chat", "completions", "responses"]
 
 @dataclass(frozen=True)
 class Ask:
-    """A request as read: prompts, options of the generations, and what the answer is to hold.
+    """A parsed request: prompts, options of the generations, and the form of the answer.
 
     prompts: each a text, token ids or messages. options: keyword arguments of
     `SpeculativePipeline.generate`, the same for all choices. n: choices for each prompt.
     stream: answer with events. include_usage: end a stream with the counts of tokens.
-    usage_in_events: have them in every event too, of its choice so far. logprobs: most likely
-    tokens to name at each place; None for no log-probabilities. echo: begin with the
-    prompt. origins: say of each piece of a stream where its tokens come from. prediction: a text
-    that the answer is expected to repeat. user: the name that the caller has for its user, for
-    the log. settings: what a response of this endpoint repeats of the request.
+    usage_in_events: add counts to every event too, of its choice so far. logprobs: number of most
+    likely tokens at each position; None for no log-probabilities. echo: begin with the prompt.
+    origins: add the origin of tokens to each piece of a stream. prediction: a text that the answer
+    is expected to repeat. user: the caller's name of its user, for the log. cache_key: the same for
+    requests that are likely to share prefixes. settings: fields of the request that a response of
+    this endpoint repeats.
     """
 
     endpoint: Endpoint
@@ -35,11 +36,12 @@ class Ask:
     origins: bool = False
     prediction: str | None = None
     user: str | None = None
+    cache_key: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def num_choices(self) -> int:
-        """Generations that it takes."""
+        """Number of generations."""
         return len(self.prompts) * self.n
 
     def generations(self) -> list[tuple[Prompt, dict[str, Any]]]:

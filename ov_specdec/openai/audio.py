@@ -1,4 +1,4 @@
-"""/v1/audio/transcriptions and /v1/audio/translations: from OpenAI's forms to ours, and back."""
+"""/v1/audio/transcriptions and /v1/audio/translations: parse OpenAI's forms, and make answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,26 +21,26 @@ from ov_specdec.speech.words import Word
 
 AudioFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
 TIMED = ("srt", "verbose_json", "vtt")
-"""Formats that show segments with their times."""
+"""Formats with segments and their times."""
 
 MEDIA_TYPES = {
     "text": "text/plain; charset=utf-8",
     "srt": "application/x-subrip; charset=utf-8",
     "vtt": "text/vtt; charset=utf-8",
 }
-"""Of the formats that are no JSON."""
+"""Media types of the formats other than JSON."""
 
 FILE = "file"
 
 OPTIONS = ("seed", "num_assistant_tokens", "cache_salt")
-"""Options of a generation that forms have too."""
+"""Generation options that are fields of forms."""
 
 
 @dataclass(frozen=True)
 class AudioAsk:
-    """A request as read, without the recording.
+    """A parsed request, without the recording.
 
-    options: keyword arguments of `SpeechPipeline.transcribe`. form: of the answer. segments:
+    options: keyword arguments of `SpeechPipeline.transcribe`. form: format of the answer. segments:
     whether verbose_json has them. stream: answer with events. user: for the log.
     """
 
@@ -63,9 +63,9 @@ SPEECH = describe(TranscriptionOptions)
 
 @with_options([*(describe(GenerationOptions)[name] for name in OPTIONS), SPEECH["initial_prompt"]])
 class TranslationForm(Body):
-    """Fields of /v1/audio/translations, beside the file."""
+    """Fields of /v1/audio/translations, except for the file."""
 
-    model_config = ConfigDict(strict=False, json_schema_extra=_add_file)  # a form is all text
+    model_config = ConfigDict(strict=False, json_schema_extra=_add_file)  # a form has texts only
 
     model: str | None = None
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -73,18 +73,18 @@ class TranslationForm(Body):
     user: str | None = None
 
     def ask(self) -> AudioAsk:
-        """What it asks for."""
+        """The parsed request."""
         return self._ask("translate")
 
     def _ask(self, task: Task, *, stream: bool = False) -> AudioAsk:
-        """What both endpoints ask for in the same way."""
+        """Parse the common fields of both endpoints."""
         form = self.response_format or "json"
         if stream and form not in ("json", "text"):
             raise invalid("stream", f"stream=true does not go with response_format={form}")
         options = {
             **self.options,
             "task": task,
-            # 0 is what leaves the temperature to the thresholds, as OpenAI has it.
+            # As in OpenAI's interface, 0 means temperature fallback.
             "temperature": self.temperature or None,
             "return_timestamps": form in TIMED,
         }
@@ -94,13 +94,13 @@ class TranslationForm(Body):
 
 @with_options([SPEECH["language"]])
 class TranscriptionForm(TranslationForm):
-    """Fields of /v1/audio/transcriptions, beside the file."""
+    """Fields of /v1/audio/transcriptions, except for the file."""
 
     stream: bool | None = None
     timestamp_granularities: list[Literal["segment", "word"]] | None = Field(
         None, alias="timestamp_granularities[]"
     )
-    # Without a counterpart here.
+    # Not supported here.
     chunking_strategy: Annotated[Any, Only("auto")] = None
     include: Annotated[Any, Only()] = Field(None, alias="include[]")
     known_speaker_names: Annotated[Any, Only()] = Field(None, alias="known_speaker_names[]")
@@ -109,7 +109,7 @@ class TranscriptionForm(TranslationForm):
     )
 
     def ask(self) -> AudioAsk:
-        """What it asks for."""
+        """The parsed request."""
         ask = self._ask("transcribe", stream=bool(self.stream))
         if not self.timestamp_granularities:
             return ask
@@ -127,9 +127,9 @@ def read_form(
     texts: Mapping[str, Sequence[str]],
     unknown: UnknownNames | None = None,
 ) -> AudioAsk:
-    """What a form asks for; `ApiError` for what cannot be honoured.
+    """Parse a form; `ApiError` for invalid or unsupported fields.
 
-    texts: of each field, in the order in which they came. Names of lists end in [].
+    texts: of each field, in order of arrival. Names of lists end in [].
     """
     values: dict[str, Any] = {}
     for name, given in texts.items():
@@ -138,13 +138,13 @@ def read_form(
             values[listed] = list(given)
         elif len(given) > 1:
             raise invalid(name, f"{name} was given {len(given)} times: give it once")
-        elif given[0]:  # an empty one is as good as none
+        elif given[0]:  # an empty one counts as missing
             values[name] = given[0]
     return read(kind, values, unknown).ask()
 
 
 def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> dict[str, Any] | str:
-    """The body of an answer that is not streamed: an object of JSON, or a text."""
+    """The body of an answer that is not streamed: a JSON object or a text."""
     if ask.form == "text":
         return write(result, "txt")
     if ask.form in ("srt", "vtt"):
@@ -171,18 +171,18 @@ def _segment(number: int, segment: Segment) -> dict[str, Any]:
 
 
 def _word(word: Word) -> dict[str, Any]:
-    """A word as OpenAI has it, without the space before it."""
+    """A word in OpenAI's shape, without the space before it."""
     return {**word.as_dict(), "word": word.text.strip()}
 
 
 class StreamedTranscription:
-    """Events of a transcription, as its chunks come."""
+    """Turns the chunks of a transcription into events."""
 
     def __init__(self) -> None:
         self._text = ""
 
     def add(self, chunk: TranscriptionChunk) -> bytes:
-        """A chunk; the last one ends the text."""
+        """Add a chunk; the last one ends the text."""
         event = b""
         if chunk.text:
             self._text += chunk.text
@@ -201,7 +201,7 @@ class StreamedTranscription:
         return event
 
     def fail(self, error: ApiError) -> bytes:
-        """What ends a stream that cannot go on."""
+        """The event that ends a failed stream."""
         return encode_event(error.body())
 
 

@@ -1,4 +1,4 @@
-"""Lines of OpenAI's batch files: requests as they are read, results as they are written.
+"""Lines of OpenAI's batch files: parse requests, and make results.
 
 Source: the request input and output objects of OpenAI's Batch API.
 """
@@ -18,14 +18,14 @@ BODIES: dict[str, type[GenerationBody]] = {
     "/v1/chat/completions": ChatBody,
     "/v1/completions": CompletionBody,
 }
-"""What the body of a request is, by its url."""
+"""The type of a request's body, by its url."""
 
 RESULT_ID = "batch_req_"
-"""What ids of results begin with, as OpenAI's do; the digest of the request follows."""
+"""Prefix of the ids of results, as in OpenAI's; the digest of the request follows."""
 
 
 class LineError(Exception):
-    """A line that is no request. code: what is wrong with it, in one word."""
+    """A line is not a request. code: the reason in one word."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class LineError(Exception):
 
 
 class BatchRequest(BaseModel):
-    """A line of a file of requests; its body is yet to be read."""
+    """A line of a file of requests, with its body unparsed."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -43,7 +43,7 @@ class BatchRequest(BaseModel):
     body: Any = None
 
     def ask(self, rules: Rules | None = None) -> Ask:
-        """What the body asks for; `ApiError` where it cannot be honoured."""
+        """Parse the body; `ApiError` for invalid or unsupported fields."""
         ask = read_ask(BODIES[self.url], self.body, rules)
         if ask.stream:
             raise invalid("stream", "stream=true has no effect in a batch: leave it out")
@@ -55,7 +55,7 @@ def read_request(line: bytes) -> BatchRequest:
     try:
         content = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise LineError("invalid_json", f"the line is no JSON: {error}") from error
+        raise LineError("invalid_json", f"the line is not JSON: {error}") from error
     try:
         return BatchRequest.model_validate(content)
     except ValidationError as error:
@@ -79,7 +79,7 @@ def make_failure(custom_id: str, digest: str, error: ApiError) -> dict[str, Any]
 
 
 def make_line_failure(number: int, error: LineError) -> dict[str, Any]:
-    """The result of a line that is no request. number: of the line, from 1."""
+    """The result of an invalid line. number: of the line, from 1."""
     complaint = {"code": error.code, "message": str(error), "line": number}
     result_id = f"{RESULT_ID}{uuid4().hex}"
     return {"id": result_id, "custom_id": None, "response": None, "error": complaint}

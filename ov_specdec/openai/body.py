@@ -1,4 +1,4 @@
-"""Bodies of requests as pydantic models, and what is wrong with one in OpenAI's shape."""
+"""Bodies of requests as pydantic models, with validation errors in OpenAI's shape."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,10 +13,10 @@ from ov_specdec.openai.errors import FIELDS, ApiError, invalid, show
 log = logging.getLogger("ov_specdec.openai")
 
 MAX_TOLD = 1000
-"""Names that are remembered as logged: requests may make up any number of them."""
+"""Maximum logged names to remember: requests may contain any number of them."""
 
 MAX_NAME = 80
-"""Characters of such a name in the log."""
+"""Maximum characters of such a name in the log."""
 
 REASONS = {
     "bool_parsing": "must be true or false",
@@ -31,20 +31,20 @@ REASONS = {
     "string_type": "must be a text",
     "too_short": "must not be empty",
 }
-"""What pydantic says in other words than the rest of this project."""
+"""Messages that replace those of pydantic."""
 
 B = TypeVar("B", bound="Body")
 
 
 @dataclass
 class UnknownNames:
-    """What becomes of names that no field has: each is logged once, or refused."""
+    """Handles unknown fields: logs each name once, or refuses it."""
 
     refuse: bool = False
     _told: set[str] = field(default_factory=set)
 
     def check(self, name: str, value: object, known: Mapping[str, object]) -> None:
-        """Take note of a name that is not known; `ApiError` where it is to be refused."""
+        """Log an unknown name; `ApiError` if unknown names are refused."""
         if self.refuse:
             hint = _hint(name, known, "leave it out")
             message = f"{name}={show(value)} is not supported: {hint}"
@@ -52,27 +52,27 @@ class UnknownNames:
         shown = name[:MAX_NAME]
         if shown not in self._told and len(self._told) < MAX_TOLD:
             self._told.add(shown)
-            hint = _hint(name, known, "no such field is known")
+            hint = _hint(name, known, "it is not a known field")
             log.warning("%r is ignored in requests: %s", shown, hint)
 
 
 def _hint(name: str, known: Iterable[str], otherwise: str) -> str:
-    """What may have been meant: the field of an option of that name, or one with nearly that."""
+    """A suggestion: the field of the option with that name, or one with a similar name."""
     return suggest(FIELDS.get(name, name), known, otherwise, most=1, cutoff=0.8)
 
 
 @dataclass
 class Rules:
-    """How requests are read. temperature: an omitted one; None leaves it to the pipeline."""
+    """Rules for parsing requests. temperature: the default; None takes the pipeline's."""
 
     temperature: float | None = 1.0
     unknown: UnknownNames = field(default_factory=UnknownNames)
 
 
 class Body(BaseModel):
-    """A JSON object. What is null in it is not given.
+    """A JSON object. A null field counts as missing.
 
-    option_names: its fields that are options of a generation, under the names of those.
+    option_names: its fields that are generation options, by the names of the options.
     """
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
@@ -81,12 +81,12 @@ class Body(BaseModel):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Those of its fields that are options, as far as they are given."""
+        """The given options."""
         given = {name: getattr(self, name) for name in self.option_names}
         return {name: value for name, value in given.items() if value is not None}
 
     def unknown(self, where: str = "") -> Iterator[tuple[str, Any, Mapping[str, object]]]:
-        """What no field has the name of: path, value, and the names that there are."""
+        """Unknown fields: path, value, and the known names."""
         fields = type(self).model_fields
         known = {each.alias or name: each for name, each in fields.items()}
         for name, value in (self.model_extra or {}).items():
@@ -98,7 +98,7 @@ class Body(BaseModel):
 
 
 def read(kind: type[B], content: object, unknown: UnknownNames | None = None) -> B:
-    """A body of this kind; `ApiError` names the field that cannot be used by its JSON path."""
+    """Validate a body of this kind; `ApiError` names an invalid field by its JSON path."""
     if not isinstance(content, Mapping):
         raise invalid(None, f"the body is {show(content)}: it must be a JSON object")
     try:
@@ -112,13 +112,13 @@ def read(kind: type[B], content: object, unknown: UnknownNames | None = None) ->
 
 
 def _explain(error: ValidationError) -> ApiError:
-    """The first thing that is wrong with a body."""
+    """The first error of a body."""
     path, reason, kind = explain(error)
     return invalid(path, reason, kind if kind == "unsupported_value" else None)
 
 
 def explain(error: ValidationError) -> tuple[str, str, str]:
-    """The first thing that is wrong: where, in a sentence, and as pydantic calls it."""
+    """The first error: its path, a sentence, and pydantic's type."""
     first = error.errors(include_url=False, include_context=False)[0]
     path, kind = _json_path(first["loc"]), first["type"]
     if kind == "missing":
@@ -128,6 +128,6 @@ def explain(error: ValidationError) -> tuple[str, str, str]:
 
 
 def _json_path(steps: tuple[int | str, ...]) -> str:
-    """As in `messages[0].content`; a form's lists are named with [] at the end."""
+    """A path such as `messages[0].content`; lists in forms end with []."""
     names = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return "".join(name.replace("[]", "") for name in names)[1:]

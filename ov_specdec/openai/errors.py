@@ -30,7 +30,7 @@ TYPES = {
     503: "server_error",
     504: "server_error",
 }
-"""What OpenAI calls the kind of an error, by HTTP status."""
+"""OpenAI's types of errors, by HTTP status."""
 
 
 FIELDS = {
@@ -43,15 +43,15 @@ FIELDS = {
     "max_new_tokens": "max_tokens",
     "reference_texts": "prediction",
 }
-"""Fields by the option that they become."""
+"""Fields by their option."""
 
 MAX_SHOWN = 80
-"""Characters of a value in a message."""
+"""Maximum characters of a value in a message."""
 
 
 @dataclass
 class ApiError(Exception):
-    """An answer that is an error. param: the field at fault. retry_after: in seconds."""
+    """An error as an answer. param: the field at fault. retry_after: in seconds."""
 
     status: int
     message: str
@@ -63,7 +63,7 @@ class ApiError(Exception):
         super().__init__(self.message)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An exception is pickled with its arguments, which here are the message alone.
+        # An exception is pickled with its arguments, here only the message.
         return ApiError, (self.status, self.message, self.param, self.code, self.retry_after)
 
     def body(self) -> dict[str, Any]:
@@ -79,19 +79,19 @@ class ApiError(Exception):
 
 
 def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:
-    """A request that cannot be honoured, by the field that is at fault."""
+    """The error 400 for an invalid request. param: the field at fault."""
     return ApiError(400, message, param, code)
 
 
 def show(value: object) -> str:
-    """A value as a message shows it: as in JSON, and not all of a long one."""
+    """A value for a message: as in JSON, and shortened."""
     shown = json.dumps(value, ensure_ascii=False, default=repr)
     shown = shown.encode(errors="backslashreplace").decode()  # halves of surrogate pairs
     return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
 
 
 def in_field_names(error: SpecdecError, own: Mapping[str, str] | None = None) -> ApiError:
-    """An error of options by the names of their fields. own: those of the endpoint, by option."""
+    """An error with options named as fields. own: fields of the endpoint, by option."""
     names = {**FIELDS, **(own or {})}
 
     def as_field(option: Option) -> str:
@@ -102,9 +102,9 @@ def in_field_names(error: SpecdecError, own: Mapping[str, str] | None = None) ->
 
 
 def from_exception(error: BaseException, request_id: str) -> ApiError:
-    """What an exception of the generation comes to. request_id: the log has it too.
+    """The answer for an exception of a generation. request_id: also in the log.
 
-    What the caller can change is a 400. Anything else is a 500 that tells nothing but the id.
+    Errors that the caller can fix get 400. All others get 500, with only the id.
     """
     if isinstance(error, ApiError):
         return error
@@ -113,6 +113,4 @@ def from_exception(error: BaseException, request_id: str) -> ApiError:
     if isinstance(error, OptionError | LogitsError | CacheFullError):
         codes = {ContextLengthError: "context_length_exceeded", CacheFullError: "kv_cache_full"}
         return replace(in_field_names(error), code=codes.get(type(error)))
-    return ApiError(
-        500, f"the server failed at this request; its log says why under {request_id}", None
-    )
+    return ApiError(500, f"the server failed on this request: see its log for {request_id}", None)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
-"""What clients such as httpx take for the end of a line, beside what JSON escapes already."""
+"""Characters that clients such as httpx treat as line ends, and JSON does not escape."""
 
 DONE = b"data: [DONE]\n\n"
 

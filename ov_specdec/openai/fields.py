@@ -1,4 +1,4 @@
-"""Types of fields: of options by their descriptions, and of what has no counterpart here."""
+"""Types of fields: of described options, and of unsupported fields."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -24,20 +24,20 @@ from ov_specdec.options import MAX_DRAFT_LENGTH, GenerationOptions
 MAX_SEED = 2**63
 
 MAX_ID_DIGITS = 18
-"""Of a token id: Python refuses to read numbers of thousands of digits."""
+"""Maximum digits of a token id: Python refuses to parse numbers of thousands of digits."""
 
 Object = dict[str, Any]
 Positive = Annotated[int, Field(ge=1)]
 
 
 class Only:
-    """Of a field without a counterpart here: the values that change nothing; others are refused."""
+    """The values of an unsupported field that have no effect; others are refused."""
 
     def __init__(self, *values: Any) -> None:
         self._values = values
 
     def check(self, value: Any) -> Any:
-        """The value, if it changes nothing."""
+        """The value, if it has no effect."""
         for allowed in (None, *self._values):
             if value == allowed and type(value) is type(allowed):
                 return value
@@ -55,9 +55,9 @@ class Only:
 
 
 def said(what: str) -> WrapValidator:
-    """Says what a value of a union must be in one sentence, instead of one for each of its types.
+    """Gives an invalid value of a union one error, instead of one for each type.
 
-    what: "a text or several", say.
+    what: "a text or several", for example.
     """
 
     def check(value: Any, validate: Callable[[Any], Any]) -> Any:
@@ -70,9 +70,9 @@ def said(what: str) -> WrapValidator:
 
 
 def values(are: Callable[[Any], bool], what: str) -> BeforeValidator:
-    """Of a mapping, whose values are to be of one type. what: they must be.
+    """Checks all values of a mapping. what: their required type, for the message.
 
-    pydantic's own check goes on after the first error: 4 MB of them would take a gigabyte.
+    pydantic's own check collects all errors: a body of 4 MB could take a gigabyte.
     """
 
     def check(given: Any) -> Any:
@@ -87,7 +87,7 @@ def values(are: Callable[[Any], bool], what: str) -> BeforeValidator:
 
 
 def is_bias(value: Any) -> bool:
-    """Whether a value may be added to a logit, as in OpenAI's reference."""
+    """Whether a value is a valid logit bias, as in OpenAI's reference."""
     return type(value) in (int, float) and -100 <= value <= 100
 
 
@@ -111,7 +111,7 @@ FORMS: Mapping[str, Any] = {
         Annotated[int, Field(ge=0, le=MAX_DRAFT_LENGTH)] | Literal["auto"],
         said(f"a whole number from 0 to {MAX_DRAFT_LENGTH}, or auto"),
     ],
-    # May be negative there, and may not here.
+    # Negative values are valid there, but not here.
     "seed": Annotated[
         int,
         Field(ge=-MAX_SEED, lt=MAX_SEED),
@@ -121,10 +121,10 @@ FORMS: Mapping[str, Any] = {
         StopString | Annotated[list[StopString], Field(max_length=16)],
         said("a text or up to 16, none empty or longer than 256 characters"),
     ],
-    # -1 is vLLM's way to keep all.
+    # In vLLM, -1 keeps all.
     "top_k": Annotated[int, Field(ge=-1), AfterValidator(lambda top_k: max(top_k, 0))],
 }
-"""Types of options that OpenAI or vLLM has in another form than transformers."""
+"""Types of options whose form in OpenAI or vLLM differs from transformers."""
 
 
 def options_of(endpoint: Endpoint, options: Any = GenerationOptions) -> list[Described]:
@@ -134,7 +134,7 @@ def options_of(endpoint: Endpoint, options: Any = GenerationOptions) -> list[Des
 
 
 def with_options(described: Sequence[Described]) -> Callable[[type[B]], type[B]]:
-    """Gives a body the fields of these options."""
+    """Adds the fields of these options to a body."""
 
     def decorate(body: type[B]) -> type[B]:
         fields = {each.name: _field_of(each) for each in described}
@@ -152,14 +152,14 @@ def with_options(described: Sequence[Described]) -> Callable[[type[B]], type[B]]
 
 
 def _field_of(each: Described) -> tuple[Any, Any]:
-    """Type and default of the field of an option; null is as good as leaving it out."""
+    """Type and default of the field of an option; null counts as missing."""
     kind = FORMS.get(each.name) or reduce(or_, [_bounded(kind, each) for kind in each.kinds])
     about = Field(None, alias=each.field, description=each.about.help)
     return kind | None, about
 
 
 def _bounded(kind: Any, each: Described) -> Any:
-    """A type with the bounds of an option, where it is that of a number."""
+    """A type with the bounds of an option, if it is a number."""
     if get_origin(kind) is Sequence:
         return Annotated[list[_bounded(get_args(kind)[0], each)], Field(fail_fast=True)]  # type: ignore[misc]
     if get_origin(kind) is Mapping:

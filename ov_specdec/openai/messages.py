@@ -1,4 +1,4 @@
-"""Messages of requests: from OpenAI's shapes to those of chat templates."""
+"""Messages of requests: convert OpenAI's shapes to those of chat templates."""
 
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ TextType = Literal["text", "input_text", "output_text"]
 """Types of the parts of a content that are text; the last two are those of /v1/responses."""
 
 OF_ANSWERS = ("annotations", "id", "logprobs", "status", "type")
-"""What an answer that is sent back as input holds beside its text; it says nothing to a model."""
+"""Fields of an answer that a client sends back as input; templates do not use them."""
 
 
 class TextPart(BaseModel):
@@ -32,7 +32,7 @@ Content = Annotated[
 
 
 class Message(BaseModel):
-    """A message. Chat templates may read fields of it beside these two."""
+    """A message. Chat templates may use further fields."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -40,21 +40,21 @@ class Message(BaseModel):
     content: Content | None = None
 
     def given(self) -> dict[str, Any]:
-        """Without what is null in it, its content as one text: most templates take nothing else."""
+        """The message without null fields, and its content as one text, as most templates need."""
         content = None if self.content is None else join(self.content)
-        # The role has a newer name in OpenAI's interface; templates know the older one.
+        # OpenAI's interface has a newer name of this role, templates the older one.
         role = "system" if self.role == "developer" else self.role
         given = {"role": role, "content": content, **(self.model_extra or {})}
         return {name: value for name, value in given.items() if value is not None}
 
 
 class InputMessage(Message):
-    """A message of /v1/responses, which may be an answer that is sent back."""
+    """A message of /v1/responses, which may be an earlier answer."""
 
     type: Literal["message"] = "message"
 
     def given(self) -> dict[str, Any]:
-        """What a template may read of it."""
+        """The fields for a template."""
         return {k: v for k, v in super().given().items() if k not in OF_ANSWERS}
 
 
@@ -67,7 +67,7 @@ def join(content: str | list[TextPart]) -> str:
 
 
 def read_messages(messages: list[Any], name: str = "messages") -> list[dict[str, Any]]:
-    """Messages for a chat template; `ApiError` for one that says nothing. name: of their field."""
+    """Messages for a chat template; `ApiError` for an empty one. name: of their field."""
     try:
         return check_messages([message.given() for message in messages], name)
     except OptionError as error:

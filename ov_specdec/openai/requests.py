@@ -1,6 +1,6 @@
-"""Bodies of /v1/chat/completions and /v1/completions: from OpenAI's fields to ours.
+"""Bodies of /v1/chat/completions and /v1/completions, parsed to an `Ask`.
 
-The fields beyond OpenAI's have the names that vLLM, transformers and llama.cpp give them.
+Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -21,13 +21,13 @@ TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 """Both as in OpenAI's reference."""
 
 COMPLETION_TOKENS = 16
-"""max_tokens of /v1/completions where it is not given, as in OpenAI's reference."""
+"""Default max_tokens of /v1/completions, as in OpenAI's reference."""
 
 Ids = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 
 
 class GenerationBody(Body):
-    """The fields that all endpoints have which generate. length_field: that for most tokens."""
+    """Common fields of generating endpoints. length_field: the one for the output length."""
 
     length_field: ClassVar[str] = "max_tokens"
 
@@ -35,14 +35,15 @@ class GenerationBody(Body):
     stream: bool | None = None
     user: str | None = None
     safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
 
     def ask(self, options: Object) -> Ask:
-        """What it asks for. options: of the generation, those that all endpoints have."""
+        """The parsed request. options: generation options of all endpoints."""
         raise NotImplementedError
 
 
 def read_ask(kind: type[GenerationBody], body: object, rules: Rules | None = None) -> Ask:
-    """What a body of this kind asks for; `ApiError` for what cannot be honoured."""
+    """Parse a body of this kind; `ApiError` for invalid or unsupported fields."""
     rules = rules or Rules()
     asked = read(kind, body, rules.unknown)
     options = asked.options
@@ -57,7 +58,7 @@ def read_ask(kind: type[GenerationBody], body: object, rules: Rules | None = Non
 
 
 class StreamOptions(Body):
-    """What a stream holds besides the text."""
+    """Additions to a stream besides the text."""
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
@@ -65,12 +66,12 @@ class StreamOptions(Body):
 
 
 class ChoicesBody(GenerationBody):
-    """Those that chat completions and completions share."""
+    """Common fields of chat completions and completions."""
 
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     stream_options: StreamOptions | None = None
     return_origins: bool | None = None
-    # vLLM's, which would change the text, and have no counterpart here.
+    # vLLM's, which would change the text, and are not supported here.
     allowed_token_ids: Annotated[Any, Only()] = None
     bad_words: Annotated[Any, Only([])] = None
     length_penalty: Annotated[Any, Only(1.0, 1)] = None
@@ -81,7 +82,7 @@ class ChoicesBody(GenerationBody):
     use_beam_search: Annotated[Any, Only(False)] = None
 
     def asked(self, endpoint: Literal["chat", "completions"], prompts: Any, **more: Any) -> Ask:
-        """What both endpoints ask for in the same way."""
+        """Parse the common fields of both endpoints."""
         for name in ("stream_options", "return_origins"):
             if getattr(self, name) and not self.stream:
                 raise invalid(name, f"{name} has no effect without stream=true")
@@ -98,6 +99,7 @@ class ChoicesBody(GenerationBody):
             usage_in_events=bool(streaming.include_usage and streaming.continuous_usage_stats),
             origins=bool(self.return_origins),
             user=self.user or self.safety_identifier,
+            cache_key=self.prompt_cache_key,
             **more,
         )
 
@@ -119,7 +121,7 @@ class ChatBody(ChoicesBody):
     logprobs: bool | None = None
     top_logprobs: TopLogprobs | None = None
     prediction: Prediction | None = None
-    # Without a counterpart here.
+    # Not supported here.
     audio: Annotated[Any, Only()] = None
     functions: Annotated[Any, Only([])] = None
     function_call: Annotated[Any, Only("none", "auto")] = None
@@ -138,7 +140,7 @@ class ChatBody(ChoicesBody):
     web_search_options: Annotated[Any, Only()] = None
 
     def ask(self, options: Object) -> Ask:
-        """What it asks for."""
+        """The parsed request."""
         length, newer = self.max_tokens, self.max_completion_tokens
         if None not in (length, newer) and length != newer:
             raise invalid(
@@ -169,22 +171,22 @@ class CompletionBody(ChoicesBody):
     logprobs: TopLogprobs | None = None
     echo: bool | None = None
     best_of: Positive | None = None
-    # Without a counterpart here.
+    # Not supported here.
     suffix: Annotated[Any, Only("")] = None
 
     def ask(self, options: Object) -> Ask:
-        """What it asks for."""
+        """The parsed request."""
         options["apply_chat_template"] = False
         options["max_new_tokens"] = self.max_tokens or COMPLETION_TOKENS
         if self.echo and self.logprobs is not None:
             options["prompt_logprobs"] = self.logprobs
         if self.best_of not in (None, self.n or 1):
-            raise invalid("best_of", "best_of is not supported but where it equals n")
+            raise invalid("best_of", "best_of is only supported if it equals n: leave it out")
         told = {"logprobs": self.logprobs, "echo": bool(self.echo)}
         return self.asked("completions", self._prompts(), options=options, **told)
 
     def _prompts(self) -> tuple[Prompt, ...]:
-        """One or several."""
+        """One or several prompts."""
         if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
             return (self.prompt,)
         return tuple(self.prompt)

@@ -1,4 +1,4 @@
-"""Requests, answers and streams of /v1/responses: text in, text out, and nothing is stored."""
+"""Requests, answers and streams of /v1/responses: text only, and nothing is stored."""
 
 from typing import Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ from ov_specdec.stats import GenerationStats
 
 
 def _as_messages(given: object) -> object:
-    """A text is a message of the user."""
+    """A text as a message of the user."""
     return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
 
@@ -42,7 +42,7 @@ class ResponsesBody(GenerationBody):
     metadata: Metadata | None = None
     parallel_tool_calls: bool | None = None
     tool_choice: Literal["none", "auto"] | None = None
-    # Without a counterpart here.
+    # Not supported here.
     background: Annotated[Any, Only(False)] = None
     conversation: Annotated[Any, Only()] = None
     include: Annotated[Any, Only([])] = None
@@ -59,7 +59,7 @@ class ResponsesBody(GenerationBody):
     truncation: Annotated[Any, Only("disabled")] = None
 
     def ask(self, options: Object) -> Ask:
-        """What it asks for."""
+        """The parsed request."""
         options["max_new_tokens"] = self.max_output_tokens
         user = self.user or self.safety_identifier
         settings = {
@@ -79,6 +79,7 @@ class ResponsesBody(GenerationBody):
             options=options,
             stream=bool(self.stream),
             user=user,
+            cache_key=self.prompt_cache_key,
             settings=settings,
         )
 
@@ -95,7 +96,7 @@ def make_response(answer: Answer, result: GenerationResult) -> dict[str, Any]:
 
 
 class StreamedResponse:
-    """The events of one answer, as its chunks come."""
+    """Turns the chunks of one answer into events."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -104,7 +105,7 @@ class StreamedResponse:
         self._last: Chunk | None = None
 
     def begin(self) -> list[bytes]:
-        """What comes before any text."""
+        """The events before any text."""
         response = _response(self._answer, None, None, None)
         item = _item(self._answer, None, "in_progress")
         part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
@@ -116,7 +117,7 @@ class StreamedResponse:
         ]
 
     def add(self, index: int, chunk: Chunk) -> list[bytes]:  # noqa: ARG002
-        """A chunk of the answer."""
+        """The events of a chunk."""
         self._last = chunk
         if not chunk.text:
             return []
@@ -125,7 +126,7 @@ class StreamedResponse:
         return [self._event("response.output_text.delta", **self._place, **delta)]
 
     def end(self) -> list[bytes]:
-        """What comes after the last chunk."""
+        """The events after the last chunk."""
         text, last = "".join(self._texts), self._last
         reason, stats = (last.finish_reason, last.stats) if last else (None, None)
         response = _response(self._answer, text, reason, stats)
@@ -138,7 +139,7 @@ class StreamedResponse:
         ]
 
     def fail(self, error: ApiError) -> bytes:
-        """What ends a stream that cannot go on."""
+        """The event that ends a failed stream."""
         return self._event("error", code=error.code, message=error.message, param=error.param)
 
     @property
@@ -154,7 +155,7 @@ class StreamedResponse:
 def _response(
     answer: Answer, text: str | None, finish_reason: str | None, stats: GenerationStats | None
 ) -> dict[str, Any]:
-    """A response object; text is None while nothing has come yet."""
+    """A response object; text is None at the start."""
     is_cut = finish_reason == "length"
     status = "in_progress" if text is None else "incomplete" if is_cut else "completed"
     return {

@@ -1,4 +1,4 @@
-"""Streams of /v1/chat/completions and /v1/completions: from chunks to server-sent events."""
+"""Streams of /v1/chat/completions and /v1/completions: turn chunks into server-sent events."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ OBJECTS = {"chat": "chat.completion.chunk", "completions": "text_completion"}
 
 
 class StreamedCompletion:
-    """The events of one answer, as the chunks of its choices come."""
+    """Turns the chunks of the choices of one answer into events."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -29,7 +29,7 @@ class StreamedCompletion:
         self._num_generated = [0] * answer.ask.num_choices
 
     def begin(self) -> list[bytes]:
-        """What comes before any text: the role of a message, the prompt where it is echoed."""
+        """The events before any text: the role of a message, and the prompt with `echo`."""
         answer, events = self._answer, []
         for index in range(len(self._offsets)):
             if self._is_chat:
@@ -41,7 +41,7 @@ class StreamedCompletion:
         return events
 
     def add(self, index: int, chunk: Chunk) -> list[bytes]:
-        """A chunk of the choice with this index."""
+        """The events of a chunk of the choice with this index."""
         if chunk.stats is not None:
             self._stats[index] = chunk.stats
         self._num_generated[index] += len(chunk.token_ids)
@@ -54,7 +54,7 @@ class StreamedCompletion:
         return [self._event(piece, self._usage(index, chunk))]
 
     def end(self) -> list[bytes]:
-        """What comes after the last chunk."""
+        """The events after the last chunk."""
         ask = self._answer.ask
         if not ask.include_usage:
             return [DONE]
@@ -68,7 +68,7 @@ class StreamedCompletion:
         return [encode_event(last), DONE]
 
     def fail(self, error: ApiError) -> bytes:
-        """What ends a stream that cannot go on; [DONE] does not come."""
+        """The event that ends a failed stream, without [DONE]."""
         return encode_event(error.body())
 
     def _event(self, choice: dict[str, Any], usage: dict[str, int] | None = None) -> bytes:
@@ -78,7 +78,7 @@ class StreamedCompletion:
         return encode_event({**head, "choices": [choice], **counts})
 
     def _usage(self, index: int, chunk: Chunk) -> dict[str, int] | None:
-        """The counts of a choice so far, where every event is to have them."""
+        """The counts of a choice so far, if requested for every event."""
         if not self._answer.ask.usage_in_events:
             return None
         read, written = chunk.num_prompt_tokens, self._num_generated[index]
@@ -107,4 +107,4 @@ class StreamedCompletion:
 
 
 NOT_YET = {"logprobs": None, "finish_reason": None}
-"""Of a choice that has only begun."""
+"""Counts at the start of a choice."""

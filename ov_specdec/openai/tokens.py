@@ -14,12 +14,12 @@ from ov_specdec.options import GenerationOptions
 from ov_specdec.text.prompt import Prompt
 
 TEMPLATE = ("chat_template_kwargs", "add_generation_prompt", "continue_final_message")
-"""Options that decide what a conversation is as a text."""
+"""Options that change the text of a rendered conversation."""
 
 
 @dataclass(frozen=True)
 class Tokenize:
-    """A prompt whose ids are wanted. options: what its template reads. texts: of each id too."""
+    """A prompt to tokenize. options: of its template. texts: whether to return token texts too."""
 
     model: str | None
     prompt: Prompt
@@ -38,7 +38,7 @@ class TokenizeBody(Body):
     add_special_tokens: bool | None = None
 
     def wanted(self) -> Tokenize:
-        """What it asks for."""
+        """The parsed request."""
         is_prompt = self.prompt is not None
         if is_prompt == (self.messages is not None):
             raise invalid("prompt", "give either a prompt or messages")

@@ -1,1 +1,1 @@
-"""How many tokens to draft: what passes cost, what is accepted, what pays."""
+"""Plans draft lengths from the cost of passes and the acceptance of draft tokens."""

@@ -1,4 +1,4 @@
-"""How many tokens to draft next."""
+"""Plans, bids and policies of draft lengths."""
 
 import math
 from collections.abc import Callable, Generator, Sequence
@@ -15,19 +15,19 @@ from ov_specdec.stats import RoundStats
 HEURISTIC_START = 5
 
 MOST = SIZES[-1] - 1
-"""Draft tokens of a planned round, at most: with the token before them they fill the largest size
-of one sequence."""
+"""Maximum draft tokens of a planned round: with the token before them they fill the largest size of
+one sequence."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How far one source may draft in the coming round.
+    """The draft length of one source in the next round.
 
-    length: most draft tokens; 0 drafts nothing. reason: why so many, in one word, for the
-    statistics. min_confidence: drafting ends after a draft token that its source gives less
-    probability. expected: the probability that the first n draft tokens are all accepted, from n =
-    1 on. floors: drafting also ends after n draft tokens once that probability is lower, as
-    `acceptance` tells from the confidence in each; None: that is not looked at.
+    length: maximum draft tokens; 0 drafts nothing. reason: of the length, in one word, for the
+    statistics. min_confidence: drafting ends after a draft token with a lower probability.
+    expected: the probability that the first n draft tokens are all accepted, from n = 1. floors:
+    drafting also ends after n draft tokens once that probability, computed by `acceptance` from
+    their confidences, is lower; None: no such rule.
     """
 
     length: int
@@ -39,11 +39,11 @@ class Plan:
 
     @property
     def wants_confidence(self) -> bool:
-        """Whether `ends_after` has to know how confident the source is."""
+        """Whether `ends_after` needs the confidences of the source."""
         return self.min_confidence > 0.0 or self.acceptance is not None
 
     def ends_after(self, confidences: Sequence[float]) -> bool:
-        """Whether the next draft token would not pay, given the confidence in those so far."""
+        """Whether the next draft token would not pay, given the confidences so far."""
         if confidences[-1] < self.min_confidence:
             return True
         if self.acceptance is None:
@@ -52,26 +52,26 @@ class Plan:
         return alive < self.floors[len(confidences) - 1]
 
     def within(self, room: int) -> "Plan":
-        """The same plan, where only `room` draft tokens have a place."""
+        """The same plan, with at most `room` draft tokens."""
         return self if self.length <= room else replace(self, length=max(room, 0))
 
 
 NO_PLAN = Plan(0, "")
-"""Of rounds in which nobody was asked for draft tokens."""
+"""For rounds without a planned draft."""
 
 FULL = Plan(0, "full")
-"""Of rounds that have room for the next token only, the main model's own."""
+"""For rounds with room for one token only, the main model's own."""
 
 WAIT = Plan(0, "")
-"""For those that are planned once others, which were outbid, have asked for their draft models."""
+"""For sequences that are planned later, once outbid ones have asked for their draft models."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A drafter's question how far it may draft from one of its sources.
+    """A drafter's request for a plan for one of its sources.
 
-    confidence: in each draft token, where the source knows it beforehand; one of a few values,
-    since acceptance is learnt by it.
+    confidence: in each draft token, if the source knows it in advance; one of a few values, since
+    acceptance is learnt for each.
     """
 
     source: str
@@ -80,13 +80,13 @@ class Ask:
 
 @dataclass(frozen=True)
 class Bid:
-    """What draft tokens of one sequence promise.
+    """The expected value of one sequence's draft tokens.
 
-    source, match: as asked; without a match the draft model drafts. acceptance: the probability
-    that one is accepted if those before it are. rival: what the draft model promises in the place
-    of a match. num_unread: tokens that the draft model has yet to be fed. is_hopeful: one that does
-    not pay may be tried. min_confidence: see `Plan`. calibrated: the acceptance of a draft token by
-    the draft model's confidence in it.
+    source, match: as in the `Ask`; without a match the draft model drafts. acceptance: the
+    probability that a draft token is accepted, given that those before are. rival: the bid of the
+    draft model instead of a match. num_unread: tokens that the draft model's cache lacks.
+    is_hopeful: a bid that does not pay may be tried. min_confidence: see `Plan`. calibrated: the
+    acceptance of a draft token by the draft model's confidence.
     """
 
     source: str
@@ -110,24 +110,24 @@ class Bid:
 
 
 def ask(source: str, confidence: float | None = None) -> Generator[Ask, Plan, Plan]:
-    """How a drafter waits for the answer to an `Ask`: `plan = yield from` this."""
+    """In a drafter, wait for the plan of a source: `plan = yield from` this."""
     return (yield Ask(source, confidence))
 
 
 class Policy(Protocol):
-    """How many tokens one sequence drafts; a new one is made for each."""
+    """Chooses the draft lengths of one sequence."""
 
     @property
     def is_planned(self) -> bool:
-        """Whether it leaves that to the planner, and the size of passes too."""
+        """Whether the planner chooses draft lengths and sizes of passes."""
         ...
 
     def answer(self, ask: Ask) -> Plan | Bid:
-        """How far a source may draft in the coming round, or what its draft tokens promise."""
+        """The plan for a source in the next round, or a bid for the planner."""
         ...
 
     def update(self, stats: RoundStats) -> None:
-        """Learn from the round that has just ended."""
+        """Learn from the last round."""
         ...
 
 
@@ -141,7 +141,7 @@ class ConstantLength:
     is_planned = False
 
     def answer(self, ask: Ask) -> Plan:  # noqa: ARG002
-        """The same for every source."""
+        """The same plan for every source."""
         return Plan(self.length, "constant", self.min_confidence)
 
     def update(self, stats: RoundStats) -> None:
@@ -162,11 +162,11 @@ class HeuristicLength:
     is_planned = False
 
     def answer(self, ask: Ask) -> Plan:  # noqa: ARG002
-        """The same for every source."""
+        """The same plan for every source."""
         return Plan(self.length, "heuristic", self.min_confidence)
 
     def update(self, stats: RoundStats) -> None:
-        """Lengthen or shorten; a round without draft tokens teaches nothing."""
+        """Lengthen or shorten; ignores rounds without draft tokens."""
         if stats.num_drafted == 0:
             return
         if stats.num_accepted == stats.num_drafted:
@@ -176,10 +176,9 @@ class HeuristicLength:
 
 
 class AdaptiveLength:
-    """Leaves the length to the planner: what is learnt of one sequence. Implements `Policy`.
+    """Bids with the acceptance of one sequence, so that the planner chooses. Implements `Policy`.
 
-    sources: where its drafter may take draft tokens from. common: what sequences of this kind
-    taught; this one adds to it.
+    sources: of its drafter. common: the counts of sequences of this kind; this one adds to them.
     """
 
     is_planned = True
@@ -192,7 +191,7 @@ class AdaptiveLength:
         self._has_found = False
 
     def answer(self, ask: Ask) -> Bid:
-        """What the source has been worth so far."""
+        """The bid of the source."""
         rate = self._acceptance.rate(ask.source, ask.confidence)
         if ask.confidence is not None:
             rival = self.answer(Ask(MODEL)) if self._drafts else None
@@ -208,7 +207,7 @@ class AdaptiveLength:
         )
 
     def update(self, stats: RoundStats) -> None:
-        """Learn what was accepted."""
+        """Count accepted draft tokens."""
         if stats.reason == "prefill":
             self._num_unread = stats.cached_tokens + stats.pass_tokens
             return

@@ -1,4 +1,4 @@
-"""The draft lengths with which a step yields most tokens per second."""
+"""Plans the draft lengths of a step for most tokens per second."""
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,39 +11,45 @@ from ov_specdec.planning.ranking import Numbers, Ranking
 from ov_specdec.stats import StepStats
 
 HORIZON = 24
-"""Steps in which a new home size has to earn the change to it, and over which kinds of steps are
-counted. Where a change takes a plain pass, 64 has 0.99 of the speed while texts are learnt of which
-95 % are accepted, and 16 has 0.98 after a draft model that stops being right. To count no kinds has
-0.95 where matches and a draft model take turns.
+"""Steps in which a new home size has to amortize the change, and over which kinds of steps are
+counted. If a change costs a plain pass, 64 has 0.99 of the speed while learning texts with 95 %
+acceptance, and 16 has 0.98 after a draft model gets worse. Without kinds, alternating matches and
+draft models have 0.95.
 """
 
 SPENT_ON_PROBES = 0.01
-"""Part of the time for trying again what does not pay: less than what noise hides."""
+"""Fraction of the time for probes of drafts that did not pay: below noise."""
 
 PROBE_FACTOR = 4.0
-"""How many times as long as the curve says probes take, whose passes are of rare sizes: 3 to 7."""
+"""Factor on the curve's time of probes, whose passes have rare sizes: measured 3 to 7."""
 
 SAME_ACCEPTANCE = 0.04
-"""A difference within which plans stay: it is known no better from some tens of draft tokens, and
-to plan takes as long as a token of the embedded draft model."""
+"""Difference of acceptance within which plans are reused: tens of draft tokens give no better
+estimate, and planning takes as long as a token of the embedded draft model."""
 
 SAME_CONTEXT = 64
-"""Cached tokens that sequences may grow by until passes are looked up again: 1 % of a pass."""
+"""Growth in cached tokens after which costs are looked up again: 1 % of a pass."""
 
 MOST_KINDS = 64
-"""Kinds of steps that are counted: one sequence has some twenty, many may have one in each step."""
+"""Maximum kinds of steps: one sequence has some twenty, many may have a new one in each step."""
+
+QUICK = 1e-3
+"""Seconds of a draft model's pass below which its confidence ends no drafts: to look at it takes
+0.05 ms a draft token. With passes of 0.3 ms, over the best constant length, greedy and at
+temperature 0.8: 0.93 and 0.86 where it is looked at, 0.97 and 0.95 where it is not.
+"""
 
 TINY = 1e-9
-"""Instead of numbers by which nothing can be divided."""
+"""Replaces zero denominators."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What the next pass of the main model holds in any case; by default a single sequence.
+    """The main model's next pass without draft tokens; by default over a single sequence.
 
-    num_sequences: that it extends. num_answered: those of them that get a token by it. num_tokens:
-    of these, without the draft tokens that are bid for. num_prefill: tokens of prompts beside them.
-    num_cached: tokens in the KV caches of all of them.
+    num_sequences: in the pass. num_answered: those that get a token from it. num_tokens: of these,
+    without draft tokens of bids. num_prefill: prefill tokens. num_cached: tokens in the KV caches
+    of all sequences.
     """
 
     num_sequences: int = 1
@@ -56,17 +62,17 @@ class Load:
 OUTBID = "outbid"
 
 Sources = tuple[tuple[str, float | None], ...]
-"""Those that sequences ask for, with the confidence in a match."""
+"""The requested sources, with the confidence in a match."""
 
 
 @dataclass
 class Kind:
     """Steps in which sequences ask for the same sources.
 
-    rounds: recent ones, of which the latest count most. plans: the last ones, which serve again
-    while bids are alike, and all else is the same but the price of a second. expected: their tokens
-    and seconds, by the home size. trying: seconds that a pass over one draft token takes longer
-    than one over none. wished: the size of its passes, if all were prepared alike.
+    rounds: decayed count of steps. plans: the last ones, reused while bids are alike and nothing
+    but the price of a second changes. expected: their tokens and seconds, by home size. trying:
+    extra seconds of a pass with one draft token. wished: the size of its passes if changes of size
+    were free.
     """
 
     rounds: float = 0.0
@@ -79,14 +85,14 @@ class Kind:
 
 
 class SizesKept:
-    """Sizes that passes are padded to, by their tokens, while nothing changes that they follow."""
+    """A cache of padded sizes, by number of tokens, while their inputs stay the same."""
 
     def __init__(self) -> None:
         self._follows: object = None
         self._sizes: dict[int, int] = {}
 
     def get(self, num_tokens: int, follows: object, choose: Callable[[], int]) -> int:
-        """The size for so many tokens: as it was chosen, or chosen anew."""
+        """The cached size for `num_tokens`, or the result of `choose`."""
         if self._follows != follows:
             self._follows, self._sizes = follows, {}
         if num_tokens not in self._sizes:
@@ -98,43 +104,43 @@ class Planner:
     """Plans the drafts of all sequences of a step together.
 
     Draft tokens of all sequences are ranked by the probability that they and those before them are
-    accepted. Of the first k of them, in drafts of at most n, tokens and seconds of the whole step
-    are known, and the pair of k and n is taken with the greatest
+    accepted. For the first k of them, in drafts of at most n, tokens and seconds of the whole step
+    are estimated, and the pair of k and n maximizes
 
         tokens - rate * seconds,
 
-    where `rate`, the price of a second, is the best rate of tokens that the texts allow, over
-    recent steps of as many sequences with and without matches. One sequence is the case of one.
+    where `rate`, the price of a second, is the best rate of tokens for these texts, over recent
+    steps of as many sequences with and without matches.
 
-    A pass has one of a few sizes, and is padded to it. To change the size costs time: as long as
-    that is more than a longer pass costs, all steps keep to one size, the home size.
+    A pass is padded to one of a few sizes. A change of size costs time; while that exceeds the cost
+    of a longer pass, all steps have the same size, the home size.
 
     Sources: Leviathan et al., section 3.1 (arXiv 2211.17192), for one sequence; goodput, Liu et al.
     (SmartSpec, arXiv 2406.14066), for many.
 
-    Where nothing is drafted, 1 % of the time is saved up for probes, rounds with one draft token.
+    While nothing is drafted, 1 % of the time goes to probes, rounds with one draft token.
 
-    costs: of passes, looked up for each plan.
+    costs: the cost curves, looked up for each plan.
     """
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
         self._size, self._home = 0, 1
-        """Tokens of the last pass, and of those that most steps have."""
+        """The size of the last pass, and the home size."""
         self.wished = 0
-        """The size that the pass of the last plan would have, if all were prepared alike."""
+        """The size of the last planned pass if changes of size were free."""
         self._rate = 0.0
         self._credit = 0.0
-        """Plain passes whose time may go into trying again what does not pay."""
+        """Saved time for probes, in plain passes."""
         self._kinds: dict[Sources, Kind] = {}
         self._alike: Hashable = None
-        """What these have in common: only they are counted together."""
+        """The common context of the counted kinds."""
         self._pass_sizes, self._draft_sizes = SizesKept(), SizesKept()
 
     def plan(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
-        """How far each sequence that bids may draft; no bid is a step in which none does.
+        """The plans for the bids; without bids, a step without drafts.
 
-        Those that are outbid will ask for their draft model next: until then the others `WAIT`.
+        Outbid sequences ask for their draft model next: until then the others get `WAIT`.
         """
         curve = self._costs.curve
         alike = curve.sweeps, load.num_sequences, load.num_answered, load.num_tokens
@@ -147,17 +153,17 @@ class Planner:
         context = load.num_cached // load.num_sequences // SAME_CONTEXT
         follows = context, load.num_prefill, self._size, self._home, curve
         if kind.follows != follows or not all(map(are_alike, bids, kind.bids)):
-            # Which source is better is seen again once there is a price of a second.
+            # The better source is chosen once there is a price of a second.
             kind.bids, kind.follows = bids, follows if self._rate else None
             kind.plans = self._outbid(bids, load) or self._share(kind, bids, load)
         if any(plan.reason == OUTBID for plan in kind.plans):
-            kind.rounds = 0.0  # it goes on as one of another kind
+            kind.rounds = 0.0  # the step continues as another kind
             return kind.plans
         self.wished = kind.wished
         return self._probe(kind, bids, load)
 
     def pass_size(self, num_tokens: int, load: Load) -> int:
-        """The size that a pass over so many tokens is to be padded to: the one that costs least."""
+        """The cheapest size to which to pad a pass over `num_tokens`."""
         context = load.num_cached // load.num_sequences // SAME_CONTEXT
         follows = context, load.num_sequences, self._size, self._home, self._costs.curve
 
@@ -167,7 +173,7 @@ class Planner:
         return self._pass_sizes.get(num_tokens, follows, cheapest)
 
     def draft_size(self, num_tokens: int, static: Collection[int]) -> int:
-        """The same of a pass of the draft model. static: sizes that are always prepared."""
+        """The same for the draft model. static: sizes without a cost of change."""
         if not static or (draft := self._costs.curve.draft) is None:
             return num_tokens
 
@@ -179,14 +185,14 @@ class Planner:
         return self._draft_sizes.get(num_tokens, draft, cheapest)
 
     def learn(self, step: StepStats, static: Collection[int] = ()) -> None:
-        """Take note of what has run. static: sizes that are always prepared."""
+        """Learn from a step. static: sizes without a cost of change."""
         if step.main.num_tokens not in static:
             self._size = step.main.num_tokens
         if not any(done.num_prefill for done in (step.main, *step.drafts)):
             self._costs.learn(step)
 
     def _outbid(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
-        """Plans of nothing, where a draft model promises as much as the match; else none."""
+        """Empty plans for matches that a draft model outbids; an empty list if there are none."""
         if all(bid.rival is None for bid in bids):
             return []
         passes = padded(self._next(load.num_tokens, MOST, load))
@@ -204,12 +210,12 @@ class Planner:
         return plans if any(plan is not WAIT for plan in plans) else []
 
     def _share(self, kind: Kind, bids: Sequence[Bid], load: Load) -> list[Plan]:
-        """The plans of a step that nobody leaves to the draft model any more."""
+        """The plans of a step without outbid sequences."""
         ranking = Ranking.of(bids, self._costs.curve, load.num_cached)
         tokens = load.num_answered + ranking.accepted
         self._settle(kind, ranking, tokens, load)
-        # Without the prefill in the pass, which takes its time whatever is drafted, the
-        # price is known; with them it is what each draft token adds.
+        # The price comes from steps without prefill, whose time does not depend on drafts; with
+        # prefill, only the added time of draft tokens counts.
         most = MOST * load.num_answered
         passes = padded(self._next(load.num_tokens + load.num_prefill, most, load))
         kind.trying = float(passes[1] - passes[0])
@@ -224,22 +230,22 @@ class Planner:
         return plans
 
     def _ended(self, plan: Plan, bid: Bid, passes: Numbers, load: Load) -> Plan:
-        """The plan of a single sequence, whose draft also ends where its draft model is unsure.
+        """The plan of a single sequence, which also ends a draft at low confidence.
 
-        With eight sequences of the embedded pair, plans that looked at that gave 0.93 of the
-        tokens per second of those that did not; a single one gains 1 to 3 %.
+        With eight sequences of the embedded pair, this rule gave 0.93 of the tokens per second; a
+        single one gains 1 to 3 %.
         """
-        if bid.calibrated is None:
-            return plan
         step, _ = self._costs.curve.drafting(load.num_cached)
+        if bid.calibrated is None or step < QUICK:
+            return plan
         lengths = np.arange(MOST + 1)
         ends = floors(bid.acceptance**lengths, self._rate * (lengths * step + passes))
         return replace(plan, length=len(ends), floors=ends, acceptance=bid.calibrated)
 
     def _settle(self, kind: Kind, ranking: Ranking, tokens: Numbers, load: Load) -> None:
-        """Choose the home size, and the rate of tokens that is the price of a second.
+        """Choose the home size and the price of a second, a rate of tokens.
 
-        Both are those of all recent steps, each drafting what is best at that size.
+        Both are over all recent steps, each with its best drafts at that size.
         """
         main, first, most = self._costs.curve.main, load.num_tokens, MOST * load.num_answered
         within = [size for size in (*GRID, *main.static) if first <= size <= first + most]
@@ -263,15 +269,15 @@ class Planner:
             home = fastest
         self._home, self._rate = int(sizes[home]), float(rates[home])
         kind.expected = np.stack([tokens.ravel()[best[1]], seconds[best]])
-        alike = main.dynamic(first, first + most, load.num_cached)[ranking.number]
-        wish = (tokens / (alike + ranking.seconds)).argmax()
+        alike = main.dynamic(first, first + most, load.num_cached)
+        alike += main.per_sequence * (load.num_sequences - 1)
+        wish = (tokens / (alike[ranking.number] + ranking.seconds)).argmax()
         kind.wished = first + int(ranking.number.flat[wish])
 
     def _probe(self, kind: Kind, bids: Sequence[Bid], load: Load) -> list[Plan]:
-        """The plans, one with a draft token to see whether it pays now, where it is due.
+        """The plans, with a probe of one draft token if it is due.
 
-        Time is saved for that while nothing is drafted. A probe that succeeds is followed by
-        another one.
+        A successful probe is followed by another one.
         """
         plans = kind.plans
         num_idle = sum(plan.length == 0 for plan in plans)
@@ -289,32 +295,32 @@ class Planner:
         return [*plans[:place], probe, *plans[place + 1 :]]
 
     def _probe_passes(self, bid: Bid, trying: float, load: Load) -> float:
-        """Plain passes that it takes to draft and verify one draft token."""
+        """The cost of a probe, in plain passes."""
         main, draft = self._costs.curve.main, self._costs.curve.draft
         cached = load.num_cached // load.num_sequences
         drafting = draft.at(bid.num_unread, cached) if draft else 0.0
         return (drafting + trying) / main.at(1, load.num_cached)
 
     def _seconds(self, first: int, most: int, load: Load) -> Numbers:
-        """Seconds of passes over `first` tokens and none to `most` more, all prepared."""
+        """Seconds of passes over `first` to `first + most` tokens, without changes of size."""
         main = self._costs.curve.main
         seconds = main.by_size(first, first + most, load.num_cached)
         return seconds + main.per_sequence * (load.num_sequences - 1)
 
     def _next(self, first: int, most: int, load: Load) -> Numbers:
-        """The same of the next pass, with the changes of size that it entails."""
+        """The same for the next pass, with its changes of size."""
         changes = self._costs.curve.main.changes(first, first + most, self._size, self._home)
         return self._seconds(first, most, load) + changes
 
 
 def padded(seconds: Numbers) -> Numbers:
-    """Seconds of passes of ascending sizes, where each may be padded to a larger one."""
+    """Seconds of passes of ascending sizes, each of which may be padded to a larger one."""
     least: Numbers = np.minimum.accumulate(seconds[::-1])[::-1]
     return least
 
 
 def are_alike(bid: Bid | None, other: Bid | None) -> bool:
-    """Whether plans for one of two bids of a kind are as good for the other."""
+    """Whether two bids of a kind can share plans."""
     if bid is None or other is None:
         return bid is other
     return (
@@ -326,11 +332,11 @@ def are_alike(bid: Bid | None, other: Bid | None) -> bool:
 
 
 def floors(alive: Numbers, costs: Numbers) -> tuple[float, ...]:
-    """How probable n draft tokens have to be for one more to pay, from n = 1 on, up to the end.
+    """The minimum probability of n draft tokens at which one more pays, from n = 1.
 
-    alive: [lengths], the probability that n of them are all accepted. costs: [lengths], the tokens
-    that a round with n of them has to be worth. One more may pay only together with those that fill
-    up a larger size.
+    alive: [lengths], the probability that n draft tokens are all accepted. costs: [lengths], of a
+    round with n draft tokens, in tokens. One more may pay only together with further ones that fill
+    a larger size.
     """
     lengths, tokens = np.arange(len(alive)), np.cumsum(alive)
     gains = (tokens - tokens[:, None]) / np.maximum(alive, TINY)[:, None]

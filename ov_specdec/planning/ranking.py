@@ -1,4 +1,4 @@
-"""Draft tokens of several sequences by their worth, and what the first of them cost."""
+"""Ranks draft tokens of several sequences by expected acceptance, with their costs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ Numbers = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Ranking:
-    """Draft tokens of all sequences, those first that are likeliest to be accepted.
+    """Draft tokens of all sequences, ranked by their probability of acceptance.
 
-    What ranks a token is known before it is drawn. sequence, place: of each, from 0. The rest are
-    arrays [limits, tokens + 1] of the first k in drafts that no limit cuts. number: how many these
-    are. accepted: tokens to expect of them. seconds: of drafting them.
+    The rank is known before a token is drawn. sequence, place: of each, from 0. The rest are arrays
+    [limits, tokens + 1] for the first k tokens in drafts of limited length. number: of tokens.
+    accepted: expected number of accepted ones. seconds: to draft them.
     """
 
     sequence: NDArray[np.integer]
@@ -30,15 +30,15 @@ class Ranking:
 
     @classmethod
     def of(cls, bids: Sequence[Bid], curve: CostCurve, num_cached: int) -> "Ranking":
-        """That of all bids. num_cached: tokens in the KV caches of their sequences."""
+        """The ranking of all bids. num_cached: tokens in the KV caches of their sequences."""
         rates = np.array([bid.acceptance for bid in bids], float)
         takes_passes = np.array([bid.takes_passes for bid in bids], bool)
         alive: Numbers = rates[:, None] ** np.arange(1, MOST + 1)
         seconds = _drafting(curve, num_cached, rates, takes_passes, alive)
         order = (-alive.ravel()).argsort(kind="stable")
         sequence, place = np.divmod(order, MOST)
-        # A last pass over one sequence costs about what the first one over all does: without limits
-        # 32 sequences had 0.90 of the speed where passes of the main model all cost the same.
+        # A last pass over one sequence costs about as much as the first over all: without limits 32
+        # sequences had 0.90 of the speed when all passes of the main model cost the same.
         limits = SIZES if len(bids) > 1 else SIZES[-1:]
         fits = place < np.array(limits)[:, None]
         values = np.stack([np.ones(alive.shape), alive, seconds]).reshape(3, 1, -1)[:, :, order]
@@ -47,7 +47,7 @@ class Ranking:
         return cls(sequence, place, limits, sums[0].astype(int), sums[1], sums[2])
 
     def lengths(self, choice: int, num_sequences: int) -> list[int]:
-        """How many draft tokens each sequence has in a choice, a place in the flat arrays."""
+        """Draft length of each sequence for a choice, an index into the flat arrays."""
         limit, first = divmod(choice, len(self.sequence) + 1)
         taken = self.sequence[:first][self.place[:first] < self.limits[limit]]
         lengths: list[int] = np.bincount(taken, minlength=num_sequences).tolist()
@@ -63,8 +63,8 @@ def _drafting(
 ) -> Numbers:
     """Seconds that each draft token adds to the passes of the draft model, [sequences, places].
 
-    Tokens in the same place share a pass, whose own seconds are those of the likeliest sequence.
-    After a draft that was fully accepted the first pass also feeds its last token.
+    Tokens at the same place share a pass, whose base cost belongs to the most likely sequence.
+    After a fully accepted draft the first pass also feeds its last token.
     """
     seconds = np.zeros(alive.shape)
     if curve.draft is None or not takes_passes.any():

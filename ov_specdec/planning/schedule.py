@@ -1,4 +1,4 @@
-"""From the options of a generation to its draft-length policy."""
+"""Makes the draft-length policy from the options of a generation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,10 +21,10 @@ from ov_specdec.stats import RoundStats
 
 @dataclass(frozen=True)
 class LearnedStats:
-    """What planning knows beyond one generation.
+    """The state of planning across generations.
 
-    costs: of passes. greedy, sampled, seeded: what drafting brought in earlier sequences; the more
-    is left to chance, the fewer draft tokens are accepted.
+    costs: cost curves of passes. greedy, sampled, seeded: counts of earlier sequences of each kind,
+    since acceptance differs between them.
     """
 
     costs: Costs = field(default_factory=lambda: FixedCurve(NOMINAL))
@@ -34,7 +34,7 @@ class LearnedStats:
 
 
 class IsolatedLength:
-    """Follows this sequence and an imagined machine, whatever others do. Implements `Policy`."""
+    """Adapts to this sequence and a nominal cost curve alone. Implements `Policy`."""
 
     is_planned = False
 
@@ -43,29 +43,29 @@ class IsolatedLength:
         self._planner = Planner(FixedCurve(NOMINAL))
 
     def answer(self, ask: Ask) -> Plan:
-        """The plan of a sequence that is alone."""
+        """The plan of the sequence as if it ran alone."""
         return self._planner.plan([self._learned.answer(ask)], Load())[0]
 
     def update(self, stats: RoundStats) -> None:
-        """Learn what was accepted, and how many rounds have a match."""
+        """Count accepted draft tokens, and rounds with a match."""
         self._learned.update(stats)
         if stats.reason == "unmatched":
             self._planner.plan([], Load())
 
 
 def follows_itself(options: GenerationOptions, main: Runner) -> bool:
-    """Whether drafts may follow nothing but the text's own tokens.
+    """Whether draft lengths may depend only on the text's own tokens.
 
-    A seed decides a token by its logits. Where those depend on the pass, a text that is to come out
-    the same again needs the same passes.
+    With a seed, tokens depend on logits. If those depend on the pass, a repeatable text needs the
+    same passes.
     """
     return options.is_repeatable_draw and not main.is_proven
 
 
 def follows_costs(options: GenerationOptions, main: Runner) -> bool:
-    """Whether draft lengths depend on what passes cost on this machine.
+    """Whether draft lengths depend on the cost of passes on this machine.
 
-    They do not where the options fix them, nor where drafts follow the text alone.
+    They do not if options fix them, nor if they may depend only on the text.
     """
     is_auto = options.num_assistant_tokens == "auto"
     return (
@@ -78,7 +78,7 @@ def follows_costs(options: GenerationOptions, main: Runner) -> bool:
 def make_policy(
     options: GenerationOptions, sources: Sequence[str], learned: LearnedStats, main: Runner
 ) -> Policy:
-    """A new policy for one generation of a main model, drafted from `sources`."""
+    """A new policy for one generation of a main model, with drafts from `sources`."""
     threshold = options.assistant_confidence_threshold
     number, schedule = options.num_assistant_tokens, options.num_assistant_tokens_schedule
     if number != "auto":

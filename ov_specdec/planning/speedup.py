@@ -1,4 +1,4 @@
-"""How many times as fast as plain decoding a generation was, as its own passes tell."""
+"""Estimates a generation's speedup over plain decoding from its own passes."""
 
 from itertools import pairwise
 from statistics import median
@@ -7,22 +7,22 @@ from ov_specdec.planning.costs import CostCurve
 from ov_specdec.stats import GenerationStats
 
 ENOUGH = 8
-"""Passes that tell the machine's pace."""
+"""Minimum number of passes for an estimate."""
 
 UNSTEADY = 1.3
 """A tenth of the passes took more than so many times the median: the pace is not known."""
 
 
 def estimate_speedup(stats: GenerationStats, curve: CostCurve) -> float | None:
-    """About how many times plain decoding's speed it had after the prefill; None where unknown.
+    """The estimated speedup after the prefill; None if unknown.
 
-    A plain token is taken to cost what the curve says of a pass over one token, at the pace of this
-    generation: the median of its passes over as many tokens as the pass before, since plain
-    decoding changes no size. That is unknown where the curve is imagined, where others shared the
-    passes, where nothing was drafted, and where the pace varied.
+    A plain token costs a pass over one token by the curve, at the speed of this generation: the
+    median of its passes over as many tokens as the pass before, since plain decoding never changes
+    the size. It is unknown with the nominal curve, with shared passes, without drafts, and if the
+    speed varied.
 
-    In 46 generations of the embedded pair and SmolLM2-135M it was 0.85 to 1.15 of the measured
-    ratio in 40, in the median 0.97 of it. Where the pace varied it was so in 22 of 32.
+    In 46 generations of the embedded pair and SmolLM2-135M, 40 estimates were 0.85 to 1.15 of the
+    measured ratio, with a median of 0.97. With a varying speed, 22 of 32 were.
     """
     main, rounds = curve.main, stats.rounds[1:]
     paces = sorted(

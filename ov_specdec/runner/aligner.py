@@ -1,4 +1,4 @@
-"""What a decoder attends to in a recording, for tokens that are known already."""
+"""Cross-attention of a decoder to a recording, for known tokens."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ from ov_specdec.runner.encoder_decoder import decoder_inputs
 from ov_specdec.runner.source import Source
 
 WEIGHTS = "alignment_weights"
-"""Output with the weights by which heads attend to a source, [1, heads, tokens, places]."""
+"""Name of the output with cross-attention weights, [1, heads, tokens, places]."""
 
 
 class Aligner:
     """A decoder without states, compiled for its alignment heads, and the encoder of its sources.
 
-    It runs beside the decoder that wrote the tokens, whose passes stay as they are.
+    It is separate from the decoder that generates, whose passes it does not change.
     """
 
     def __init__(self, compiled: ov.CompiledModel, encoder: Encoder) -> None:
@@ -26,7 +26,7 @@ class Aligner:
         self._inputs = frozenset(port.any_name for port in compiled.inputs)
 
     def weights(self, source: Source, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """How each token attends to the places of a source, by head: [heads, tokens, places]."""
+        """Cross-attention of each token to a source, by head: [heads, tokens, places]."""
         feed = decoder_inputs(tokens, 0, self._encoder.encode(source))
         request = self._compiled.create_infer_request()  # any thread may ask
         request.infer({name: feed[name] for name in self._inputs})

@@ -10,40 +10,40 @@ from ov_specdec.errors import SessionError
 from ov_specdec.logits import Logits
 
 LOGITS_INDICES = "logits_indices"
-"""Input that names the rows of logits to compute, [num_rows]: places in the pass, from 0."""
+"""Input with the indices of the rows of logits to compute, [num_rows]."""
 
 ATTENTION_INDICES = "attention_indices"
-"""Input that names the place in the pass of each row that attention gets, [num_attention_rows]."""
+"""Input with the index in the pass of each row of attention, [num_attention_rows]."""
 
 KEPT_INDICES = "kept_indices"
-"""Input that names those of attention's rows that the pass goes on with, [num_tokens]."""
+"""Input with the indices of attention's rows that the pass keeps, [num_tokens]."""
 
 HiddenStates: TypeAlias = NDArray[np.float32]
-"""What layers of a model make of tokens on the way to logits, [num_tokens, hidden_size]."""
+"""Hidden states of tokens before the logits, [num_tokens, hidden_size]."""
 
 
-FOREIGN = "a sequence of another model was given: each model takes those that it has opened"
-"""What a `SessionError` says of a slot that a runner has not opened."""
+FOREIGN = "the sequence belongs to another model: a model takes only sequences that it opened"
+"""The message of a `SessionError` for a slot of another runner."""
 
 
 class Slot(Protocol):
-    """Where a model keeps the KV cache of one sequence: what `Runner.open` gives.
+    """The KV cache of one sequence in a model, from `Runner.open`.
 
-    A runner takes its own, and raises `SessionError` for one of another model.
+    A runner takes only its own slots, and raises `SessionError` for others.
     """
 
     @property
     def length(self) -> int:
-        """Number of tokens that the KV cache holds. Which ones is known to `CachedSequence`."""
+        """Number of tokens in the KV cache. `CachedSequence` has their ids."""
         ...
 
 
 class Span(NamedTuple):
-    """What a forward pass appends to one sequence. num_rows: logits wanted, of the last tokens.
+    """Tokens that a forward pass appends to one sequence. num_rows: of logits, of the last tokens.
 
-    hidden_states: [len(tokens), hidden_size], which the pass fills; None where they are not wanted.
-    num_standing: tokens of the sequence, from the first, that will not be rolled back, as draft
-    tokens may be; None: all.
+    hidden_states: [len(tokens), hidden_size], which the pass fills; None: not requested.
+    num_standing: length of the sequence that will not be rolled back, without draft tokens; None:
+    all.
     """
 
     slot: Slot
@@ -54,12 +54,12 @@ class Span(NamedTuple):
 
 
 class ForwardOutput(NamedTuple):
-    """What the forward passes that one sequence has waited for came to.
+    """The result of the forward passes for one sequence.
 
-    logits: [num_rows, vocab]; may be overwritten by the next pass. num_tokens: tokens that were
-    fed. num_cached: those that were in the cache before. num_sequences: those that the last of the
-    passes extended. rollback_seconds: time that it took to forget others. hidden_states: [num_rows,
-    hidden_size], of the tokens of those rows; None without readers.
+    logits: [num_rows, vocab]; the next pass may overwrite them. num_tokens: fed tokens. num_cached:
+    tokens in the cache before. num_sequences: in the last of the passes. rollback_seconds: time of
+    the rollback before. hidden_states: [num_rows, hidden_size], of those rows; None without
+    readers.
     """
 
     logits: Logits
@@ -72,27 +72,27 @@ class ForwardOutput(NamedTuple):
 
 @runtime_checkable
 class HiddenStatesReader(Protocol):
-    """A drafter that reads the main model's hidden states, as a draft head does.
+    """A drafter that reads the main model's hidden states, such as a draft head.
 
-    The main model has none of tokens that it finds cached. So it takes no more of those than the
-    drafter holds too, and the drafter observes all others before it proposes. Where KV caches are
-    given up while it does, its proposal is dropped: what it has observed may be lost.
+    Cached tokens have no hidden states. So the main model reuses only a prefix that the drafter
+    holds too, and the drafter observes all other tokens before it proposes. If KV caches are freed
+    meanwhile, its proposal is dropped, because its observations may be lost.
     Source: Li et al. (EAGLE-3, arXiv 2503.01840).
     """
 
     def match_prefix(self, tokens: Sequence[int]) -> int:
-        """How many of these first tokens it holds, and needs no hidden states of.
+        """The length of the prefix of these tokens for which it needs no hidden states.
 
-        Asked where the main model's cache is empty: at first, and after it was given up. A drafter
-        with a KV cache of its own asks `CachedSequence.hold`.
+        Called while the main model's cache is empty: at the start, and after it was freed. A
+        drafter with its own KV cache calls `CachedSequence.hold`.
         """
         ...
 
     def observe(self, start: int, tokens: Sequence[int], hidden_states: HiddenStates) -> None:
-        """Hidden states [len(tokens), hidden_size] of tokens that stand, from place `start` on.
+        """Take hidden states [len(tokens), hidden_size] of accepted tokens from index `start`.
 
-        They come in order: of a prompt chunk by chunk, of draft tokens once they are accepted. What
-        the main model reads again is observed again. The array may be kept.
+        They come in order: of a prompt by chunks, of draft tokens once accepted. Recomputed tokens
+        are observed again. The array may be kept.
         """
         ...
 
@@ -102,121 +102,118 @@ class Runner(Protocol):
 
     @property
     def max_length(self) -> int:
-        """Number of tokens that one sequence can have: the model's context."""
+        """Maximum tokens of a sequence: the model's context."""
         ...
 
     @property
     def max_sequences(self) -> int | None:
-        """Number of sequences that can be held at a time; None: what the memory allows."""
+        """Maximum concurrent sequences; None: what the memory allows."""
         ...
 
     @property
     def border(self) -> int | None:
-        """Tokens beyond which a sequence is another one, of the namespace `Beyond`; None: never."""
+        """Length above which a sequence has the namespace `Beyond` (LongRoPE); None: no border."""
         ...
 
     @property
     def max_draft_tokens(self) -> int | None:
-        """Draft tokens that a sequence may be fed and rolled back by at present; None: any."""
+        """Current maximum of draft tokens that a sequence may feed and roll back; None: any."""
         ...
 
     @property
     def hidden_size(self) -> int | None:
-        """Values of a token's hidden state; None: no pass gives any, and no span may want them."""
+        """Size of a token's hidden state; None: passes give none, so spans cannot request them."""
         ...
 
     @property
     def bytes_per_token(self) -> int:
-        """Memory of the KV cache that a token takes; 0 where the device manages it."""
+        """Bytes of KV cache for each token; 0 if the device manages it."""
         ...
 
     @property
     def bytes_per_state(self) -> int:
-        """Memory of the state of recurrent layers after one token; 0 without such layers."""
+        """Bytes of one state of the recurrent layers; 0 without such layers."""
         ...
 
     @property
     def is_invariant(self) -> bool:
-        """Whether passes have the form in which a token's logits are the same in any of them."""
+        """Whether passes have the batch-invariant form."""
         ...
 
     @property
     def is_proven(self) -> bool:
-        """Whether these were seen to be bitwise the same, on this machine."""
+        """Whether a check on this machine found them batch-invariant."""
         ...
 
     @property
     def static_shapes(self) -> frozenset[int]:
-        """Tokens of passes that take no longer after one of another size; others do."""
+        """Sizes of passes without a cost of change."""
         ...
 
     @property
     def num_free(self) -> int | None:
-        """Tokens that there is room for beside those of the sequences at present; None: any."""
+        """Free room in tokens, besides those of current sequences; None: unlimited."""
         ...
 
     @property
     def capacity(self) -> int | None:
-        """Tokens that all sequences together can have; None: the device manages the memory."""
+        """Maximum tokens of all sequences together; None: the device manages the memory."""
         ...
 
     def limit(self, num_tokens: int, num_states: int) -> None:
-        """Have all sequences together hold so many tokens at most; before there are any.
+        """Set the maximum tokens of all sequences together, before there are any.
 
-        num_states: of recurrent layers, where the model has those.
+        num_states: of recurrent layers, if the model has some.
         """
         ...
 
     def open(self, namespace: Hashable = None) -> Slot:
-        """A new sequence, which is empty. namespace: see `match_prefix`."""
+        """Open a new, empty sequence. namespace: see `match_prefix`."""
         ...
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
         """One pass: appends each span's tokens to its sequence; logits [num_rows, vocab] of each.
 
-        A row scores the token that follows its own. The arrays may be overwritten by the next pass.
-        Raises `SessionError` where a sequence would grow beyond `max_length`, and `CacheFullError`
-        where the memory is used up. After an error each sequence holds what it held before, or
-        nothing: its `length` says which.
+        A row scores the token after its own. The next pass may overwrite the arrays. Raises
+        `SessionError` if a sequence would exceed `max_length`, and `CacheFullError` if the memory
+        is used up. After an error each sequence is unchanged or empty, as its `length` says.
         """
         ...
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Hold the first of these tokens that other sequences of the namespace share; how many.
+        """Reuse the cached prefix of these tokens in the namespace. Returns its length.
 
-        The cache is empty before.
+        The sequence must be empty before.
         """
         ...
 
     def rollback(self, slot: Slot, length: int) -> None:
-        """Forget all but the first `length` tokens. Raises `SessionError` if there are fewer.
+        """Drop all but the first `length` tokens. Raises `SessionError` if there are fewer.
 
-        A model whose state is no list of tokens, such as one with recurrent layers, may go back
-        further, to the last state that it has kept; its `length` says how far, and the rest is fed
-        again.
+        A model with recurrent layers may roll back further, to its last kept state; its `length`
+        says how far, and the rest is recomputed.
         """
         ...
 
     def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
-        """The cache holds the first `length` of these tokens, and they will not be rolled back."""
+        """Share the first `length` tokens of the cache, which will not be rolled back."""
         ...
 
     def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
-        """Hold nothing, but leave these first tokens of the cache to sequences of the namespace.
+        """Empty the sequence, and keep these tokens as a cached prefix of the namespace.
 
-        All that is committed is among them, or they are none: then nothing is left but what others
-        share already.
+        They include all committed tokens, or are empty: then only already shared tokens stay.
         """
         ...
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
-        """Copies of the cache's tensors by name, in the layout that the device keeps them in."""
+        """Copies of the cache's tensors by name, in the device's layout."""
         ...
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
-        """Put what `read_kv` gave for `length` tokens in place of what the cache holds.
+        """Replace the cache by the result of `read_kv` for `length` tokens.
 
-        Raises `SessionError` for tensors of another model, or of one compiled in another way.
+        Raises `SessionError` for tensors of another model or compilation.
         """
         ...
 
@@ -231,13 +228,12 @@ def check_tensors(current: Mapping[str, NDArray[Any]], tensors: Mapping[str, NDA
             or current[name].shape != tensors[name].shape
         ):
             raise SessionError(
-                f"'{name}' does not fit this KV cache: it is of another model, or of one that was "
-                "compiled in another way"
+                f"'{name}' does not fit this KV cache: it belongs to another model or compilation"
             )
 
 
 def check_room(current: int, num_tokens: int, max_length: int) -> None:
-    """Refuse a pass over no tokens, or over more tokens than the cache has room for."""
+    """Refuse a pass over no tokens, or over more tokens than fit in the cache."""
     if num_tokens < 1:
         raise SessionError("a forward pass needs at least one token")
     if current + num_tokens > max_length:
@@ -249,12 +245,12 @@ def check_room(current: int, num_tokens: int, max_length: int) -> None:
 def only_span(spans: Sequence[Span]) -> Span:
     """The span of a runner that extends one sequence in a pass; `SessionError` for several."""
     if len(spans) != 1:
-        raise SessionError(f"a pass was asked for over {len(spans)} sequences: this takes one")
+        raise SessionError(f"a pass over {len(spans)} sequences: this model takes one at a time")
     return spans[0]
 
 
 def check_rows(span: Span) -> None:
-    """Refuse a span that wants more rows of logits than it has tokens, or none."""
+    """Refuse a span with more rows of logits than tokens, or with none."""
     if not 1 <= span.num_rows <= len(span.tokens):
         raise SessionError(
             f"a pass over {len(span.tokens)} tokens cannot give {span.num_rows} rows of logits"

@@ -1,4 +1,4 @@
-"""Where the blocks of a paged KV cache lie: in memory that the host sees, or in a device's own."""
+"""Memory of the blocks of a paged KV cache: visible to the host, or in a device."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,15 +19,14 @@ CacheTensor: TypeAlias = ov.Tensor | ov.RemoteTensor
 
 
 class BlockMemory(Protocol):
-    """The tensors of a paged KV cache, by the names of the inputs that they are for.
+    """The tensors of a paged KV cache, by input name.
 
-    Each has the blocks along its first axis, in the element type and layout that the plugin chose
-    when it compiled the model.
+    Blocks are along the first axis, in the element type and layout of the compiled model.
     """
 
     @property
     def is_lazy(self) -> bool:
-        """Whether memory is taken only once something is written there: all may be had at once."""
+        """Whether memory is committed on first write, so all blocks can be allocated at once."""
         ...
 
     @property
@@ -36,15 +35,15 @@ class BlockMemory(Protocol):
         ...
 
     def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
-        """Have so many blocks, which hold what they held; new ones hold zeros.
+        """Resize to `num_blocks` blocks; existing ones keep their content, new ones are zero.
 
-        For stray NaNs in what was never written would survive masking. Raises `CacheFullError`
-        where the device has no memory for them, and then changes nothing.
+        Zeros are needed because NaNs in unwritten memory would survive masking. Raises
+        `CacheFullError` if the device has no memory for them, and then changes nothing.
         """
         ...
 
     def copy(self, source: int, target: int) -> None:
-        """Make one block hold what another one does, in each tensor."""
+        """Copy one block to another, in each tensor."""
         ...
 
     def read(self, name: str, blocks: Sequence[int]) -> Blocks:
@@ -52,7 +51,7 @@ class BlockMemory(Protocol):
         ...
 
     def write(self, name: str, blocks: Sequence[int], content: Blocks) -> None:
-        """Put content into some blocks of a tensor."""
+        """Write content to some blocks of a tensor."""
         ...
 
 
@@ -61,18 +60,18 @@ Allocate = Callable[[ov.Type, list[int]], ov.Tensor]
 
 
 def lazy_zeros(element_type: ov.Type, shape: list[int]) -> ov.Tensor:
-    """A tensor of zeros whose pages the system gives only once something is written to them."""
+    """A tensor of zeros whose pages the system allocates on first write."""
     num_bytes = prod(shape) * element_type.bitwidth // 8
-    # Not by numpy: calloc writes zeros where it finds room that was used before.
+    # Not by numpy: calloc writes zeros to memory that it reuses.
     memory = np.frombuffer(mmap(-1, num_bytes), np.uint8)
     return ov.Tensor(memory, ov.Shape(shape), element_type)
 
 
 class VisibleMemory:
-    """Tensors that numpy sees: of the host, or of a GPU that shares its memory.
+    """Tensors visible to numpy: of the host, or of a GPU that shares its memory.
 
-    Implements `BlockMemory`. allocate: of the device; a GPU copies ordinary memory for each pass,
-    and what it writes to the copy is lost.
+    Implements `BlockMemory`. allocate: of the device; a GPU would copy ordinary memory for each
+    pass, and lose writes to the copy.
     """
 
     def __init__(self, allocate: Allocate = lazy_zeros) -> None:
@@ -81,7 +80,7 @@ class VisibleMemory:
         self._allocate = allocate
 
     def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
-        """Allocate other tensors, and copy what the old ones hold."""
+        """Allocate new tensors, and copy the old ones."""
         with full_where_it_fails(num_blocks):
             new = {
                 name: self._allocate(port.element_type, shape_of(port, num_blocks))
@@ -93,7 +92,7 @@ class VisibleMemory:
         self.tensors = new
 
     def copy(self, source: int, target: int) -> None:
-        """Make one block hold what another one does."""
+        """Copy one block to another."""
         for tensor in self.tensors.values():
             content = content_of(tensor)
             content[target] = content[source]
@@ -103,15 +102,15 @@ class VisibleMemory:
         return content_of(self.tensors[name])[list(blocks)]
 
     def write(self, name: str, blocks: Sequence[int], content: Blocks) -> None:
-        """Put content into some blocks."""
+        """Write content to some blocks."""
         content_of(self.tensors[name])[list(blocks)] = content
 
 
 class RemoteMemory:
-    """Tensors in the memory of a GPU that has its own. Implements `BlockMemory`.
+    """Tensors in the memory of a discrete GPU. Implements `BlockMemory`.
 
-    What the host wants of a block is copied, by region. Copies to regions go on after they were
-    asked for; the next one from a whole tensor waits for them.
+    The host copies regions of blocks. Copies to regions are asynchronous; the next copy from a
+    whole tensor waits for them.
     """
 
     is_lazy = False
@@ -123,7 +122,7 @@ class RemoteMemory:
         self._ports: Mapping[str, ov.ConstOutput] = {}
 
     def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
-        """Allocate other tensors, and copy what the old ones hold, on the device."""
+        """Allocate new tensors, and copy the old ones, on the device."""
         with full_where_it_fails(num_blocks):
             new = {
                 name: self._context.create_tensor(
@@ -145,7 +144,7 @@ class RemoteMemory:
         self.tensors = new
 
     def copy(self, source: int, target: int) -> None:
-        """Make one block hold what another one does, on the device."""
+        """Copy one block to another, on the device."""
         for tensor in self.tensors.values():
             region(tensor, target, target + 1).copy_from(region(tensor, source, source + 1))
         self._wait()
@@ -160,8 +159,8 @@ class RemoteMemory:
         return np.concatenate(content)
 
     def write(self, name: str, blocks: Sequence[int], content: Blocks) -> None:
-        """Put content into some blocks."""
-        sources = []  # which have to last until all are copied
+        """Write content to some blocks."""
+        sources = []  # kept alive until all copies are done
         for block, own in zip(blocks, content, strict=True):
             sources.append(self._zeros(name, 1))
             content_of(sources[-1])[0] = own
@@ -169,11 +168,11 @@ class RemoteMemory:
         self._wait()
 
     def _wait(self) -> None:
-        """Return once all copies have come about; what they read must last until then."""
+        """Wait for all copies; their sources must live until then."""
         self._fence.copy_to(ov.Tensor(ov.Type.u8, [1]))
 
     def _zeros(self, name: str, num_blocks: int) -> ov.Tensor:
-        """Memory of the host for so many blocks of a tensor."""
+        """Host memory for `num_blocks` blocks of a tensor."""
         port = self._ports[name]
         tensor = ov.Tensor(port.element_type, shape_of(port, num_blocks))
         content_of(tensor)[:] = 0
@@ -182,7 +181,7 @@ class RemoteMemory:
 
 @contextmanager
 def full_where_it_fails(num_blocks: int) -> Iterator[None]:
-    """Say that the cache is full where a device gives no memory for so many blocks."""
+    """Raise `CacheFullError` if a device has no memory for `num_blocks` blocks."""
     try:
         yield
     except (MemoryError, OSError, OverflowError, RuntimeError) as error:
@@ -198,19 +197,19 @@ def full_where_it_fails(num_blocks: int) -> Iterator[None]:
 
 
 def content_of(tensor: ov.Tensor) -> Blocks:
-    """What a tensor holds, by block; a view."""
-    data: NDArray[Any] = tensor.data  # flat, where several numbers share a byte
+    """The content of a tensor by block; a view."""
+    data: NDArray[Any] = tensor.data  # flat if several numbers share a byte
     return data.reshape(tensor.shape[0], -1).view(np.uint8)
 
 
 def bytes_of_block(port: ov.ConstOutput) -> int:
-    """What a block of a cache takes."""
+    """Bytes of a block of a cache."""
     bits: int = port.element_type.bitwidth
     return prod(shape_of(port, 1)) * bits // 8
 
 
 def shape_of(port: ov.ConstOutput, num_blocks: int) -> list[int]:
-    """The shape of a cache of so many blocks."""
+    """The shape of a cache of `num_blocks` blocks."""
     return [num_blocks, *(axis.get_length() for axis in list(port.partial_shape)[1:])]
 
 

@@ -1,4 +1,4 @@
-"""`CachedSequence`: one sequence, and the ids of it that a KV cache holds; it is fed the rest."""
+"""`CachedSequence`: one sequence with its KV cache, which is fed only missing tokens."""
 
 from collections.abc import Generator, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -20,22 +20,22 @@ from ov_specdec.runner.base import (
 from ov_specdec.stats import Stopwatch
 
 PREFILL_CHUNK = 512
-"""Tokens of a prefill in one forward pass, at most: bounds what it needs beside the KV cache, and
-how long those wait who come or are cancelled meanwhile."""
+"""Maximum tokens of a prefill pass: bounds its memory besides the KV cache, and the wait of new and
+cancelled sequences."""
 
 T = TypeVar("T")
 Passes = Generator["CachedSequence", None, T]
-"""A coroutine that waits for forward passes: it yields the sequence whose tokens are to be fed."""
+"""A coroutine that waits for forward passes: it yields the sequence to feed."""
 
 
 class CachedSequence:
-    """A sequence that is told what its KV cache is to hold, and is fed only what that lacks.
+    """A sequence that takes the wanted content of its KV cache, and feeds only what is missing.
 
-    It keeps the ids that the cache holds. Rejected draft tokens, a draft model that lags behind,
-    what an error left over and a cache that was freed for other sequences are one case: what
-    differs from what is wanted is rolled back, the rest is fed. What crosses the border of a model
-    is prefilled again. namespace: it shares its prefix with sequences of the same one. readers:
-    drafters that read its hidden states; `OptionError` where the model gives none.
+    It keeps the cached ids. Rejected draft tokens, a draft model that lags behind, an error and a
+    freed cache are one case: cached ids that differ from the wanted ones are rolled back, and the
+    rest is fed. A sequence that crosses the LongRoPE border is prefilled again. namespace: of its
+    cached prefix. readers: drafters that read its hidden states; `OptionError` if the model has
+    none.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class CachedSequence:
         if readers and runner.hidden_size is None:
             raise OptionError(
                 f"the drafter {type(readers[0]).__name__} reads hidden states, and this main model "
-                "gives only logits: take a model with such an output, or another drafter"
+                "has only logits: use a model with such an output, or another drafter"
             )
         self.runner = runner
         self.readers = readers
@@ -55,43 +55,43 @@ class CachedSequence:
         self._is_beyond = False
         self._slot = runner.open(namespace)
         self._cached: list[int] = []
-        # So many cached tokens were found to be the sequence's own, and are not compared again.
+        # The first cached tokens that are known to equal the sequence's, and need no comparison.
         self._num_compared = 0
-        # What is wanted: the sequence itself, which its owner extends, and what may not stay.
+        # The wanted ids: the sequence itself, which its owner extends, and draft tokens.
         self._sequence: Sequence[int] = ()
         self._draft_tokens: Sequence[int] = ()
         self._num_rows = 0
-        # Of the present `advance`: tokens cached before it, those fed, and its result.
+        # Of the current `advance`: tokens cached before it, fed tokens, and its result.
         self._num_cached = self._num_fed = self._num_sequences = 0
         self._logits: Logits | None = None
         self._hidden_states: HiddenStates | None = None
-        # What was fed and readers have not observed: its place, tokens and hidden states.
+        # Fed tokens that readers have not observed: index, tokens and hidden states.
         self._unobserved: list[tuple[int, Sequence[int], HiddenStates]] = []
 
     @property
     def tokens(self) -> list[int]:
-        """The ids that the KV cache holds."""
+        """The cached ids."""
         return self._cached.copy()
 
     @property
     def length(self) -> int:
-        """Number of tokens that the KV cache holds."""
+        """Number of cached tokens."""
         return len(self._cached)
 
     @property
     def num_pending(self) -> int:
-        """Tokens that are wanted and not cached."""
+        """Wanted tokens that are not cached."""
         return max(len(self._sequence) + len(self._draft_tokens) - len(self._cached), 0)
 
     @property
     def num_lacking(self) -> int:
-        """Those of them whose rows are not wanted."""
+        """Those of them without wanted rows."""
         return max(self.num_pending - self._num_rows, 0)
 
     def room(self, num_tokens: int) -> int:
-        """How many draft tokens may follow so many tokens; the last of them need not be fed.
+        """Maximum draft tokens after `num_tokens` tokens; the last of them need not be fed.
 
-        None of those that are fed lies beyond the border if the tokens do not.
+        Fed draft tokens stay on the same side of the LongRoPE border.
         """
         most, border = max_tokens(self.runner), self.runner.border
         if border is not None and num_tokens <= border:
@@ -101,20 +101,19 @@ class CachedSequence:
     def advance(
         self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:
-        """Have `tokens` and then `draft_tokens` cached; the logits of the last `num_rows` of them.
+        """Cache `tokens` and then `draft_tokens`. Returns logits of the last `num_rows` of them.
 
-        tokens: the sequence so far, beginning with those of the last call; only what was added
-        since then is compared with the cache. It may grow: what is cached of it in the end is left
-        to sequences that begin likewise. draft_tokens: those that may not stay. num_rows: None for
-        a row that scores the first draft token, and one after each of them. Tokens whose rows are
-        wanted are fed again where they are cached already. All are computed as those of a sequence
-        of that length are: `room` says how many draft tokens that suits.
+        tokens: the sequence so far, which begins with that of the last call; only new tokens are
+        compared with the cache. At the end its cached part stays for sequences with the same
+        prefix. draft_tokens: tokens that may be rolled back. num_rows: None for a row that scores
+        the first draft token, and one after each of them. Cached tokens with wanted rows are
+        recomputed. `room` bounds the number of draft tokens.
         """
         if num_rows is None:
             num_rows = len(draft_tokens) + 1
         total = len(tokens) + len(draft_tokens)
         if not 1 <= num_rows <= total:
-            raise SessionError(f"{num_rows} rows of logits were asked for, of {total} tokens")
+            raise SessionError(f"{total} tokens cannot give {num_rows} rows of logits")
         watch = Stopwatch()
         self._sequence, self._draft_tokens, self._num_rows = tokens, draft_tokens, num_rows
         self._logits, self._num_fed = None, 0
@@ -138,10 +137,10 @@ class CachedSequence:
         )
 
     def span(self, limit: int, padding: int = 0) -> Span:
-        """For the next pass: all that is pending, or `limit` tokens of it where that is less.
+        """The span for the next pass: up to `limit` pending tokens.
 
-        Tokens whose rows are wanted are fed at once. padding: tokens to add after the last one, as
-        far as there is room; they are rolled back like draft tokens.
+        Tokens with wanted rows are fed together. padding: tokens to add after the last one, as far
+        as they fit; they are rolled back like draft tokens.
         """
         self._agree_with_slot()
         start, rows, num_pending = len(self._cached), self._num_rows, self.num_pending
@@ -158,7 +157,7 @@ class CachedSequence:
         return self._span(tokens, rows + len(tokens) - num_pending)
 
     def fed(self, span: Span, logits: Logits, num_sequences: int) -> None:
-        """A pass over this span, and those of other sequences, has given these logits."""
+        """Take the logits of a pass over this span, and those of other sequences."""
         self._num_sequences = num_sequences
         if span.hidden_states is not None:
             self._unobserved.append((len(self._cached), span.tokens, span.hidden_states))
@@ -170,9 +169,9 @@ class CachedSequence:
             self._logits = logits[: self._num_rows]
 
     def match_prefix(self) -> None:
-        """Hold what other sequences share of what is wanted, where nothing is cached.
+        """If the cache is empty, reuse the cached prefix of the wanted tokens.
 
-        The last token is fed again in any case, since the next row that is wanted may be its own.
+        The last token is always recomputed, since its row may be wanted next.
         """
         if self._cached:
             return
@@ -186,9 +185,9 @@ class CachedSequence:
         self._num_compared = matched
 
     def hold(self, tokens: Sequence[int]) -> int:
-        """How many of these first tokens are cached; where nothing is, hold what others share.
+        """The length of the cached prefix of these tokens; reuses a shared one if empty.
 
-        The last one is not held, as in `match_prefix`: a row of it may be wanted next.
+        The last token is excluded, as in `match_prefix`.
         """
         if not self._cached:
             self._sequence, self._draft_tokens = tokens, ()
@@ -196,14 +195,14 @@ class CachedSequence:
         return common_prefix(self._cached, tokens)
 
     def free(self) -> None:
-        """Give the memory back; until others need it, what is cached of the sequence is found."""
+        """Free the cache; its content stays in the prefix cache until evicted."""
         self._agree_with_slot()
         own = common_prefix(self._cached, self._sequence)
         left, self._cached, self._num_compared = self._cached[:own], [], 0
         self.runner.free(self._slot, left)
 
     def discard(self) -> None:
-        """Give the memory back, and leave nothing to others."""
+        """Free the cache without keeping its content."""
         self._cached, self._num_compared = [], 0
         self.runner.free(self._slot)
 
@@ -212,7 +211,7 @@ class CachedSequence:
         return self.runner.read_kv(self._slot)
 
     def restore(self, tokens: Sequence[int], tensors: Mapping[str, NDArray[Any]]) -> None:
-        """Hold `tokens` again, whose tensors `read_kv` gave; `SessionError` if they do not fit."""
+        """Restore `tokens` from tensors of `read_kv`; `SessionError` if they do not fit."""
         self.discard()
         self._choose_side(len(tokens))
         self.runner.write_kv(self._slot, tensors, len(tokens))
@@ -221,18 +220,18 @@ class CachedSequence:
 
     @property
     def _max_draft_tokens(self) -> int:
-        """How many tokens may be fed and rolled back."""
+        """Maximum tokens that may be fed and rolled back."""
         limit = self.runner.max_draft_tokens
         return self.runner.max_length if limit is None else limit
 
     def _span(self, tokens: list[int], num_rows: int) -> Span:
-        """A span of these tokens, with a place for hidden states if somebody reads them."""
+        """A span of these tokens, with an array for hidden states if there are readers."""
         size = self.runner.hidden_size if self.readers else None
         states = None if size is None else np.empty((len(tokens), size), np.float32)
         return Span(self._slot, tokens, num_rows, states, len(self._sequence))
 
     def _observe(self) -> None:
-        """Have readers observe what was fed, but for draft tokens, which may not stand."""
+        """Pass hidden states of fed tokens to readers, except for unverified draft tokens."""
         for start, tokens, states in self._unobserved:
             num_own = max(len(self._sequence) - start, 0)
             for reader in self.readers:
@@ -240,7 +239,7 @@ class CachedSequence:
         self._unobserved.clear()
 
     def _choose_side(self, num_tokens: int) -> None:
-        """Begin anew where a sequence of so many tokens lies on the other side of the border."""
+        """Restart if a sequence of `num_tokens` tokens is on the other side of the border."""
         border = self.runner.border
         if border is None or (num_tokens > border) is self._is_beyond:
             return
@@ -250,12 +249,12 @@ class CachedSequence:
         self._slot = self.runner.open(namespace)
 
     def _wanted(self, start: int, end: int) -> list[int]:
-        """The wanted tokens in these places."""
+        """The wanted tokens at these indices."""
         after = max(start - len(self._sequence), 0), max(end - len(self._sequence), 0)
         return [*self._sequence[start:end], *self._draft_tokens[slice(*after)]]
 
     def _rollback_unwanted(self, last: int) -> None:
-        """Roll back to the tokens that are wanted, at most the first `last` of them."""
+        """Roll back to the wanted tokens, at most the first `last` of them."""
         self._agree_with_slot()
         start = min(self._num_compared, last)
         if fed := self._cached[start:]:
@@ -264,7 +263,7 @@ class CachedSequence:
             self._rollback(min(start, last))
 
     def _agree_with_slot(self) -> None:
-        """An error may have emptied the slot; an interrupt may leave it tokens not counted."""
+        """Match the slot after an error that emptied it, or an interrupt that left more tokens."""
         if self._slot.length != len(self._cached):
             self._rollback(min(len(self._cached), self._slot.length))
 
@@ -277,19 +276,19 @@ class CachedSequence:
 
 
 def max_tokens(runner: Runner) -> int:
-    """Tokens that one sequence can have: its model's context, or the memory for KV caches."""
+    """Maximum tokens of one sequence, by its model's context and the memory for KV caches."""
     capacity = runner.capacity
     return runner.max_length if capacity is None else min(runner.max_length, capacity)
 
 
 def forward(caches: Sequence[CachedSequence], spans: Sequence[Span]) -> None:
-    """One pass over a span of each of these sequences, which are all of one model."""
+    """Run one pass over a span of each of these sequences of one model."""
     for cache, span, logits in zip(caches, spans, caches[0].runner.forward(spans), strict=True):
         cache.fed(span, logits, len(spans))
 
 
 def alone(steps: Passes[T]) -> T:
-    """Run a coroutine to its end: each pass that it waits for holds one sequence."""
+    """Run a coroutine to its end, with a pass over one sequence each time that it waits."""
     while True:
         try:
             cache = next(steps)

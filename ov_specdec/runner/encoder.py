@@ -1,4 +1,4 @@
-"""Encoders, whose output the decoders of encoder-decoder models attend to."""
+"""Encoders of encoder-decoder models."""
 
 from threading import Lock
 
@@ -15,8 +15,8 @@ ATTENTION_MASK = "attention_mask"
 class Encoder:
     """A compiled encoder. The decoders of a main and a draft model may share one.
 
-    It keeps the output for the last source: a draft's decoder asks for it after the main's. Any
-    thread may ask.
+    It keeps the output for the last source, because a draft's decoder needs it after the main's.
+    Thread-safe.
     """
 
     def __init__(self, compiled: ov.CompiledModel) -> None:
@@ -27,7 +27,7 @@ class Encoder:
         self._last: tuple[Source, NDArray[np.float32]] | None = None
         self._lock = Lock()
         self.seconds = 0.0
-        """Time that all of its passes took."""
+        """Total time of its passes."""
 
     @property
     def width(self) -> int:
@@ -36,7 +36,7 @@ class Encoder:
         return width
 
     def encode(self, source: Source) -> NDArray[np.float32]:
-        """The hidden states [1, places, width] that a decoder attends to."""
+        """The hidden states [1, places, width] of a source."""
         with self._lock:
             if self._last is None or self._last[0] != source:
                 watch = Stopwatch()
@@ -50,6 +50,6 @@ class Encoder:
             feed[ATTENTION_MASK] = np.ones(source.values.shape, np.int64)
         request, self._request = self._request or self._compiled.create_infer_request(), None
         output = request.infer(feed, share_inputs=True)
-        self._request = request  # one whose pass has failed is not used again
+        self._request = request  # a request whose pass failed is not reused
         hidden: NDArray[np.float32] = output[self._compiled.output(0)]
         return hidden

@@ -25,7 +25,7 @@ from ov_specdec.runner.base import (
 from ov_specdec.runner.encoder import Encoder
 from ov_specdec.runner.source import Source
 
-UNKEPT = "the KV cache of an encoder-decoder model cannot be kept in a file"
+UNKEPT = "the KV cache of an encoder-decoder model cannot be saved to a file"
 
 
 HIDDEN = "encoder_hidden_states"
@@ -34,9 +34,9 @@ HIDDEN = "encoder_hidden_states"
 def decoder_inputs(
     tokens: Sequence[int], past_length: int, hidden: NDArray[np.float32]
 ) -> dict[str, NDArray[Any]]:
-    """What decoders of encoder-decoder models may take, by name, to append tokens to a sequence.
+    """Possible inputs of a decoder of an encoder-decoder model, by name, to append tokens.
 
-    hidden: what the encoder gave, [1, places, width].
+    hidden: output of the encoder, [1, places, width].
     """
     return {
         "input_ids": np.array([tokens], np.int64),
@@ -50,16 +50,15 @@ def decoder_inputs(
 class EncoderDecoderModel:
     """A compiled decoder and the encoder of its sources. Implements `Runner`.
 
-    The namespace of a sequence is its `Source`, which is encoded when its first pass is run. The
-    states of the decoder are of two kinds. Keys and values of the sequence itself grow with it, and
-    are trimmed at once, since there is no mask that could hide what is stale, and positions are
-    counted by their length. Those of the source are computed by the first pass after a reset, and
-    whatever is fed as source later is ignored. So another source needs a reset; a new sequence of
-    the same one does not.
+    The namespace of a sequence is its `Source`, which its first pass encodes. The decoder has two
+    kinds of states. Keys and values of the sequence grow, and rollback trims them at once, since
+    there is no mask to hide stale entries, and positions count by their length. Keys and values of
+    the source are computed by the first pass after a reset; later passes ignore their source. So
+    another source needs a reset; a new sequence of the same source does not.
 
-    One sequence at a time: one that begins takes the states over, and whoever had them is empty.
+    One sequence at a time: a new one takes over the states, and the previous one becomes empty.
 
-    axes: the tokens' axis of each state that grows, by the state's name.
+    axes: the token axis of each growing state, by the state's name.
     """
 
     max_sequences = 1
@@ -85,7 +84,7 @@ class EncoderDecoderModel:
         self._inputs = frozenset(port.any_name for port in compiled.inputs) - {HIDDEN}
         self._vocab_size = vocab_size
         self._request = compiled.create_infer_request()
-        # What the states hold: a source and so many tokens; whose they are, or what was left there.
+        # The content of the states: source and length; their owner, or tokens left by the last one.
         self._source: Source | None = None
         self._hidden: NDArray[np.float32] | None = None
         self._length = 0
@@ -96,7 +95,7 @@ class EncoderDecoderModel:
         """Do nothing: the device manages the memory."""
 
     def open(self, namespace: Hashable = None) -> "DecoderSlot":
-        """A new sequence. Raises `SessionError` for a namespace that is no `Source`."""
+        """A new sequence. Raises `SessionError` for a namespace that is not a `Source`."""
         if not isinstance(namespace, Source):
             raise SessionError("a sequence of an encoder-decoder model was opened without a source")
         return DecoderSlot(self, namespace)
@@ -115,7 +114,7 @@ class EncoderDecoderModel:
         return [self._append(slot.source, span)]
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Take the states over, with the first of these tokens that were left for this source."""
+        """Take over the states, with the prefix of these tokens that was left for this source."""
         own = self._own(slot)
         kept = 0
         if self._source == own.source:
@@ -134,15 +133,15 @@ class EncoderDecoderModel:
             self._trim(length)
 
     def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
-        """Do nothing: nobody shares the states."""
+        """Do nothing: sequences do not share states."""
 
     def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
-        """Give the states back; a later sequence of the source may begin with these tokens."""
+        """Release the states; a later sequence of the source may reuse these tokens."""
         if self._holder is self._own(slot):
             self._holder, self._left = None, list(tokens)
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:  # noqa: ARG002
-        """Raises `SessionError`: the states belong to a source, which no file keeps."""
+        """Raises `SessionError`: the states belong to a source, which files do not contain."""
         raise SessionError(UNKEPT)
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:  # noqa: ARG002
@@ -150,7 +149,7 @@ class EncoderDecoderModel:
         raise SessionError(UNKEPT)
 
     def length_of(self, slot: "DecoderSlot") -> int:
-        """How many tokens of a sequence the states hold; 0 where another one has them."""
+        """Tokens of a sequence in the states; 0 if another one owns them."""
         return self._length if self._holder is slot else 0
 
     def _own(self, slot: Slot) -> "DecoderSlot":
@@ -176,16 +175,16 @@ class EncoderDecoderModel:
         return logits[0, -span.num_rows :, : self._vocab_size]
 
     def _set_hidden(self, hidden: NDArray[np.float32]) -> None:
-        """Copy what the encoder gave into the request's own tensor.
+        """Copy the encoder's output to the request's own tensor.
 
-        In bf16 the CPU plugin goes on reading where the first source lay, whatever tensor is set.
+        In bf16 the CPU plugin keeps reading the memory of the first source, whatever tensor is set.
         """
         tensor = self._request.get_tensor(HIDDEN)
         tensor.shape = hidden.shape
         tensor.data[:] = hidden
 
     def _trim(self, length: int) -> None:
-        """Drop all but the first `length` tokens from the states that grow."""
+        """Drop all but the first `length` tokens from the growing states."""
         if length == self._length:
             return
         with self._renewed_by_errors():
@@ -205,7 +204,7 @@ class EncoderDecoderModel:
 
     @contextmanager
     def _renewed_by_errors(self) -> Iterator[None]:
-        """Take a new request after an error: what a failed pass leaves in one outlives a reset."""
+        """Make a new request after an error: the effects of a failed pass outlive a reset."""
         try:
             yield
         except BaseException:
@@ -216,7 +215,7 @@ class EncoderDecoderModel:
 
 @dataclass(eq=False)
 class DecoderSlot:
-    """A sequence of an `EncoderDecoderModel`, and what it attends to."""
+    """A sequence of an `EncoderDecoderModel`, with its source."""
 
     model: EncoderDecoderModel
     source: Source

@@ -1,4 +1,4 @@
-"""Forward passes over several sequences, packed one behind the other: what they take and run."""
+"""Packed forward passes over several sequences: inputs and execution."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
@@ -16,20 +16,19 @@ from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDIC
 from ov_specdec.runner.block_memory import CacheTensor
 
 MAX_FEEDS = 256
-"""Layouts of passes whose inputs are kept; to make them anew takes some 30 us."""
+"""Layouts of passes whose inputs are cached; making them takes some 30 us."""
 
 Layout = tuple[tuple[int, int], ...]
-"""The tokens of each span of a pass, and the rows of logits that it wants."""
+"""Numbers of tokens and of wanted rows of logits, for each span of a pass."""
 
 
 class Form(NamedTuple):
-    """How the rows of a pass are laid out.
+    """The layout of the rows of a pass.
 
-    all_rows: have logits computed for all tokens, wanted or not. is_invariant: compute no matrix
-    product over a single row and no attention over a single query, for these sum in another order
-    than those over several. What is single is given twice, and the spare result dropped.
-    repeats_tokens: give such a sequence two tokens in the whole pass, not in its attention alone.
-    is_beyond: the sequences lie beyond the border of the model.
+    all_rows: compute logits of all tokens, wanted or not. is_invariant: compute no matrix product
+    over a single row and no attention over a single query, because these sum in a different order.
+    A single row is repeated, and the spare result dropped. repeats_tokens: repeat it in the whole
+    pass, not only in attention. is_beyond: the sequences are beyond the LongRoPE border.
     """
 
     all_rows: bool = False
@@ -41,8 +40,8 @@ class Form(NamedTuple):
 class Feed:
     """The inputs of passes of one layout and form: allocated once, filled for each pass.
 
-    A spare row has the id and position of the one that it repeats, and is written to the place in
-    the KV cache after it, which the next pass over the sequence writes over.
+    A spare row repeats the id and position of its row. Its KV entry goes to the next place in the
+    cache, which the next pass over the sequence overwrites.
     """
 
     def __init__(self, layout: Layout, form: Form) -> None:
@@ -55,12 +54,12 @@ class Feed:
         wanted = _places_of_last(begins, tokens, [rows for _, rows in layout])
         rows = np.arange(ends[-1]) if form.all_rows else _at_least(least, wanted)
         self.taken = _as_run(wanted) if form.all_rows else slice(len(wanted))
-        """Which of the logits that come of a pass are wanted, one span's behind the other's."""
+        """Indices of the wanted rows among the logits of a pass, span by span."""
         attention_rows = [
             np.arange(begin, begin + most).clip(max=end - 1)
             for begin, end, most in zip(begins, ends, attended, strict=True)
         ]
-        # Of each row: its span, its token's place in that, and the same among those of all spans.
+        # For each row: its span, and its token's index in the span and in the pass.
         self._span_of = np.repeat(np.arange(len(layout)), fed)
         self._place = np.concatenate(
             [np.arange(n).clip(max=own - 1) for n, own in zip(fed, tokens, strict=True)]
@@ -87,7 +86,7 @@ class Feed:
         self._blocks: list[list[int]] = []
 
     def fill(self, spans: Sequence[Span], past: Sequence[int], blocks: list[list[int]]) -> None:
-        """Set the inputs for spans after `past` cached tokens each, in the blocks of each."""
+        """Set the inputs for spans after `past` cached tokens each, in their blocks."""
         lengths = np.array(past)
         tokens = np.array([*chain.from_iterable(span.tokens for span in spans)])
         self._arrays["input_ids"][:] = tokens[self._token]
@@ -101,27 +100,27 @@ class Feed:
 
 
 def _places_of_first(begins: Sequence[int], counts: Sequence[int]) -> NDArray[np.int64]:
-    """So many places from each beginning on."""
+    """`counts` consecutive indices from each of `begins`."""
     return np.concatenate([np.arange(b, b + n) for b, n in zip(begins, counts, strict=True)])
 
 
 def _places_of_last(
     begins: Sequence[int], tokens: Sequence[int], counts: Sequence[int]
 ) -> NDArray[np.int64]:
-    """The places of the last tokens of each span, so many of each."""
+    """The indices of the last tokens of each span."""
     first = [b + n - count for b, n, count in zip(begins, tokens, counts, strict=True)]
     return _places_of_first(first, counts)
 
 
 def _as_run(places: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """Places that follow each other as a slice, which copies nothing."""
+    """Consecutive indices as a slice, which copies nothing."""
     if len(places) and places[-1] - places[0] == len(places) - 1:
         return slice(int(places[0]), int(places[-1]) + 1)
     return places
 
 
 def _at_least(least: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows, with the last one repeated until they are enough; the first of all if none is."""
+    """The rows, with the last one repeated to at least `least`; row 0 if there are none."""
     rows = rows if len(rows) else np.zeros(1, np.int64)
     return np.append(rows, np.repeat(rows[-1:], max(least - len(rows), 0)))
 
@@ -129,7 +128,7 @@ def _at_least(least: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 class PackedModel:
     """A compiled paged model and its infer request.
 
-    size: the number of tokens that it was compiled for; None: any number.
+    size: the number of tokens of a static shape; None: any number.
     """
 
     def __init__(self, compiled: ov.CompiledModel, size: int | None = None) -> None:
@@ -140,13 +139,13 @@ class PackedModel:
         self._size = size
         self._inputs = {name for port in compiled.inputs for name in port.names}
         self.repeats_rows = ATTENTION_INDICES in self._inputs
-        """Whether its attention can have more rows than a pass has tokens."""
+        """Whether its attention can have more rows than the pass has tokens."""
         self._feeds: dict[tuple[Layout, Form], Feed] = {}
         self._caches: Mapping[str, CacheTensor] = {}
         self._bound: dict[str, ov.Tensor] = {}
 
     def use_caches(self, tensors: Mapping[str, CacheTensor]) -> None:
-        """Read and write the KV cache in these tensors, by the names of the inputs."""
+        """Set the tensors of the KV cache, by input name."""
         self._caches = tensors
         for name, tensor in tensors.items():
             self._request.set_tensor(name, tensor)
@@ -174,7 +173,7 @@ class PackedModel:
         return [rows[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
     def _feed(self, layout: Layout, form: Form) -> Feed:
-        """Inputs for a pass, those of an earlier one of that kind where there was one."""
+        """Inputs for a pass, cached by layout and form."""
         feed = self._feeds.get((layout, form))
         if feed is None:
             if len(self._feeds) >= MAX_FEEDS:
@@ -183,7 +182,7 @@ class PackedModel:
         return feed
 
     def _infer(self, tensors: Mapping[str, ov.Tensor]) -> Logits:
-        """Logits of the rows that are wanted, or of all. tensors: more than the model takes."""
+        """Logits of the wanted rows, or of all. tensors: a superset of the model's inputs."""
         for name, tensor in tensors.items():
             if name in self._inputs and self._bound.get(name) is not tensor:
                 self._request.set_tensor(name, tensor)
@@ -197,7 +196,7 @@ class PackedModel:
         return logits.reshape(-1, logits.shape[-1])
 
     def _renew_request(self) -> None:
-        """Go on, after an error, with an infer request that has no traces of it."""
+        """Make a new infer request after an error."""
         self._request = self._compiled.create_infer_request()
         self._bound.clear()
         self.use_caches(self._caches)

@@ -1,8 +1,8 @@
-"""Runner on a paged KV cache, where a sequence is a table of blocks: rollback sets a counter."""
+"""Runner on a paged KV cache, where a sequence has a table of blocks: rollback sets a counter."""
 
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -15,29 +15,29 @@ from ov_specdec.logits import Logits
 from ov_specdec.runner.base import FOREIGN, Slot, Span, check_room, check_rows, check_tensors
 from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, VisibleMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
+from ov_specdec.runner.parts import Part, divide
 from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates, recurrent_inputs
 from ov_specdec.runner.static_shape import StaticShape
 
 CACHES = ("key_cache.", "value_cache.")
-"""How the names of the inputs begin that hold the KV cache, one of each per layer."""
+"""Prefixes of the inputs of the KV cache, one of each per layer."""
 
 INITIAL_TOKENS = 512
-"""Room in the block pool at first, where memory is taken whether it is written to or not."""
+"""Initial size of the block pool, if unwritten memory is committed too."""
 
 
 class PagedModel:
     """A compiled paged model and its block pool. A sequence's slot is its `BlockTable`.
 
-    Implements `Runner`. memory: where its blocks lie; where it is taken only as it is written to,
-    all blocks are there from the first pass on, elsewhere there are more before passes that need
-    them. max_cache_bytes: of one tensor, as the device allows; None: any number.
+    Implements `Runner`. memory: of its blocks; if it is committed on first write, all blocks exist
+    from the first pass on, otherwise the pool grows before passes that need more.
+    max_cache_bytes: maximum of one tensor on the device; None: any number.
 
-    max_length: tokens of one sequence, the model's context. There are blocks for so many, but for
-    what `limit` says. is_invariant: run passes in the form that gives a token the same logits in
-    any of them: see `Form`. Where several sequences share them, that is cheaper with the inputs of
-    `repeat_attention_rows`.
-    max_pass_tokens: tokens of the largest pass; what has more is run in several. None: any number.
-    border: see `Runner`; the model then has the input `LONG`.
+    max_length: maximum tokens of one sequence, the model's context, and without `limit` of all
+    sequences. is_invariant: run passes in the batch-invariant form: see `Form`; with several
+    sequences, the inputs of `repeat_attention_rows` make it cheaper. max_pass_tokens: maximum
+    tokens of a pass; larger ones are split. None: any number. border: see `Runner`; the model then
+    has the input `LONG`.
     """
 
     max_sequences = None
@@ -66,16 +66,16 @@ class PagedModel:
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
         states = {name: port for name, port in ports.items() if name.startswith(STATES)}
         self._recurrent = RecurrentStates(states) if states else None
-        # The values are never quantized over the block axis, so their shape tells the block size.
+        # The values are never quantized over the block axis, so their shape has the block size.
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
         self.memory: BlockMemory = memory or VisibleMemory()
         self._max_cache_bytes = max_cache_bytes
-        self._num_blocks = 0  # that the memory has
+        self._num_blocks = 0  # in memory
         self.pool = BlockPool(*self._pool_sizes(-(-max_length // self.block_size)))
 
     @property
     def static_shapes(self) -> frozenset[int]:
-        """Sizes of its static shapes. A single token is a pass over two where it has a spare.
+        """Sizes of its static shapes. A padded single token is a pass over two.
 
         See `Runner`.
         """
@@ -85,19 +85,19 @@ class PagedModel:
         return sizes | {1} if 2 in sizes else sizes - {1}
 
     def add_static(self, shape: StaticShape) -> None:
-        """Run passes over so many tokens by this static shape from now on."""
+        """Run passes over this number of tokens with the static shape from now on."""
         model = PackedModel(shape.compiled, shape.size)
         model.use_caches(self._tensors)
         self._static[shape.size] = model
 
     def drop_static(self, size: int) -> None:
-        """Run passes over so many tokens by the dynamic model again."""
+        """Run passes over this number of tokens with the dynamic model again."""
         self._static.pop(size, None)
 
     def limit(self, num_tokens: int, num_states: int = NUM_STATES) -> None:
-        """Have so many tokens at most, in whole blocks; before any sequence has some.
+        """Set the maximum number of tokens, in whole blocks, before any sequence has some.
 
-        Raises `CacheFullError` where the device has no memory for them.
+        Raises `CacheFullError` if the device has no memory for them.
         """
         num_blocks = num_tokens // self.block_size
         if self._max_cache_bytes is not None:
@@ -109,48 +109,48 @@ class PagedModel:
         self._fit_memory(self.pool.size)
 
     def _pool_sizes(self, max_blocks: int) -> tuple[int, int]:
-        """Blocks at first, and at most: all at once where those that nobody uses cost nothing."""
+        """Initial and maximum number of blocks; all at once if unused ones take no memory."""
         first = max_blocks if self.memory.is_lazy else -(-INITIAL_TOKENS // self.block_size)
         return min(first, max_blocks), max_blocks
 
     @property
     def capacity(self) -> int:
-        """Tokens that all sequences together can have. See `Runner`."""
+        """Maximum tokens of all sequences together. See `Runner`."""
         return self.pool.max_blocks * self.block_size
 
     @property
     def num_free(self) -> int:
-        """Tokens that blocks can be had for, none without states. See `Runner`."""
+        """Tokens in blocks that can be allocated; 0 without free states. See `Runner`."""
         if self._recurrent is not None and not self._recurrent.pool.has_room:
             return 0
         return self.pool.num_available * self.block_size
 
     @property
     def max_draft_tokens(self) -> int | None:
-        """So many as a sequence has states for. See `Runner`."""
+        """The number that fits the free states. See `Runner`."""
         return None if self._recurrent is None else self._recurrent.pool.max_draft_tokens
 
     @property
     def bytes_per_token(self) -> int:
-        """Memory that a token takes, of all layers."""
+        """Bytes of a token, over all layers."""
         return sum(map(bytes_of_block, self._ports.values())) // self.block_size
 
     @property
     def bytes_per_state(self) -> int:
-        """Memory of a recurrent state. See `Runner`."""
+        """Bytes of a recurrent state. See `Runner`."""
         return 0 if self._recurrent is None else self._recurrent.bytes_per_state
 
     def open(self, namespace: Hashable = None) -> BlockTable:
-        """A new sequence, which has no blocks yet."""
+        """Open a new sequence, without blocks."""
         states = None if self._recurrent is None else self._recurrent.open(self.block_size)
         return BlockTable(self.pool, self.block_size, namespace, states)
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
-        """One pass over the spans, packed; several where they are too many tokens for one.
+        """One packed pass over the spans, or several if they exceed `max_pass_tokens`.
 
-        There are two where some sequences lie beyond the border and others do not.
-        Logits [num_rows, vocab] of each span, views that the next pass overwrites. After an error
-        each sequence holds what it held before.
+        Sequences on different sides of the LongRoPE border have separate passes. Logits [num_rows,
+        vocab] of each span, views that the next pass overwrites. After an error each sequence is
+        unchanged.
         """
         tables = [self._own(span.slot) for span in spans]
         past = [table.length for table in tables]
@@ -171,16 +171,16 @@ class PagedModel:
         return [rows[:, : self.vocab_size] for rows in logits]
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Share the blocks that hold the first of these tokens. See `Runner`."""
+        """Share the cached blocks of these tokens. See `Runner`."""
         table = self._own(slot)
-        self._make_room(1)  # for the copy of a block that fits in part
+        self._make_room(1)  # for the copy of a partial block
         copied = table.match_prefix(tokens)
         if copied is not None:
             self.memory.copy(*copied)
         return table.length
 
     def rollback(self, slot: Slot, length: int) -> None:
-        """Forget all but the first `length` tokens: a counter is set."""
+        """Drop all but the first `length` tokens by setting a counter."""
         self._own(slot).rollback(length)
 
     def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
@@ -188,7 +188,7 @@ class PagedModel:
         self._own(slot).commit(tokens, length)
 
     def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
-        """Give the blocks back; until they are needed, these tokens are found in them."""
+        """Free the blocks; these tokens stay in the prefix cache until evicted."""
         self._own(slot).free(tokens)
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
@@ -200,7 +200,7 @@ class PagedModel:
         return tensors
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
-        """Put the blocks of `length` tokens in place of those that the sequence has."""
+        """Replace the sequence's blocks by those of `length` tokens."""
         table = self._own(slot)
         table.free()
         check_room(0, length, self.max_length)
@@ -227,7 +227,7 @@ class PagedModel:
     def _forward_parts(
         self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
     ) -> list[Logits]:
-        """The logits of spans that the tables have room for, of as many passes as it takes."""
+        """The logits of spans whose tables have room, from one or several passes."""
         if self.border is None and self.max_pass_tokens is None:
             return self._forward_pass(spans, past, tables)
         logits: list[list[Logits]] = [[] for _ in spans]
@@ -237,15 +237,13 @@ class PagedModel:
                 [past[part.of] + part.begin for part in parts],
                 [tables[part.of] for part in parts],
             )
-            # The next pass overwrites what this one gives.
+            # The next pass overwrites the logits of this one.
             for part, rows in zip(parts, done, strict=True):
                 logits[part.of].append(rows.copy())
         return [np.concatenate(own) for own in logits]
 
-    def _passes(
-        self, spans: Sequence[Span], tables: Sequence[BlockTable]
-    ) -> Iterator[list["Part"]]:
-        """Passes over sequences of one side of the border each, none of too many tokens."""
+    def _passes(self, spans: Sequence[Span], tables: Sequence[BlockTable]) -> Iterator[list[Part]]:
+        """Divide spans into passes on one side of the border, within `max_pass_tokens`."""
         parts = [Part(index, 0, span) for index, span in enumerate(spans)]
         for side in (False, True):
             yield from divide(
@@ -263,7 +261,7 @@ class PagedModel:
             num_tokens = max(num_tokens, 2)
             if not self._model.repeats_rows:
                 num_tokens = sum(max(size, 2) for size in sizes)
-            # What a spare row writes may lie beyond the blocks of its sequence.
+            # A spare row may write beyond the blocks of its sequence.
             spare = self._spare_block
             blocks = [[*table.blocks, spare] for table in tables]
         else:
@@ -275,7 +273,7 @@ class PagedModel:
     def _states_of(
         self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
     ) -> dict[str, ov.Tensor]:
-        """The inputs of a pass that say where recurrent states are; none without such layers."""
+        """The inputs of a pass with the blocks of recurrent states; empty without such layers."""
         if self._recurrent is None:
             return {}
         states = [
@@ -292,19 +290,19 @@ class PagedModel:
 
     @property
     def _spare_block(self) -> int:
-        """The last of the tensors' blocks, which no sequence has, and which nobody reads."""
+        """The last block of the tensors, which no sequence owns or reads."""
         return self._num_blocks - 1
 
     def forget(self) -> None:
-        """Let no sequence find what others have left."""
+        """Clear the prefix cache."""
         self.pool.forget_all()
         if self._recurrent is not None:
             self._recurrent.pool.blocks.forget_all()
 
     def _make_room(self, num_blocks: int) -> None:
-        """Have so many blocks that nobody uses or knows, as far as the pool may grow.
+        """Grow the pool until it has this number of unused blocks, up to its maximum.
 
-        Where the device gives no more memory, the pool stays as it is from then on.
+        If the device has no more memory, the pool stops growing.
         """
         if self._num_blocks == 0:
             self._fit_memory(self.pool.size)
@@ -316,12 +314,12 @@ class PagedModel:
             self._fit_memory(size)
         except CacheFullError as error:
             size = self.pool.max_blocks = self.pool.size
-            message = f"{error}; going on with {size * self.block_size} tokens of KV cache"
+            message = f"{error}; the KV cache stays at {size * self.block_size} tokens"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         self.pool.size = size
 
     def _fit_memory(self, num_blocks: int) -> None:
-        """Have memory for so many blocks, and the spare one."""
+        """Fit the memory to this number of blocks and the spare one."""
         self.memory.resize(self._ports, num_blocks + 1)
         self._num_blocks = num_blocks + 1
         for model in (self._model, *self._static.values()):
@@ -329,35 +327,6 @@ class PagedModel:
 
     @property
     def _tensors(self) -> Mapping[str, CacheTensor]:
-        """All that passes read and write, by the names of the inputs."""
+        """All cache and state tensors, by input name."""
         states = {} if self._recurrent is None else self._recurrent.tensors
         return {**self.memory.tensors, **states}
-
-
-class Part(NamedTuple):
-    """Some of the tokens of a span, from place `begin` on. of: the span's index."""
-
-    of: int
-    begin: int
-    span: Span
-
-
-def divide(parts: Sequence[Part], most: int | None) -> Iterator[list[Part]]:
-    """Spans in passes over at most so many tokens each, in their order. most: None for any."""
-    taken: list[Part] = []
-    room = most or sum(len(part.span.tokens) for part in parts)
-    most = room
-    for of, _, span in parts:
-        begin, num_tokens = 0, len(span.tokens)
-        while begin < num_tokens:
-            end = min(begin + room, num_tokens)
-            num_rows = max(end - max(num_tokens - span.num_rows, begin), 0)
-            tokens = span.tokens[begin:end]
-            taken.append(Part(of, begin, span._replace(tokens=tokens, num_rows=num_rows)))
-            room -= end - begin
-            begin = end
-            if room == 0:
-                yield taken
-                taken, room = [], most
-    if taken:
-        yield taken

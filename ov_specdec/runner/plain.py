@@ -1,4 +1,4 @@
-"""Runner on states that cannot be rolled back: plain decoding, one sequence at a time."""
+"""Runner on states without rollback: plain decoding, one sequence at a time."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,16 +21,16 @@ from ov_specdec.runner.base import (
     only_span,
 )
 
-UNKEPT = "states of recurrent layers that cannot be rolled back are not kept in files"
+UNKEPT = "recurrent states that cannot be rolled back cannot be saved to files"
 
 
 class PlainModel:
     """A stateful model with recurrent layers that OpenVINO does not page. Implements `Runner`.
 
-    Such as Granite 4.0's: exported, they go on from their states by single tokens only, and begin
-    anew with any more. So several tokens are read together with all that came before them, in one
-    pass over empty states, which costs far less than one by one; a rollback empties the states. No
-    draft token can be verified.
+    Exported layers such as Granite 4.0's continue their states with single tokens only; a pass over
+    more tokens starts from empty states. So several tokens are prefilled together with all tokens
+    before them, in one pass, which takes far less than one by one; a rollback empties the states.
+    Draft tokens cannot be verified.
     """
 
     max_sequences = 1
@@ -51,7 +51,7 @@ class PlainModel:
         """Do nothing: the device manages the memory."""
 
     def open(self, namespace: Hashable = None) -> "PlainSlot":  # noqa: ARG002
-        """A new sequence; nobody shares its states."""
+        """A new sequence; sequences do not share states."""
         return PlainSlot(self)
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
@@ -80,17 +80,17 @@ class PlainModel:
         return 0
 
     def rollback(self, slot: Slot, length: int) -> None:
-        """Go back to the beginning, unless there is nothing to forget."""
+        """Roll back to the beginning, unless the length is unchanged."""
         own = self._own(slot)
         check_rollback(own.length, length)
         if length < own.length:
             self.free(own)
 
     def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
-        """Do nothing: nobody shares the states."""
+        """Do nothing: sequences do not share states."""
 
     def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:  # noqa: ARG002
-        """Hold nothing."""
+        """Empty the sequence."""
         if self._holder is self._own(slot):
             self._take(None)
 
@@ -109,13 +109,13 @@ class PlainModel:
         return slot
 
     def _take(self, slot: "PlainSlot | None") -> None:
-        """Have the states belong to this sequence, and no other one hold anything."""
+        """Give the states to this sequence; the previous owner becomes empty."""
         if self._holder is not None and self._holder is not slot:
             self._holder.tokens = []
         self._holder = slot
 
     def _pass(self, tokens: Sequence[int], length: int, span: Span) -> Logits:
-        """Read tokens after the first `length`, or all of them; the rows that a span wants."""
+        """Feed the tokens after `length`, or all of them. Returns the wanted rows of a span."""
         if length == 0 or len(tokens) - length > 1:
             self._request.reset_state()
             length = 0

@@ -1,4 +1,4 @@
-"""Recurrent states of a paged model: their tensors, and the inputs that say where they are."""
+"""Recurrent states of a paged model: tensors, and inputs with their blocks."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -13,19 +13,18 @@ from ov_specdec.errors import CacheFullError, Option
 from ov_specdec.runner.block_memory import Blocks, VisibleMemory, bytes_of_block
 
 STATES = ("conv_state_table.", "gated_delta_state_table.")
-"""How the names of the inputs begin that hold states, one block each, of which a layer has one or
-both."""
+"""Prefixes of the inputs with states; a layer has one or both."""
 
 NUM_STATES = 64
-"""Blocks where nobody says how many."""
+"""Default number of states."""
 
 
 class RecurrentStates:
     """The tensors of a model's recurrent states, [num_blocks, ...] each, in the host's memory.
 
     OpenVINO's `PagedCausalConv1D` and `PagedGatedDeltaNet` read the state before a pass from the
-    first block that they are told of a sequence, and write those after its tokens to the others.
-    Memory is taken as it is written to.
+    first given block of a sequence, and write states after its tokens to the others. Memory is
+    committed on first write.
     """
 
     def __init__(self, ports: Mapping[str, ov.ConstOutput]) -> None:
@@ -35,18 +34,18 @@ class RecurrentStates:
 
     @property
     def bytes_per_state(self) -> int:
-        """Memory of the state of one sequence, of all layers."""
+        """Bytes of one state, over all layers."""
         return sum(map(bytes_of_block, self._ports.values()))
 
     @property
     def tensors(self) -> Mapping[str, ov.Tensor]:
-        """By the names of the inputs."""
+        """The tensors by input name."""
         if not self._memory.tensors:
             self._memory.resize(self._ports, self.pool.blocks.size)
         return self._memory.tensors
 
     def limit(self, num_states: int) -> None:
-        """Have so many, before any sequence has one; `CacheFullError` if one needs more."""
+        """Set the number of states, before any sequence has one; `CacheFullError` if too few."""
         self.pool.limit(num_states)
         self._memory = VisibleMemory()
         if not self.pool.has_room:
@@ -66,13 +65,13 @@ class RecurrentStates:
         return {name: self._memory.read(name, blocks) for name in self.tensors}
 
     def write(self, blocks: Sequence[int], tensors: Mapping[str, NDArray[Any]]) -> None:
-        """Put back what `read` gave."""
+        """Write the result of `read`."""
         for name in self._ports:
             self._memory.write(name, blocks, tensors[name])
 
 
 def recurrent_inputs(spans: Sequence[StateSpan], past: Sequence[int]) -> dict[str, ov.Tensor]:
-    """What a pass over sequences that hold `past` tokens each is told of their states."""
+    """Inputs with the state blocks of sequences with `past` tokens each, for a pass."""
     arrays = {
         "la.block_indices": [block for span in spans for block in span.blocks],
         "la.block_indices_begins": [0, *accumulate(len(span.blocks) for span in spans)],

@@ -1,4 +1,4 @@
-"""Runner on recurrent states as exported: what a pass may have to forget is copied before it."""
+"""Runner on recurrent states as exported: copies states before draft tokens, for rollback."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,21 +15,21 @@ from ov_specdec.runner.plain import UNKEPT, PlainModel
 from ov_specdec.runner.stateful import StatefulModel, StatefulSlot
 
 MOST_REPEATED = 8
-"""Tokens that are read again beside draft tokens, and not in a pass before. Of a Qwen3.5 of 0.8 B a
-token more takes 3 of 50 ms on CPU: half of eight cost as much as such a pass in every fourth round.
-"""
+"""Maximum tokens to recompute together with draft tokens, instead of in an extra pass. With a
+Qwen3.5 of 0.8 B each token adds 3 ms to a pass of 50 ms on CPU: half of eight cost as much as such
+a pass in every fourth round."""
 
 
 class RewindingModel:
-    """A stateful model with recurrent layers, whose passes go on from its states.
+    """A stateful model with recurrent layers, whose passes continue from its states.
 
     Implements `Runner`.
 
-    Recurrent states are copied before a pass that has draft tokens. After a rejection they are put
-    back, and the KV cache is rolled back to the same place, which is the sequence's new length: it
-    is fed the accepted tokens once more, beside the next draft tokens. One sequence runs at a time.
-    What one has left is found by those that begin with all of it, such as the next turn.
-    max_draft_tokens: 0 where copying takes longer than draft tokens save; see `Runner`.
+    Recurrent states are copied before a pass with draft tokens. After a rejection they are
+    restored, and the KV cache is rolled back to the same length: the accepted tokens are recomputed
+    with the next draft tokens. One sequence runs at a time. Later sequences reuse its states if
+    they begin with all of its tokens, such as the next turn. max_draft_tokens: 0 if copying takes
+    longer than draft tokens save; see `Runner`.
     """
 
     max_sequences = 1
@@ -64,7 +64,7 @@ class RewindingModel:
         self._left: tuple[Hashable, list[int]] = (None, [])
 
     def plain(self) -> PlainModel:
-        """The same model, for those that begin anew with any pass over several tokens."""
+        """The same model for graphs that restart with any pass over several tokens."""
         return PlainModel(self._compiled, max_length=self.max_length, vocab_size=self._vocab_size)
 
     def limit(self, num_tokens: int, num_states: int = 0) -> None:
@@ -91,13 +91,13 @@ class RewindingModel:
             raise
 
     def _prepare(self, own: "RewindingSlot", span: Span, num_standing: int) -> int:
-        """Have a copy that a rollback of this span goes back to; how many tokens were read for it.
+        """Copy the states for a rollback of this span. Returns the tokens that were fed for it.
 
-        The last token that stands is not among them: a row of it is wanted with the draft tokens.
+        The last accepted token is not among them: its row is wanted with the draft tokens.
         """
         total, num_lacking = own.length + len(span.tokens), num_standing - own.length
         if total <= num_standing or num_lacking < 0:
-            return 0  # no draft tokens, or some before: there is a copy
+            return 0  # no draft tokens, or there is a copy already
         first = min(num_lacking - 1, len(span.tokens) - span.num_rows)
         if first <= (MOST_REPEATED if own.length else 0):
             first = 0
@@ -107,7 +107,7 @@ class RewindingModel:
         return first
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Go on from what the last sequence has left, if these tokens begin with all of it."""
+        """Continue from the last sequence's states, if these tokens begin with all of its."""
         own = self._own(slot)
         self._empty(own)
         namespace, left = self._left
@@ -117,7 +117,7 @@ class RewindingModel:
         return self._attention.match_prefix(own.attention, left)
 
     def rollback(self, slot: Slot, length: int) -> None:
-        """Go back to the last copy that has no more tokens, else to the beginning."""
+        """Roll back to the last copy within `length` tokens, else to the beginning."""
         own = self._own(slot)
         if length == own.length:
             return
@@ -129,10 +129,10 @@ class RewindingModel:
         self._attention.rollback(own.attention, own.copied)
 
     def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
-        """Do nothing: others go on from whole sequences that have ended."""
+        """Do nothing: only whole ended sequences are reused."""
 
     def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
-        """Hold nothing; what is left of these tokens is found until the next pass."""
+        """Empty the sequence; its states can be reused until the next pass."""
         own = self._own(slot)
         if tokens:
             self.rollback(own, len(tokens))
@@ -157,7 +157,7 @@ class RewindingModel:
         return slot
 
     def _keep(self, own: "RewindingSlot") -> None:
-        """Copy the recurrent states of a sequence, unless that is where it has gone back to."""
+        """Copy the recurrent states of a sequence, unless a copy of this length exists."""
         if own.length in (0, own.copied):
             return
         own.copied = None
@@ -168,7 +168,7 @@ class RewindingModel:
         own.copied = own.length
 
     def _states(self, own: "RewindingSlot") -> list[Any]:
-        """The recurrent states of a sequence that has tokens."""
+        """The recurrent states of a non-empty sequence."""
         request = own.attention.held.batch.request
         return [state for state in request.query_state() if state.name not in self._axes]
 
@@ -181,8 +181,8 @@ class RewindingModel:
 class RewindingSlot:
     """A sequence of a `RewindingModel`.
 
-    attention: the rest of it, which holds the tokens. copied: its length when its recurrent states
-    were copied; None: never. states: the copies, by the names of the states.
+    attention: its slot of attention layers, which holds the tokens. copied: its length at the copy
+    of recurrent states; None: no copy. states: the copies, by state name.
     """
 
     model: RewindingModel

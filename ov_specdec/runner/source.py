@@ -1,4 +1,4 @@
-"""What sequences are decoded from, a text or a recording for an encoder; it keys all reuse."""
+"""`Source`: the encoder input of sequences, a text or a recording, and the key of all reuse."""
 
 import hashlib
 from collections.abc import Hashable
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Source:
-    """What a sequence is decoded from. As the namespace of `Runner.open` it keys all reuse.
+    """The encoder input of sequences, which is their namespace in `Runner.open`.
 
-    values: what an encoder reads: ids [1, tokens] of a text, or features [1, bins, frames] of a
-    recording. namespace: whose source it is. Two are equal where both are: their sequences begin
-    in the same way, so that they may share what is cached.
+    values: ids [1, tokens] of a text, or features [1, bins, frames] of a recording. namespace: of
+    its tenant. Sources with equal values and namespace are equal, and share caches.
     """
 
     values: NDArray[Any] = field(compare=False, repr=False)
@@ -29,6 +28,6 @@ class Source:
 
     @property
     def ids(self) -> list[int]:
-        """Of a text; none of a recording."""
+        """The ids of a text; empty for a recording."""
         is_text = np.issubdtype(self.values.dtype, np.integer)
         return self.values[0].tolist() if is_text else []

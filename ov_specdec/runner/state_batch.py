@@ -21,10 +21,10 @@ Mask = NDArray[np.int64]
 class Row:
     """One sequence of a batch.
 
-    source: the row of the states, as the last pass left them, that it goes on from; several rows
-    may have the same one. mask: [entries of the batch], 1 for the tokens of the sequence, in order,
-    and 0 for what is hidden from it. num_committed: so many of its first tokens are `tokens`, and
-    other sequences of the namespace may go on from them. is_held: whether a sequence uses it.
+    source: the row of the last pass's states from which it continues; several rows may share one.
+    mask: [entries of the batch], 1 for the tokens of the sequence, in order, 0 for hidden entries.
+    num_committed: length of its prefix `tokens` that other sequences of the namespace may reuse.
+    is_held: whether a sequence uses it.
     """
 
     batch: "StateBatch"
@@ -43,7 +43,7 @@ class Row:
         self.num_committed = min(self.num_committed, length)
 
     def num_shared(self, tokens: Sequence[int], namespace: Hashable) -> int:
-        """How many of these tokens, from the first, a sequence of the namespace can have of it."""
+        """Length of the prefix of these tokens that a sequence of the namespace can reuse."""
         if self.namespace != namespace:
             return 0
         return common_prefix(self.tokens[: self.num_committed], tokens)
@@ -53,14 +53,13 @@ class Row:
 class StateBatch:
     """Sequences whose KV caches share the states of one infer request, [rows, ..., entries, ...].
 
-    A pass appends as many entries to every row as the longest of its spans has tokens. A row that
-    has fewer is padded on the left, and does not see that padding, then or later. So states have
-    more entries than any sequence has tokens, until `compact` drops those that nobody sees. Rows
-    that end are dropped, and others added, by `beam_idx`: for each row of a pass, it names the row
-    of the states that it goes on from.
+    A pass appends as many entries to every row as its longest span has tokens. Shorter spans are
+    padded on the left, and the mask always hides the padding. So states have more entries than any
+    sequence has tokens, until `compact` drops those that all rows hide. `beam_idx` removes ended
+    rows and adds others: it has the source row of each row of a pass.
 
-    axes: the entries' axis in each state, by the state's name. inputs: those that the model has.
-    is_beyond: whether its sequences lie beyond the border of the model.
+    axes: the axis of entries in each state, by the state's name. inputs: of the model. is_beyond:
+    whether its sequences are beyond the LongRoPE border.
     """
 
     request: ov.InferRequest
@@ -87,17 +86,17 @@ class StateBatch:
         return row
 
     def branch(self, row: Row, length: int) -> Row:
-        """Another row, which has the first `length` tokens of one."""
+        """A new row with the first `length` tokens of another."""
         other = Row(self, row.source, row.mask.copy(), row.length)
         other.keep(length)
         self.rows.append(other)
         return other
 
     def forward(self, spans: Mapping[Row, Sequence[int]], num_logits: int) -> Logits:
-        """Append tokens to some of the rows; rows that nobody holds are gone then.
+        """Append tokens to some of the rows, and drop rows without a sequence.
 
-        Logits [rows, num_logits, vocab] of the last places, in the order of `rows`; a view that the
-        next pass overwrites.
+        Logits [rows, num_logits, vocab] of the last positions, in the order of `rows`; a view that
+        the next pass overwrites.
         """
         rows, width = self.held, max(map(len, spans.values()))
         total = self.num_entries + width
@@ -130,11 +129,11 @@ class StateBatch:
         return logits[:, -num_logits:]
 
     def compact(self) -> None:
-        """Drop the entries that are hidden; rows are padded on the left to the longest one."""
+        """Drop hidden entries; rows are then padded on the left to the longest one."""
         self.take(self.held)
 
     def take(self, rows: Sequence[Row]) -> None:
-        """Hold these rows, of this batch or others, in place of all that it holds."""
+        """Replace the content by these rows, of this batch or others."""
         num_entries = max(row.length for row in rows)
         visible = [np.flatnonzero(row.mask) for row in rows]
         sources = {row.batch: row.batch.states() for row in rows if row.length}
@@ -158,11 +157,11 @@ class StateBatch:
             row.mask = (np.arange(num_entries) >= num_entries - row.length).astype(np.int64)
 
     def states(self) -> dict[str, Any]:
-        """The states that have entries, by name; what they hold is copied as it is read."""
+        """The states with entries, by name; reading one copies it."""
         return {s.name: s for s in self.request.query_state() if s.name in self.axes}
 
     def read(self, row: Row) -> dict[str, NDArray[Any]]:
-        """Copies of the states of one sequence, [1, ..., tokens, ...], what is hidden left out."""
+        """Copies of the states of one sequence, [1, ..., tokens, ...], without hidden entries."""
         visible = np.flatnonzero(row.mask)
         return {
             name: state.state.data[[row.source]].take(visible, self.axes[name])
@@ -170,7 +169,7 @@ class StateBatch:
         }
 
     def write(self, tensors: Mapping[str, NDArray[Any]], length: int) -> Row:
-        """Hold one sequence, whose states `read` gave, in place of all that the batch holds."""
+        """Replace the content by one sequence with states from `read`."""
         with self._emptied_by_errors():
             for name, state in self.states().items():
                 state.state = ov.Tensor(tensors[name])
@@ -179,7 +178,7 @@ class StateBatch:
         return self.rows[0]
 
     def clear(self) -> None:
-        """Forget all tokens; rows that are held have none."""
+        """Drop all tokens; held rows become empty."""
         self.request.reset_state()
         self.rows, self.num_entries = self.held, 0
         for row in self.rows:
@@ -187,7 +186,7 @@ class StateBatch:
 
     @contextmanager
     def _emptied_by_errors(self) -> Iterator[None]:
-        """Forget everything after an error: the layers' states may then differ in length."""
+        """Drop everything after an error: the layers' states may differ in length."""
         try:
             yield
         except BaseException:

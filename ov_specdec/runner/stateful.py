@@ -1,4 +1,4 @@
-"""Runner on the KV states of an IR as exported: rollback hides entries, and trims late."""
+"""Runner on the KV states of an IR as exported: rollback masks entries, and trims rarely."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,33 +23,31 @@ from ov_specdec.runner.base import (
 from ov_specdec.runner.state_batch import Row, StateBatch
 
 MAX_HIDDEN = 128
-"""Stale cache entries that are kept, hidden, before they are trimmed for real."""
+"""Maximum stale cache entries that stay masked before a trim."""
 
 MAX_PADDED = 2
-"""Prompts share a pass where none has more than so many times the tokens of another."""
+"""Maximum ratio of lengths of prompts that share a pass."""
 
 
 class StatefulModel:
     """A compiled stateful model. Implements `Runner`.
 
     Sequences after their prefill share the states of one infer request, one row each, so that a
-    pass reads the weights once for all of them: see `StateBatch`. Prompts are prefilled in batches
-    of their own, or they would have all others padded to their length; then their states are
-    copied.
+    pass reads the weights once for all of them: see `StateBatch`. Prefills have separate batches,
+    because all other rows would be padded to their length; then their states are copied.
 
     Trimming the KV states through `query_state()` copies them whole, which can cost as much as a
-    forward pass. So `rollback` only hides what is stale from attention (mask 0; positions go on
-    counting what is visible), and the states are trimmed once more than `max_hidden` entries are
-    stale in all rows. `max_hidden=0` trims at every rollback, for models that show what is hidden;
-    they take one sequence at a time.
+    forward pass. So `rollback` only masks stale entries (positions count visible ones), and states
+    are trimmed once more than `max_hidden` entries are stale in all rows. `max_hidden=0` trims at
+    every rollback, for models in which masked entries leave traces; they run one sequence at a
+    time.
 
-    shares_states: sequences may share an infer request. A GPU does not run those whose states were
-    set before the first pass, or lose rows: there is one sequence at a time too.
+    shares_states: sequences may share an infer request. A GPU does not run states that were set
+    before the first pass or that lost rows, so it runs one sequence at a time too.
 
-    Sequences beyond the border have batches of their own: nothing brings them into one with others.
+    Sequences beyond the LongRoPE border have separate batches.
 
-    What was freed is found until the next pass of those that shared passes with it, or until others
-    begin a batch.
+    Freed content stays reusable until the next pass of its batch, or until a new batch starts.
     """
 
     num_free = capacity = hidden_size = max_draft_tokens = None
@@ -73,7 +71,7 @@ class StatefulModel:
         self._axes = axes
         self._compiled = compiled
         self._inputs = frozenset(port.any_name for port in compiled.inputs)
-        # Rows are padded with hidden entries, and change their places by `beam_idx`.
+        # Rows are padded with hidden entries, and reordered by `beam_idx`.
         can_share = shares_states and max_hidden > 0 and "beam_idx" in self._inputs
         self.max_sequences = None if can_share else 1
         self._vocab_size = vocab_size
@@ -88,16 +86,16 @@ class StatefulModel:
         return StatefulSlot(self, namespace)
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
-        """Append tokens to sequences, in as few passes as pays.
+        """Append tokens to sequences, in one or several passes by length.
 
         Logits [num_rows, vocab] of each span, views that the next pass overwrites. After an error
-        in a pass those that took part in it are empty.
+        in a pass its sequences are empty.
         """
         slots = [self._own(span.slot) for span in spans]
         if self.max_sequences is not None and len(spans) > self.max_sequences:
             raise SessionError(
-                f"a pass was asked for over {len(spans)} sequences of a model that takes "
-                f"{self.max_sequences} at a time"
+                f"a pass over {len(spans)} sequences: this model takes {self.max_sequences} at a "
+                "time"
             )
         past = [slot.length for slot in slots]
         for span, length in zip(spans, past, strict=True):
@@ -114,7 +112,7 @@ class StatefulModel:
         return [logits[slot] for slot in slots]
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Go on from a row that has the first of these tokens. See `Runner`."""
+        """Continue from a row with a prefix of these tokens. See `Runner`."""
         own = self._own(slot)
         self.free(own)
         row, length = self._find(tokens, own.namespace)
@@ -122,7 +120,7 @@ class StatefulModel:
         return length
 
     def rollback(self, slot: Slot, length: int) -> None:
-        """Forget all but the first `length` tokens: hide the rest, trim when much is hidden."""
+        """Drop all but the first `length` tokens: mask the rest, trim if much is masked."""
         own = self._own(slot)
         check_rollback(own.length, length)
         if length == own.length:
@@ -134,13 +132,13 @@ class StatefulModel:
         self._trim(own.held.batch)
 
     def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
-        """Let other sequences go on from these tokens."""
+        """Let other sequences continue from these tokens."""
         own = self._own(slot)
         row = own.held
         row.namespace, row.tokens, row.num_committed = own.namespace, tokens, length
 
     def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
-        """Give the row up; while it lasts, these tokens are found, if there are any."""
+        """Release the row; these tokens stay reusable while it exists."""
         own = self._own(slot)
         if tokens:
             self.rollback(own, len(tokens))
@@ -151,17 +149,17 @@ class StatefulModel:
         own.row = None
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
-        """Copies of the KV states, what is stale left out."""
+        """Copies of the KV states, without stale entries."""
         own = self._own(slot)
         return own.row.batch.read(own.row) if own.row and own.length else {}
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
-        """Put the states of `length` tokens in place of those that the sequence has."""
+        """Replace the states of the sequence by those of `length` tokens."""
         own = self._own(slot)
         self.free(own)
         check_room(0, length, self.max_length)
         try:
-            # States take their shape from a pass: one over any token shows what they look like.
+            # States get their shape from a pass: run one over any token.
             self.forward([Span(own, [0], 1)])
             current = {
                 name: np.repeat(state, length, self._axes[name])
@@ -180,7 +178,7 @@ class StatefulModel:
         return slot
 
     def _forward_together(self, spans: "Group") -> dict["StatefulSlot", Logits]:
-        """One pass over sequences, after bringing them into one batch."""
+        """One pass over sequences, after moving them to one batch."""
         batch = self._batch_of(list(spans))
         self._trim(batch)
         num_logits = max(span.num_rows for span in spans.values())
@@ -191,9 +189,9 @@ class StatefulModel:
         }
 
     def _batch_of(self, slots: Sequence["StatefulSlot"]) -> StateBatch:
-        """The batch that holds all of these sequences, made where there is none.
+        """The batch of all of these sequences, made if needed.
 
-        After their prefill others may share it: they are padded.
+        After their prefill others may share it, with padding.
         """
         rows = [slot.row for slot in slots if slot.row is not None]
         batches = {row.batch for row in rows}
@@ -203,19 +201,19 @@ class StatefulModel:
             batch = StateBatch(request, self._axes, self._inputs, slots[0].is_beyond)
             if rows:
                 batch.take(rows)
-            # What sequences have left in batches that nobody uses any more makes room.
+            # Drop batches without sequences first.
             self._batches = [*(other for other in self._batches if other.held), batch]
         for slot in slots:
             slot.row = slot.row or batch.add()
         return batch
 
     def _trim(self, batch: StateBatch) -> None:
-        """Drop hidden entries of a batch where there are many."""
+        """Drop hidden entries of a batch if there are many."""
         if batch.num_hidden > self._max_hidden:
             batch.compact()
 
     def _find(self, tokens: Sequence[int], namespace: Hashable) -> tuple[Row | None, int]:
-        """The row that shares most of the first of these tokens, and how many it shares."""
+        """The row with the longest common prefix, and its length."""
         rows = [row for batch in self._batches for row in batch.rows]
         shared = [row.num_shared(tokens, namespace) for row in rows]
         best = max(shared, default=0)
@@ -224,7 +222,7 @@ class StatefulModel:
 
 @dataclass(eq=False)
 class StatefulSlot:
-    """A sequence of a `StatefulModel`, and its row once it takes part in passes."""
+    """A sequence of a `StatefulModel`, and its row after the first pass."""
 
     model: StatefulModel
     namespace: Hashable = None
@@ -237,19 +235,19 @@ class StatefulSlot:
 
     @property
     def held(self) -> Row:
-        """The row of a sequence that has one."""
+        """The row; raises `SessionError` without one."""
         if self.row is None:
-            raise SessionError("a sequence takes part in a pass that has no row")
+            raise SessionError("the sequence has no row in the batch")
         return self.row
 
     @property
     def is_prefilled(self) -> bool:
-        """Whether its prompt is in the cache, all of it."""
+        """Whether its prefill is complete."""
         return self.row is not None and self.row.num_committed > 0
 
     @property
     def is_beyond(self) -> bool:
-        """Whether it lies beyond the border of the model."""
+        """Whether it is beyond the LongRoPE border."""
         return isinstance(self.namespace, Beyond)
 
 
@@ -258,10 +256,10 @@ Group = Mapping[StatefulSlot, Span]
 
 
 def grouped(spans: Group) -> Sequence[Group]:
-    """Sequences that share a pass: all after their prefill, and prompts of similar length.
+    """Groups of sequences that share a pass: all decoding ones, and prompts of similar length.
 
-    Prompts come first, so that they leave the batch of the others. All of a group are on one side
-    of the border.
+    Prompts come first, so that they leave the batch of the others. A group is on one side of the
+    LongRoPE border.
     """
     sides = [
         {slot: span for slot, span in spans.items() if slot.is_beyond is side}

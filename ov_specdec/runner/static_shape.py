@@ -1,4 +1,4 @@
-"""A model compiled for one number of tokens, and runners that take it up."""
+"""`StaticShape`: a model compiled for one number of tokens in a pass, and runners that use it."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -8,19 +8,19 @@ from ov_specdec.runner.base import Runner
 
 @dataclass(frozen=True)
 class StaticShape:
-    """A model compiled for passes over `size` tokens and no others. compiled: OpenVINO's."""
+    """A model compiled for passes over exactly `size` tokens."""
 
     size: int
     compiled: Any
 
 
 class ShapedRunner(Runner, Protocol):
-    """A runner that takes up static shapes while it is in use."""
+    """A runner that can add static shapes during use."""
 
     def add_static(self, shape: StaticShape) -> None:
-        """Run passes over so many tokens by this static shape from now on."""
+        """Run passes over this number of tokens with the static shape from now on."""
         ...
 
     def drop_static(self, size: int) -> None:
-        """Run passes over so many tokens by the dynamic model again."""
+        """Run passes over this number of tokens with the dynamic model again."""
         ...

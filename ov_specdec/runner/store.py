@@ -1,4 +1,4 @@
-"""Cached sequences in files: what one process has prefilled, another need not prefill again."""
+"""Saves cached sequences to files, so that later processes need not prefill them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from ov_specdec.files import replacing
 from ov_specdec.runner.cached_sequence import CachedSequence
 
 TOKENS, FINGERPRINT, SALT = "tokens", "fingerprint", "cache_salt"
-REMEDY = "delete it, and save it again"
+REMEDY = "delete it and save it again"
 
 
 def draft_file(file: Path) -> Path:
@@ -26,11 +26,11 @@ def draft_file(file: Path) -> Path:
 def write_sequence(
     path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: str | None
 ) -> None:
-    """Write the ids and tensors that a KV cache holds, as safetensors.
+    """Write ids and tensors of a KV cache as safetensors.
 
-    fingerprint: what the tensors depend on. cache_salt: whose they are; the file has a digest of
-    it. `read_sequence` wants the same of both. Raises `OptionError` for an empty cache, and for a
-    path that cannot be written.
+    fingerprint: of all that the tensors depend on. cache_salt: of the tenant; the file has a digest
+    of it. `read_sequence` requires the same values of both. Raises `OptionError` for an empty
+    cache, and for a path that cannot be written.
     """
     tokens = sequence.tokens
     if not tokens:
@@ -51,9 +51,9 @@ def write_sequence(
 def read_sequence(
     path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: str | None
 ) -> None:
-    """Have a sequence hold what a file holds.
+    """Load a sequence from a file.
 
-    Raises `OptionError` for a file that cannot be read, or whose fingerprint or salt is another.
+    Raises `OptionError` for a file that cannot be read, or with another fingerprint or salt.
     """
     metadata, tensors = _read(path)
     if metadata.get(FINGERPRINT) != fingerprint:
@@ -63,9 +63,9 @@ def read_sequence(
         )
     if metadata.get(SALT) != _digest(cache_salt):
         raise OptionError(
-            f"the cache file '{path}' was not saved under ",
+            f"the cache file '{path}' was not saved with ",
             Option("cache_salt", cache_salt),
-            f": give that of the generation that was saved, or {REMEDY}",
+            f": give the salt of the saved generation, or {REMEDY}",
         )
     try:
         sequence.restore(tensors.pop(TOKENS).tolist(), tensors)
@@ -74,7 +74,7 @@ def read_sequence(
 
 
 def _digest(cache_salt: str | None) -> str:
-    """What stands for a salt in a file, where others may read it; nothing for none."""
+    """The digest of a salt in a file, which others may read; empty without a salt."""
     if cache_salt is None:
         return ""
     return hashlib.sha256(cache_salt.encode("utf-8", "surrogatepass")).hexdigest()

@@ -14,7 +14,7 @@ ALL: Probs = np.ones(1)
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """The probability of every token; sparse where most of them have none.
+    """The probability of every token; sparse if most of them are 0.
 
     ids: token ids [n], ascending, or None for the whole vocabulary. probs: their probabilities
     [n], none negative, with sum 1; tokens that are not in `ids` have probability 0.
@@ -25,7 +25,7 @@ class Distribution:
 
     @property
     def is_one_hot(self) -> bool:
-        """Whether one token has all of the probability: of a sparse distribution, its only one."""
+        """Whether one token has probability 1: the only one of a sparse distribution."""
         return len(self.probs) == 1
 
     def prob(self, token: int) -> float:
@@ -56,11 +56,11 @@ def excess(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Probs
 
 
 def residual(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Distribution:
-    """The normalized excess: what replaces a draft token that was rejected.
+    """The normalized excess, from which the replacement of a rejected draft token is drawn.
 
-    Where nothing is left, because both are the same, no draft token is ever rejected; what is
-    returned then is `main`. Source: Leviathan et al., section 2.3 (arXiv 2211.17192); with a ratio
-    below 1, Sun et al., algorithm 2 (arXiv 2403.10444).
+    If both distributions are equal, no draft token is ever rejected, and this returns `main`.
+    Source: Leviathan et al., section 2.3 (arXiv 2211.17192); with a ratio below 1, Sun et al.,
+    algorithm 2 (arXiv 2403.10444).
     """
     if main.is_one_hot:
         return main
@@ -70,7 +70,7 @@ def residual(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Dis
 
 
 def _probs_at(draft: Distribution, main: Distribution) -> Probs:
-    """The draft's probabilities of the tokens that `main.probs` is about, in its order."""
+    """The draft's probabilities of the tokens of `main.probs`, in its order."""
     if draft.ids is None:
         return draft.probs if main.ids is None else draft.probs[main.ids]
     if main.ids is None:

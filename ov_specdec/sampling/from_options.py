@@ -1,4 +1,4 @@
-"""From the options of a generation to the samplers that choose its tokens."""
+"""Make samplers from the options of a generation."""
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from ov_specdec.sampling.warpers import LogitsWarper
 
 @dataclass(frozen=True)
 class Samplers:
-    """How the main model's tokens and a draft model's tokens are chosen."""
+    """The samplers of the main model and of a draft model."""
 
     main: Sampler
     draft: Sampler
@@ -41,13 +41,13 @@ class Samplers:
 
 @dataclass(frozen=True)
 class UserLogitsProcessor:
-    """A user's function as a processor; what it returns is checked."""
+    """A user's function as a processor, with a check of its result."""
 
     function: Callable[..., Any]
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
         """The function's row; `OptionError` if it is not a row of logits."""
-        # Copies, so that a function that writes to its arguments does no harm.
+        # Copies, because the function may write to its arguments.
         row = np.asarray(self.function(list(tokens), logits.copy()))
         if row.shape != logits.shape or not np.issubdtype(row.dtype, np.floating):
             raise OptionError(
@@ -58,7 +58,7 @@ class UserLogitsProcessor:
         return row
 
     def follow(self, tokens: Sequence[int]) -> None:
-        """Tell a function that keeps state of the text."""
+        """Pass accepted tokens to a function that keeps state of the text."""
         if isinstance(self.function, Follower):
             self.function.follow(list(tokens))
 
@@ -72,9 +72,9 @@ def make_samplers(
 ) -> Samplers:
     """The samplers for one generation.
 
-    Without a seed one random generator serves all decisions; with one, the same noise does.
-    prompt_length: tokens of the sequence that do not count as output. prompt_ids: what was asked,
-    which of an encoder-decoder model is not part of the sequence.
+    Without a seed, one random generator takes all decisions. With one, both models share the same
+    noise. prompt_length: tokens of the sequence that are not output. prompt_ids: the prompt, which
+    for an encoder-decoder model is not part of the sequence.
     """
     processors = make_processors(
         options, prompt_length=prompt_length, eos_token_ids=eos_token_ids, prompt_ids=prompt_ids
@@ -89,7 +89,7 @@ def make_samplers(
 def _drawing(
     options: GenerationOptions, processors: tuple[LogitsProcessor, ...], ends: Set[int]
 ) -> Sampler:
-    """The sampler that draws, with a seed or without one."""
+    """The sampler that draws tokens, with or without a seed."""
     warper = make_warper(options)
     if options.seed is None:
         random = NumpyRandomSource(np.random.default_rng())
@@ -98,7 +98,7 @@ def _drawing(
 
 
 def make_warper(options: GenerationOptions) -> LogitsWarper:
-    """The warping that the sampling options ask for; one that is not given changes nothing."""
+    """The warper of the sampling options; options that are not given change nothing."""
     names = ("temperature", "top_k", "top_p", "min_p", "typical_p")
     given = {name: getattr(options, name) for name in names}
     return LogitsWarper(**{name: value for name, value in given.items() if value is not None})
@@ -111,7 +111,7 @@ def make_processors(
     eos_token_ids: Set[int],
     prompt_ids: Sequence[int] = (),
 ) -> tuple[LogitsProcessor, ...]:
-    """The processors that the options ask for, in the order of transformers."""
+    """The processors of the options, in the order of transformers."""
     bias, words = options.logit_bias, options.bad_words_ids
     encoder_size, forced = options.encoder_no_repeat_ngram_size, options.forced_bos_token_id
     suppressed = as_tuple(options.suppress_tokens)

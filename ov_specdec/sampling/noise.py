@@ -1,8 +1,8 @@
-"""The noise of a seeded draw: a function of a token's place and id, and of nothing else.
+"""The noise of seeded sampling: a function of seed, position and token id alone.
 
-To draw a token is to take the one of the greatest log-probability plus Gumbel noise. Each token has
-noise of its own, so the choice does not depend on what was drawn before, beside or between, nor on
-which other tokens there are; and a draft model with the same noise tends to make the same choice.
+The Gumbel-max trick draws the token with the greatest log-probability plus Gumbel noise. Each token
+has its own noise, so a draw does not depend on earlier draws, other requests or draft tokens. A
+draft model with the same noise tends to choose the same token.
 Sources: Gumbel-max (Maddison et al., arXiv 1411.0030); for drafts Daliri et al. (arXiv 2408.07978).
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from ov_specdec.sampling.distribution import Distribution, Ids, Probs
 
 RUN = 16384
-"""Tokens that are looked at together: few enough to stay in the processor's cache."""
+"""Tokens in one vectorized step: few enough to stay in the processor's cache."""
 
 STEP, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """The constants of SplitMix64."""
@@ -30,18 +30,18 @@ class Noise:
     choice: int = 0
 
     def draw(self, distribution: Distribution, position: int) -> tuple[int, float]:
-        """The token of index `position` in the sequence, and how far it is above the others.
+        """The token at index `position` of the sequence, and a confidence from 0 to 1.
 
-        Never one of probability 0. The latter is from 0 to 1: about the token's probability after
-        the noise, which says how likely another model with the same noise is to choose it too.
+        Never a token of probability 0. The confidence estimates how likely another model with the
+        same noise is to choose the same token.
         """
         key = self._key(position)
         best, bound, chosen, total = 0.0, 0.0, 0, 0.0
         for start in range(0, len(distribution.probs), RUN):
             probs = distribution.probs[start : start + RUN]
             numbers = uniform(key, _ids(distribution, start, len(probs)))
-            # log(prob) + Gumbel noise is greatest where prob / exponential noise is; that is never
-            # more than prob / uniform number, which takes less time.
+            # log(prob) + Gumbel noise is greatest where prob / exponential noise is. The bound
+            # prob / uniform number takes less time.
             bounds = probs / numbers
             total += float(bounds.sum())
             near = np.flatnonzero(bounds > best)
@@ -54,16 +54,17 @@ class Noise:
         return distribution.token(chosen), best / (best + others)
 
     def _key(self, position: int) -> int:
-        """64 bits that differ with each place of each text. Source: BLAKE2b (RFC 7693)."""
+        """A 64-bit key for a position of a sequence. Source: BLAKE2b (RFC 7693)."""
         place = f"{self.seed}/{self.choice}/{position}"
         return int.from_bytes(blake2b(place.encode(), digest_size=8).digest(), "little")
 
 
 def uniform(key: int, ids: Ids) -> Probs:
-    """A number for each id [n], all of them possible between 0 and 1, both excluded.
+    """A uniform number in (0, 1) for each id [n].
 
-    key: 64 bits. They are numbers `ids` of the generator SplitMix64 that starts at the key, 52 bits
-    of each. Source: Steele et al., "Fast splittable pseudorandom number generators" (OOPSLA 2014).
+    key: 64 bits. The numbers are outputs `ids` of the generator SplitMix64 seeded with the key, 52
+    bits of each. Source: Steele et al., "Fast splittable pseudorandom number generators" (OOPSLA
+    2014).
     """
     bits = ids.astype(np.uint64)
     bits *= np.uint64(STEP)
@@ -80,7 +81,7 @@ def uniform(key: int, ids: Ids) -> Probs:
 
 
 def _ids(distribution: Distribution, start: int, length: int) -> Ids:
-    """The ids of so many tokens of a distribution, from an index on."""
+    """The ids of `length` tokens of a distribution, from index `start`."""
     if distribution.ids is None:
         return np.arange(start, start + length)
     return distribution.ids[start : start + length]

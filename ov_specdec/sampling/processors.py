@@ -1,13 +1,13 @@
-"""Logits processors: penalties, bans, and what else the text so far or the user asks for.
+"""Logits processors: penalties, bans, and the user's own functions.
 
-Each is called with the tokens so far, prompt and output, and with one row of logits [vocab], and
-returns the row to go on with; it never writes to the one it was given. What it returns depends on
-its arguments alone, so that a row that is verified gets the history that plain decoding would have
-had there; one with state of the text is a `Follower` besides. In transformers the order is:
-logit_bias, repetition_penalty, no_repeat_ngram_size, encoder_no_repeat_ngram_size, bad_words_ids,
-min_new_tokens, forced_bos_token_id, suppress_tokens, the user's own.
+A processor takes the tokens so far (prompt and output) and one row of logits [vocab]. It returns a
+new row, and never writes to its argument. The result depends on the arguments alone: in
+verification a row gets the same history as in plain decoding. A processor with state of the text
+is a `Follower` too. The order is that of transformers: logit_bias, repetition_penalty,
+no_repeat_ngram_size, encoder_no_repeat_ngram_size, bad_words_ids, min_new_tokens,
+forced_bos_token_id, suppress_tokens, the user's own.
 
-Valid ranges are checked where options are. A token id is valid from 0 to vocab - 1.
+`GenerationOptions` checks valid ranges. A token id is valid from 0 to vocab - 1.
 Source: the processors of transformers (transformers/generation/logits_process.py).
 """
 
@@ -27,15 +27,14 @@ LogitsProcessor: TypeAlias = Callable[[Sequence[int], Logits], Logits]
 
 @runtime_checkable
 class Follower(Protocol):
-    """A processor of one text that keeps state of it, as a grammar does.
+    """A processor that keeps state of one text, for example of a grammar.
 
-    It is told of the tokens that stand, and of no others. The histories that it is called with may
-    go beyond those by draft tokens, and each begins with them: so the state after a history is
-    found from the last one that it was told of, and nothing has to be rolled back.
+    `follow` passes it the accepted tokens only. Histories in its calls begin with those, and may
+    add draft tokens: it computes their state from the accepted one, and needs no rollback.
     """
 
     def follow(self, tokens: Sequence[int]) -> None:
-        """These tokens of the output stand, and follow those of the last call."""
+        """Take accepted tokens of the output, which follow those of the last call."""
         ...
 
 
@@ -71,7 +70,7 @@ class PresencePenalty:
     prompt_length: int
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The row with the penalty on what follows the prompt in `tokens`."""
+        """The row with the penalty on the tokens after the prompt."""
         generated = _as_ids(tokens[self.prompt_length :])
         result = logits.copy()
         # A token that occurs twice is written twice, but penalized once.
@@ -91,7 +90,7 @@ class FrequencyPenalty:
     prompt_length: int
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The row with the penalty on what follows the prompt in `tokens`."""
+        """The row with the penalty on the tokens after the prompt."""
         generated, counts = np.unique(_as_ids(tokens[self.prompt_length :]), return_counts=True)
         result = logits.copy()
         result[generated] -= self.penalty * counts
@@ -125,10 +124,10 @@ class LogitBias:
 
 @dataclass(frozen=True)
 class BadWords:
-    """Forbids the last token of a sequence wherever the text ends with all that precedes it.
+    """Forbids the last token of a bad word after the tokens that precede it in the bad word.
 
     bad_words_ids: sequences of at least one token each. eos_token_ids: end-of-sequence tokens,
-    which cannot be forbidden as sequences of their own. Source: `NoBadWordsLogitsProcessor`.
+    which cannot be bad words by themselves. Source: `NoBadWordsLogitsProcessor`.
     """
 
     bad_words_ids: Sequence[Sequence[int]]
@@ -138,7 +137,7 @@ class BadWords:
         """The row with -inf at the tokens that would complete a bad word."""
         result = logits.copy()
         for length, endings in self._endings.items():
-            # As in transformers: a word is looked for once the text is as long as all of it.
+            # As in transformers, a word applies once the text is at least as long as it.
             if length == 0 or length < len(tokens):
                 start = tuple(tokens[len(tokens) - length :])
                 result[endings.get(start, [])] = -np.inf
@@ -146,7 +145,7 @@ class BadWords:
 
     @cached_property
     def _endings(self) -> dict[int, dict[tuple[int, ...], list[int]]]:
-        """The last tokens by all that precedes them, and those by their length."""
+        """By length of the preceding tokens: the last tokens for each of them."""
         endings: dict[int, dict[tuple[int, ...], list[int]]] = {}
         for *start, last in self.bad_words_ids:
             if start or last not in self.eos_token_ids:
@@ -182,7 +181,7 @@ class MinNewTokens:
     eos_token_ids: Set[int]
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The row, with -inf at the end-of-sequence tokens while `tokens` are too few."""
+        """The row, with -inf at the end-of-sequence tokens while there are too few tokens."""
         if len(tokens) - self.prompt_length >= self.min_new_tokens:
             return logits
         return _forbid(logits, _as_ids(list(self.eos_token_ids)))
@@ -235,9 +234,9 @@ class EncoderNoRepeatNgram:
 
 @dataclass(frozen=True)
 class ForcedBos:
-    """Forbids all but one token where the text is a single token.
+    """Forbids all tokens but one after a text of a single token.
 
-    forced_bos_token_id: the one. Source: `ForcedBOSTokenLogitsProcessor`.
+    forced_bos_token_id: the allowed token. Source: `ForcedBOSTokenLogitsProcessor`.
     """
 
     forced_bos_token_id: int
@@ -263,7 +262,7 @@ def _endings(text: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _as_ids(tokens: Sequence[int]) -> NDArray[np.int64]:
-    """Token ids as an index array, also where there are none."""
+    """Token ids as an index array, which may be empty."""
     return np.asarray(tokens, dtype=np.int64)
 
 

@@ -7,13 +7,13 @@ import numpy as np
 from ov_specdec.sampling.distribution import Distribution, Probs
 
 RUN = 128
-"""Probabilities that are summed at once where there are many."""
+"""Probabilities in one run of partial sums."""
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
 
 
 class RandomSource(Protocol):
-    """Takes random decisions. The tests put one in its place that tries them all."""
+    """Takes random decisions. Tests replace it with an enumeration of all of them."""
 
     def accept(self, probability: float) -> bool:
         """True with the given probability, from 0 to 1."""
@@ -25,7 +25,7 @@ class RandomSource(Protocol):
 
 
 class NumpyRandomSource:
-    """Decides by one random generator, which is made for one generation and never seeded again.
+    """Decides by one random generator, made for one generation and never reseeded.
 
     Implements `RandomSource`. Each decision takes one number from [0, 1), whatever it is about.
     """
@@ -43,8 +43,8 @@ class NumpyRandomSource:
         probs, start = distribution.probs, 0
         num_runs = len(probs) // RUN
         if num_runs > 1:
-            # To sum runs first, and then to look into one of them, spares most of the sums. What
-            # does not fill a run belongs to the last one.
+            # Sums of runs first, then within one of them: that avoids most of the sums. A rest
+            # that does not fill a run belongs to the last one.
             runs = probs[: num_runs * RUN].reshape(num_runs, RUN).sum(axis=1)
             runs[-1] += probs[num_runs * RUN :].sum()
             run, number = _invert(runs, number)
@@ -54,9 +54,9 @@ class NumpyRandomSource:
 
 
 def _invert(weights: Probs, number: float) -> tuple[int, float]:
-    """The index that a number from [0, 1) falls on, and how far into that index's share it is.
+    """The index whose share of [0, 1) holds a number, and the position within that share.
 
-    An index gets its share of the numbers by its weight, and none if it has none.
+    Shares are proportional to the weights; weight 0 has none.
     """
     cumulative = weights.cumsum()
     point = number * float(cumulative[-1])

@@ -1,8 +1,7 @@
-"""How tokens are chosen from logits: the most likely one, a drawn one, or that of a seed's noise.
+"""Samplers choose tokens from logits: greedy, random, or by the noise of a seed.
 
-One sampler serves plain decoding, drafting and verification, so that all three see the same
-distributions: every row goes through the same processors, with the history that it would have had
-if its tokens had been decoded one by one.
+One sampler serves plain decoding, drafting and verification, so all three have the same
+distributions: every row goes through the same processors, with the history of plain decoding.
 """
 
 from collections.abc import Sequence, Set
@@ -18,10 +17,10 @@ from ov_specdec.sampling.warpers import LogitsWarper
 
 
 class Chosen(NamedTuple):
-    """A token that was chosen.
+    """A chosen token.
 
-    drawn_from: its distribution, where it was left to chance. confidence: how likely another model
-    is to choose it too, from 0 to 1, where the way it was chosen tells.
+    drawn_from: its distribution, if it was drawn at random. confidence: how likely another model is
+    to choose it too, from 0 to 1; None if unknown.
     """
 
     token: int
@@ -30,20 +29,20 @@ class Chosen(NamedTuple):
 
 
 class Sampler(Protocol):
-    """A way to choose tokens."""
+    """Chooses tokens from logits."""
 
     @property
     def processors(self) -> tuple[LogitsProcessor, ...]:
-        """What every row goes through first."""
+        """Processors that every row goes through first."""
         ...
 
     @property
     def ends(self) -> Set[int]:
-        """Tokens that end a text: what follows them is never asked."""
+        """Tokens that end a text: nothing is sampled after them."""
         ...
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
-        """Choose a token to follow `tokens`.
+        """Choose the token after `tokens`.
 
         row: logits [vocab]. Raises `LogitsError` for a row that gives no distribution.
         """
@@ -75,7 +74,7 @@ class RandomSampler:
     ends: Set[int] = frozenset()
 
     def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
-        """What the token after `tokens` is drawn from; raises as `sample` does."""
+        """The distribution of the token after `tokens`; raises as `sample` does."""
         return self.warper(process(self.processors, tokens, row))
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
@@ -86,10 +85,10 @@ class RandomSampler:
 
 @dataclass(frozen=True)
 class SeededSampler:
-    """The token that noise chooses from the warped distribution. Implements `Sampler`.
+    """The token that seeded noise chooses from the warped distribution. Implements `Sampler`.
 
-    The noise is the token's own, so nothing is left to chance: as in greedy decoding, a draft token
-    is accepted where it is this token. Source: Daliri et al., algorithm 1 (arXiv 2408.07978).
+    The choice is deterministic: as in greedy decoding, a draft token is accepted if it is the same
+    token. Source: Daliri et al., algorithm 1 (arXiv 2408.07978).
     """
 
     processors: tuple[LogitsProcessor, ...]
@@ -98,7 +97,7 @@ class SeededSampler:
     ends: Set[int] = frozenset()
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
-        """The token that noise chooses, which depends on seed, place and row alone."""
+        """The token that the noise chooses; it depends on seed, position and row alone."""
         warped = self.warper(process(self.processors, tokens, row))
         token, confidence = self.noise.draw(warped, len(tokens))
         return Chosen(token, confidence=confidence)

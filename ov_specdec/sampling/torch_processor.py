@@ -1,4 +1,4 @@
-"""Logits processors of transformers, which take and return torch tensors with an axis of texts."""
+"""Logits processors of transformers, which take and return torch tensors with a batch axis."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from ov_specdec.logits import Logits
 
 
 def is_of_transformers(function: Callable[..., Any]) -> bool:
-    """Whether it is a `transformers.LogitsProcessor`, told without importing that."""
+    """Whether it is a `transformers.LogitsProcessor`, without importing transformers."""
     names = {(each.__module__, each.__name__) for each in type(function).__mro__}
     return ("transformers.generation.logits_process", "LogitsProcessor") in names
 
 
 @dataclass(frozen=True)
 class TorchProcessor:
-    """One of them, for the tokens so far and one row of logits [vocab]."""
+    """Applies one to the tokens so far and one row of logits [vocab]."""
 
     processor: Callable[..., Any]
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Any:
         """The processor's row [vocab], of a batch of one."""
-        import torch  # which is there: the processor is made of it
+        import torch  # installed, since the processor needs it
 
         ids = torch.tensor([list(tokens)], dtype=torch.long)
         return self.processor(ids, torch.from_numpy(logits.copy())[None])[0].numpy()

@@ -1,4 +1,4 @@
-"""Which draft tokens are accepted: decided by the main model's distributions alone."""
+"""Verification: accept draft tokens so that the output follows the main model's distribution."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from ov_specdec.sampling.samplers import RandomSampler, Sampler
 
 
 class Draft(NamedTuple):
-    """Draft tokens. probs: the distribution that each was drawn from; None if none was drawn."""
+    """Draft tokens. probs: the distribution that each was drawn from; None for certain tokens."""
 
     tokens: list[int]
     probs: list[Distribution] | None = None
@@ -19,8 +19,8 @@ class Draft(NamedTuple):
 class VerificationResult(NamedTuple):
     """The first `num_accepted` draft tokens are accepted, and `next_token` follows them.
 
-    next_token: the main model's own choice: the correction of the first draft token that was
-    rejected, or the bonus token where all of them were accepted.
+    next_token: the main model's own choice: the correction of the first rejected draft token, or
+    the bonus token if all were accepted.
     """
 
     num_accepted: int
@@ -30,13 +30,12 @@ class VerificationResult(NamedTuple):
 def verify(
     sampler: Sampler, tokens: Sequence[int], logits: Logits, draft: Draft
 ) -> VerificationResult:
-    """Which tokens of the draft are accepted after `tokens`, and what follows them.
+    """Verify draft tokens after `tokens`, and choose the token that follows the accepted ones.
 
-    logits: [len(draft.tokens) + 1, vocab], from the main model; row i scores the token in the place
-    of draft token i, the last row the one after all of them. Rows after a draft token that the main
-    model cannot choose, or that ends the text, are not looked at. With an empty draft, this is how
-    plain decoding chooses its next token. Raises `LogitsError` for a row that gives no
-    distribution.
+    logits: [len(draft.tokens) + 1, vocab], from the main model; row i scores the position of draft
+    token i, the last row the position after all of them. Rows after a draft token that the main
+    model cannot choose, or that ends the text, are ignored. With an empty draft, this is plain
+    decoding. Raises `LogitsError` for a row that gives no distribution.
     """
     if isinstance(sampler, RandomSampler):
         return _verify_by_chance(sampler, tokens, logits, draft)
@@ -46,13 +45,13 @@ def verify(
 def _verify_by_agreement(
     sampler: Sampler, tokens: Sequence[int], logits: Logits, draft_tokens: Sequence[int]
 ) -> VerificationResult:
-    """The same where nothing is left to chance: what the sampler chooses too is accepted."""
+    """Verify for a deterministic sampler: accept draft tokens that it chooses too."""
     history = list(tokens)
     for index, draft_token in enumerate(draft_tokens):
         chosen = sampler.sample(history, logits[index]).token
         if chosen != draft_token:
             return VerificationResult(index, chosen)
-        if chosen in sampler.ends:  # the text has ended, and what follows is of no use
+        if chosen in sampler.ends:  # the text ends here
             return VerificationResult(index + 1, chosen)
         history.append(chosen)
     num_accepted = len(draft_tokens)
@@ -62,16 +61,16 @@ def _verify_by_agreement(
 def _verify_by_chance(
     sampler: RandomSampler, tokens: Sequence[int], logits: Logits, draft: Draft
 ) -> VerificationResult:
-    """The same by distributions.
+    """Verify for a random sampler, by distributions.
 
-    Draft tokens that were drawn are verified as a block; of others a block accepts no more than one
-    by one, in more time.
+    Drawn draft tokens are verified as a block. For certain ones a block accepts no more than
+    verification one by one, and takes longer.
     """
     history = list(tokens)
 
     def main(index: int) -> Distribution:
         if index and draft.tokens[index - 1] in sampler.ends:
-            return one_hot(draft.tokens[index - 1])  # of no use: the text has ended
+            return one_hot(draft.tokens[index - 1])  # unused: the text has ended
         history[len(tokens) :] = draft.tokens[:index]
         return sampler.distribution(history, logits[index])
 
@@ -89,10 +88,10 @@ def verify_tokens(
 ) -> VerificationResult:
     """Accept draft tokens one by one so that the tokens kept follow the main model's distribution.
 
-    main: gives the main model's distribution for the place of draft token i, or, at
-    len(draft_tokens), for the place after all of them; called once each, in order, and not beyond
-    the first rejection. draft: the distribution that each draft token was drawn from (`one_hot`
-    where it was not drawn). Greedy decoding is the case where main is `one_hot` everywhere.
+    main: returns the main model's distribution at draft token i, or, at len(draft_tokens), after
+    all of them; called once each, in order, and not beyond the first rejection. draft: the
+    distribution that each draft token was drawn from (`one_hot` for a certain one). In greedy
+    decoding main is `one_hot` everywhere.
     Source: Leviathan et al., algorithm 1 (arXiv 2211.17192); Chen et al., algorithm 2
     (arXiv 2302.01318).
     """
@@ -112,13 +111,13 @@ def verify_block(
     draft_tokens: Sequence[int],
     random: RandomSource,
 ) -> VerificationResult:
-    """The same by the probability of the whole draft: the same law, and never fewer accepted.
+    """Verify a draft as a block: the same distribution, and never fewer accepted tokens.
 
-    What a draft token is too probable by may make up for one before it that was too improbable, so
-    none is rejected before all have been looked at. Parameters: see `verify_tokens`; main is not
-    called beyond a draft token to which it gives no probability.
-    Source: Sun et al., algorithm 2 (arXiv 2403.10444). There the longest prefix is kept whose
-    number passes; here they are tried from the longest on, and the first that passes is it.
+    A draft token with a ratio above 1 may compensate for an earlier one below 1, so all ratios
+    are computed before any is rejected. Parameters: see `verify_tokens`; main is not called beyond
+    a draft token of probability 0.
+    Source: Sun et al., algorithm 2 (arXiv 2403.10444). It keeps the longest prefix that passes;
+    here prefixes are tried from the longest, and the first that passes is kept.
     """
     main_probs, ratios = list[Distribution](), [1.0]
     for index, draft_token in enumerate(draft_tokens):
@@ -126,7 +125,7 @@ def verify_block(
         ratio = main_probs[index].prob(draft_token) / draft[index].prob(draft_token)
         ratios.append(min(ratios[index] * ratio, 1.0))
         if ratios[-1] == 0.0:
-            break  # every prefix from here on is as impossible
+            break  # longer prefixes have probability 0 too
     if random.accept(ratios[-1]):
         return VerificationResult(len(draft_tokens), random.draw(main(len(draft_tokens))))
     length = len(main_probs) - 1
@@ -139,9 +138,9 @@ def verify_block(
 
 
 def prefix_probability(main: Distribution, draft: Distribution, ratio: float) -> float:
-    """How probable it is that a draft ends after a prefix, if it ends there or before.
+    """The probability that exactly this prefix is accepted, if no longer one is.
 
-    main, draft: distributions of the next place. ratio: of the prefix's probabilities, capped at 1
+    main, draft: distributions after the prefix. ratio: of the prefix's probabilities, capped at 1
     after each token. Source: as above.
     """
     mass = float(excess(main, draft, ratio).sum())
@@ -149,6 +148,6 @@ def prefix_probability(main: Distribution, draft: Distribution, ratio: float) ->
 
 
 def acceptance_probability(main_prob: float, draft_prob: float) -> float:
-    """How probable it is that a draft token is accepted: min(1, main_prob / draft_prob)."""
+    """The probability that a draft token is accepted: min(1, main_prob / draft_prob)."""
     # A draft token that was drawn has a draft_prob above 0.
     return 1.0 if main_prob >= draft_prob else main_prob / draft_prob

@@ -1,4 +1,4 @@
-"""A server with OpenAI's interface. One thread runs the models; handlers read what it publishes.
+"""The OpenAI-compatible server. One thread runs the models; request handlers read its output.
 
-Needs the extra `[serve]`, which is imported here alone.
+Needs the extra `[serve]`, which no other package imports.
 """

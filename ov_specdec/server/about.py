@@ -1,4 +1,4 @@
-"""What clients and the page are told of the model that is served, in words."""
+"""The description of the served model for clients and the page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,32 +10,31 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speech_pipeline import SpeechPipeline
 
 Takes = Literal["messages", "text", "source", "audio"]
-"""What requests send to a model: a conversation, a text to continue, one that its answer is made
-of, or a recording."""
+"""Input of a model: a conversation, a text to continue, a text to transform, or a recording."""
 
 DRAFTS = {
     "model": "draft tokens from ",
     "both": "draft tokens from matches in the text, or from ",
-    "suffix": "draft tokens from matches in the text and in earlier ones",
+    "suffix": "draft tokens from matches in the text and in earlier outputs",
     "prompt-lookup": "draft tokens from matches in the text",
     "none": "no draft tokens",
 }
-"""What each drafter gives; where it ends with "from", the draft model follows."""
+"""Descriptions of drafters; after "from" follows the draft model."""
 
 
 TASKS: Mapping[Takes, str] = {
-    "messages": "It answers messages",
+    "messages": "It answers chat messages",
     "text": "It continues texts",
-    "source": "It makes texts of texts, such as summaries or translations",
-    "audio": "It writes down recordings, sent to /v1/audio/transcriptions",
+    "source": "It turns texts into texts, such as summaries or translations",
+    "audio": "It transcribes recordings sent to /v1/audio/transcriptions",
 }
 
 
 @dataclass(frozen=True)
 class About:
-    """What a model is. writes_code: whether it was made for that.
+    """A model's description. takes: type of its input. writes_code: whether it is a code model.
 
-    description: its task, device, precision and drafter, and how long texts may be.
+    description: its task, device, precision, drafter and context length.
     """
 
     takes: Takes
@@ -44,7 +43,7 @@ class About:
 
 
 def about_text(pipeline: SpeculativePipeline) -> About:
-    """What the model of a pipeline is."""
+    """The description of the model of a pipeline."""
     main, is_embedded = pipeline.main, _is_embedded(pipeline.main, "main")
     takes: Takes = "text" if pipeline.tokenizer.chat_template is None else "messages"
     if main.folder.is_encoder_decoder:
@@ -60,7 +59,7 @@ def about_text(pipeline: SpeculativePipeline) -> About:
 
 
 def about_speech(pipeline: SpeechPipeline) -> About:
-    """What the speech model of a pipeline is."""
+    """The description of the speech model of a pipeline."""
     return About(
         "audio", False, _describe(TASKS["audio"], pipeline.main, pipeline.drafter, pipeline.draft)
     )

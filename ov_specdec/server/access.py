@@ -1,4 +1,4 @@
-"""Around every request: its id, its key, what unforeseen errors come to, its line in the log."""
+"""Middleware for every request: id, API key, unexpected errors, and a line in the log."""
 
 import hmac
 import logging
@@ -19,21 +19,21 @@ from ov_specdec.openai import ApiError, from_exception
 log = logging.getLogger("ov_specdec.server")
 
 GUARDED = ("/v1/", "/tokenize", "/detokenize")
-"""How the paths begin that need a key. The others tell nothing of what was asked or answered."""
+"""Prefixes of paths that need a key. Other paths reveal nothing of requests and answers."""
 
 QUIET = ("/health", "/metrics")
-"""Paths that are asked for all the time, while models load too: their lines are for debugging."""
+"""Paths that monitors poll: their log lines have the level debug."""
 
 MAX_USER = 128
-"""Characters of a user's name in the log."""
+"""Maximum characters of a user's name in the log."""
 
 CLIENT_LEFT = 499
-"""Status in the log of a request whose client did not wait; as nginx has it."""
+"""Status in the log of a request whose client disconnected, as in nginx."""
 
 
 @dataclass
 class Record:
-    """What the log says of one request."""
+    """The log record of one request."""
 
     method: str
     path: str
@@ -49,18 +49,18 @@ class Record:
     began: float = field(default_factory=monotonic)
 
     def fail(self, failure: ApiError) -> None:
-        """It has come to an error."""
+        """Record an error."""
         self.status, self.error, self.code = failure.status, failure.message, failure.code
 
     def note(self, chunk: Chunk) -> None:
-        """A chunk of the answer has come."""
+        """Record a chunk of the answer."""
         if self.seconds_to_first is None:
             self.seconds_to_first = monotonic() - self.began
         self.num_generated += len(chunk.token_ids)
         self.finish_reason = chunk.finish_reason or self.finish_reason
 
     def as_dict(self) -> dict[str, Any]:
-        """What is known, for one line of JSON."""
+        """The known fields, for one line of JSON."""
         known = {
             "event": "request",
             "id": self.id,
@@ -79,9 +79,9 @@ class Record:
 
 
 class Access:
-    """ASGI middleware. digests: of keys, any of which opens the guarded paths; none: they are open.
+    """ASGI middleware. digests: of valid keys for the guarded paths; none: no key is needed.
 
-    on_failure: told of requests under those paths that have failed.
+    on_failure: called with failed requests under those paths.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Access:
         self._digests = digests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request; other events are handed on."""
+        """Handle a request; pass other events on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -127,7 +127,7 @@ class Access:
     def _check_key(self, scope: Scope, route: str, record: Record) -> None:
         if not self._digests or not route.startswith(GUARDED):
             return
-        if scope["method"] == "OPTIONS":  # browsers ask without a key whether they may
+        if scope["method"] == "OPTIONS":  # CORS preflight requests have no key
             return
         kind, _, key = Request(scope).headers.get("authorization", "").partition(" ")
         digest = digest_of(key.strip())
@@ -138,12 +138,12 @@ class Access:
                 "no valid API key was given: send 'Authorization: Bearer KEY'",
                 code="invalid_api_key",
             )
-        # Tells tenants apart without giving their key away.
+        # Distinguishes tenants without revealing their keys.
         record.tenant = digest.hex()[:16]
 
 
 def digest_of(key: str) -> bytes:
-    """What is kept of a key. All have one length: to compare them takes the same time for each."""
+    """The digest of a key. Digests have one length, so comparisons take constant time."""
     return sha256(key.encode()).digest()
 
 
@@ -156,10 +156,10 @@ def error_response(error: ApiError) -> JSONResponse:
 
 
 def _route(scope: Scope) -> str:
-    """The path that routes are chosen by: without the prefix that the application is mounted at."""
+    """The path for routing, without the prefix at which the application is mounted."""
     path, root = str(scope["path"]), scope.get("root_path", "")
     rest = path.removeprefix(root)
-    # As Starlette has it: a prefix that is not followed by a slash is part of a longer name.
+    # As in Starlette: a prefix without a slash after it is part of a longer name.
     return rest if rest.startswith("/") else path
 
 

@@ -1,4 +1,4 @@
-"""The routes: what is answered under which path."""
+"""The routes of the server."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -41,7 +41,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
-    """The application. lifespan: what loads the models when it starts, where it is to do so."""
+    """The application. lifespan: loads the models at the start, if given."""
     app = FastAPI(
         title="ov-specdec",
         version=version("ov-specdec"),
@@ -58,7 +58,7 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     _add_state(app, service)
     complete(app)
     add_page(app)
-    if settings.allowed_hosts:  # else a page of a name that leads here could call it
+    if settings.allowed_hosts:  # otherwise DNS rebinding would be possible
         hosts = list(settings.allowed_hosts)
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     digests = [digest_of(key) for key in settings.api_keys]
@@ -175,7 +175,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
     @app.get("/health", response_model=schemas.Health, responses=errors(503))
     async def health() -> Any:
-        """Whether requests are taken and answered."""
+        """Whether the server accepts and answers requests."""
         await service.check_health()
         return {"status": "ok"}
 
@@ -192,7 +192,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
 
 def _post(app: FastAPI, path: str) -> Callable[[Handler], Handler]:
-    """A route whose body is read by hand."""
+    """A route whose handler reads the body itself."""
 
     def decorate(handler: Handler) -> Handler:
         app.add_api_route(path, handler, methods=["POST"], **OPERATIONS[path].arguments())
@@ -209,7 +209,7 @@ def _answer_error(request: Request, error: Exception) -> JSONResponse:
 
 
 def _answer_http_error(request: Request, error: Exception) -> JSONResponse:
-    """What FastAPI itself refuses: paths and methods that are not there."""
+    """Errors of FastAPI itself: unknown paths and methods."""
     status = getattr(error, "status_code", 500)
     detail, headers = getattr(error, "detail", ""), getattr(error, "headers", None) or {}
     message = f"{request.method} {request.url.path}: {detail}"

@@ -21,7 +21,7 @@ from ov_specdec.speech.segments import TranscriptionChunk, collect
 class AudioReply(Response):
     """A response that reads a recording and transcribes it while it is sent.
 
-    read: reads the form, once there is a place for it. record: of the request, for the log.
+    read: reads the form, once the queue has room. record: of the request, for the log.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class AudioReply(Response):
         self.clock = Clock(service.metrics, record.began)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run it, until it is sent, or the client has left or does not read what is sent."""
+        """Run until the answer is sent, or the client disconnects or reads too slowly."""
         service = self.service
         with service.entered(self.record.tenant) as place:
             ask, recording = await self.read()

@@ -15,17 +15,17 @@ from ov_specdec.server.access import CLIENT_LEFT
 T = TypeVar("T")
 
 LARGE = 65_536
-"""Bytes from which on a body is parsed in a thread, so that other requests go on meanwhile."""
+"""Minimum bytes of a body that is parsed in a thread, so that other requests continue."""
 
 MAX_FIELDS, MAX_FIELD = 64, 65_536
-"""Texts of a form, and bytes of each. They are kept in memory, and its file on the disk."""
+"""Maximum texts of a form, and bytes of each. They are in memory, the file is on disk."""
 
 
 async def read_json(request: Request, max_body: int, timeout: float, read: Callable[[Any], T]) -> T:
-    """What `read` makes of the JSON of a body, in a thread where that takes a while.
+    """Parse a JSON body with `read`, in a thread if it is large.
 
-    max_body: bytes. timeout: seconds in which it has to arrive. Only application/json is taken: a
-    page of another site cannot send that without being asked.
+    max_body: bytes. timeout: seconds for the body to arrive. Only application/json is accepted,
+    which pages of other sites can send only after a CORS preflight.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -39,10 +39,10 @@ async def read_json(request: Request, max_body: int, timeout: float, read: Calla
 async def read_form(
     request: Request, max_body: int, timeout: float, allowed_origins: Sequence[str]
 ) -> tuple[dict[str, list[str]], BinaryIO | None]:
-    """The texts of a form by field, and its file, if there is one: the field "file".
+    """The texts of a form by field, and its field "file", if it has one.
 
-    max_body, timeout: as above. A page of another site can send a form without being asked, but its
-    browser says so: such a form is refused, unless its site is among `allowed_origins`.
+    max_body, timeout: as above. Pages of other sites can send a form without a CORS preflight, but
+    with an Origin header: it is refused unless its site is among `allowed_origins`.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
@@ -60,7 +60,7 @@ async def read_form(
     )
     try:
         form = await _in_time(parser.parse(), timeout)
-    except (MultiPartException, ValueError) as error:  # the latter of some values of its charset
+    except (MultiPartException, ValueError) as error:  # ValueError for some values of its charset
         raise invalid(None, f"the form cannot be read: {error}") from error
     texts: dict[str, list[str]] = {}
     file: BinaryIO | None = None
@@ -75,13 +75,13 @@ async def read_form(
 
 
 async def _in_time(body: Awaitable[T], timeout: float) -> T:
-    """A body, if it arrives within so many seconds."""
+    """A body, if it arrives within `timeout` seconds."""
     try:
         return await asyncio.wait_for(body, timeout)
     except asyncio.TimeoutError as error:
         raise invalid(None, f"the body has not arrived within {timeout:g} s") from error
     except ClientDisconnect as error:
-        raise ApiError(CLIENT_LEFT, "the client has left before its body was read") from error
+        raise ApiError(CLIENT_LEFT, "the client disconnected before its body was read") from error
 
 
 async def _read(request: Request, max_body: int) -> bytearray:
@@ -92,7 +92,7 @@ async def _read(request: Request, max_body: int) -> bytearray:
 
 
 async def _parts(request: Request, max_body: int) -> AsyncGenerator[bytes, None]:
-    """A body as it comes, up to so many bytes."""
+    """A body as it arrives, up to `max_body` bytes."""
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > max_body:
         raise _too_large(max_body)
@@ -112,7 +112,7 @@ def _parse(body: bytearray) -> Any:
     try:
         text = body.decode("utf-8-sig")  # json.loads would take halves of surrogate pairs
         content = json.loads(text, parse_constant=_refuse)
-        if "\\u" in text:  # it may hold such a half all the same, which no answer could repeat
+        if "\\u" in text:  # escaped halves, which no answer could repeat
             json.dumps(content, ensure_ascii=False).encode()
         return content
     except (ValueError, RecursionError) as error:
@@ -121,4 +121,4 @@ def _parse(body: bytearray) -> Any:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")

@@ -1,6 +1,6 @@
-"""The OpenAPI document: what FastAPI cannot see of bodies that are read by hand, and of streams.
+"""The OpenAPI document: adds bodies that handlers read themselves, and streams.
 
-OpenAI's errors name one field, in a shape of their own; so bodies are no parameters of handlers.
+OpenAI's errors name one field, in their own shape, so bodies are not parameters of handlers.
 """
 
 from collections.abc import Callable
@@ -23,26 +23,26 @@ REF = "#/components/schemas/{model}"
 FORMS = (TranscriptionForm, TranslationForm)
 
 DONE = {"const": "[DONE]"}
-"""The data of the last event of some streams."""
+"""Data of the last event of some streams."""
 
 DESCRIPTIONS = {
-    400: "A field that cannot be honoured.",
+    400: "A field is invalid or not supported.",
     401: "No valid API key.",
-    403: "A form of another site's page.",
-    404: "Another model.",
+    403: "The form comes from a page of another site.",
+    404: "The model is not served.",
     413: "The body is too large.",
     429: "The queue is full.",
     500: "The server has failed.",
-    503: "Loading, shutting down, or too many before it.",
+    503: "The server is loading or shutting down, or the wait in the queue was too long.",
     504: "The answer took too long.",
 }
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What a path takes and gives. answer: as JSON. events: of a stream. texts: other media types.
+    """Input and output of a path. answer: as JSON. events: of a stream. texts: other media types.
 
-    ends_with_done: whether a stream that comes to its end says so in a last event.
+    ends_with_done: whether a complete stream ends with the event [DONE].
     """
 
     body: Model
@@ -52,7 +52,7 @@ class Operation:
     ends_with_done: bool = False
 
     def arguments(self) -> dict[str, Any]:
-        """Those of `FastAPI.add_api_route` that describe it."""
+        """The descriptive arguments of `FastAPI.add_api_route`."""
         content = {text.partition(";")[0]: {"schema": {"type": "string"}} for text in self.texts}
         if self.events:
             content["text/event-stream"] = {"itemSchema": self._event()}
@@ -65,7 +65,7 @@ class Operation:
         }
 
     def _event(self) -> dict[str, Any]:
-        """An event, in the way of OpenAPI 3.2: its data is JSON in a text."""
+        """An event as in OpenAPI 3.2: its data is JSON in a text."""
         payload = {"anyOf": [_ref(event) for event in self.events]}
         text = {"contentMediaType": "application/json", "contentSchema": payload}
         data = {"anyOf": [text, DONE]} if self.ends_with_done else text
@@ -104,11 +104,11 @@ OPERATIONS = {
     "/tokenize": Operation(TokenizeBody, schemas.Tokens),
     "/detokenize": Operation(DetokenizeBody, schemas.Text),
 }
-"""By path, those whose bodies are read by hand."""
+"""Operations whose handlers read the body, by path."""
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What is said of answers with these statuses; of all that there are, where none is given."""
+    """Descriptions of answers with these statuses; without arguments, of all."""
     return {
         status: {"model": schemas.ErrorBody, "description": DESCRIPTIONS[status]}
         for status in statuses or DESCRIPTIONS
@@ -116,7 +116,7 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def complete(app: FastAPI) -> None:
-    """Have the document of an application define what `OPERATIONS` refer to."""
+    """Add the schemas of `OPERATIONS` to the document of an application."""
     kinds = {kind for each in OPERATIONS.values() for kind in (each.body, *each.events)}
     modes: Any = [(kind, "validation") for kind in sorted(kinds, key=lambda kind: kind.__name__)]
     definitions = models_json_schema(modes, ref_template=REF)[1]["$defs"]

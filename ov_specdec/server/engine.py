@@ -1,4 +1,4 @@
-"""What runs the generations of requests: a Protocol, and the pipeline in this process."""
+"""`Engine`, which runs the generations of requests, and its implementation in this process."""
 
 import asyncio
 import logging
@@ -25,10 +25,10 @@ from ov_specdec.text.tokenizer import Tokenizer
 log = logging.getLogger("ov_specdec.server")
 
 DEFAULT_TEMPERATURE = 1.0
-"""Of requests that give none, where the model recommends none."""
+"""Default temperature, unless the model recommends one."""
 
 Turn = Callable[[], Awaitable[None]]
-"""Waits until a request may run; raises `ApiError` where that takes too long."""
+"""Waits until a request may run; raises `ApiError` if that takes too long."""
 
 
 class Engine(Protocol):
@@ -36,12 +36,12 @@ class Engine(Protocol):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The main model's."""
+        """The main model's tokenizer."""
         ...
 
     @property
     def max_length(self) -> int:
-        """Tokens of prompt and output."""
+        """Maximum tokens of prompt and output."""
         ...
 
     @property
@@ -51,17 +51,17 @@ class Engine(Protocol):
 
     @property
     def about(self) -> About:
-        """What is said of the model."""
+        """The description of the model."""
         ...
 
     def running(
         self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
     ) -> AbstractAsyncContextManager[None]:
-        """Run the generations of a request; whatever of them is left in the end is cancelled.
+        """Run the generations of a request; leaving the context cancels unfinished ones.
 
-        tenant: whose cached prefixes may be used. stream: is filled with their chunks, and fails
-        with the error that ends one. turn: is awaited before they run, once the request is seen to
-        be right as far as that can be seen here. What is wrong with it is raised on entering.
+        tenant: namespace of cached prefixes. stream: gets their chunks, or the first error. turn:
+        awaited before they run, after the checks of the request. Raises errors of the request on
+        entering.
         """
         ...
 
@@ -70,40 +70,40 @@ class Engine(Protocol):
         ...
 
     async def collect_metrics(self) -> list[Metric]:
-        """What it counts."""
+        """Its metrics."""
         ...
 
     def close(self) -> None:
-        """Free what it holds. May wait."""
+        """Free its resources. May wait."""
         ...
 
 
 class LocalEngine:
-    """An engine in this process: a pipeline, and the thread that runs it.
+    """An engine in this process: a pipeline and its thread.
 
-    replica: its name among several, for the metrics.
+    replica: its name in a cluster, for the metrics.
     """
 
     def __init__(
         self, pipeline: SpeculativePipeline, settings: Settings, replica: str | None = None
     ) -> None:
         self.pipeline = pipeline
-        self.background = pipeline.background(_report)
+        self.generator = pipeline.background(_report)
         self.metrics = Metrics(settings.model_name, replica)
-        self.metrics.watch(self.background)
-        num_tokens = self.background.kv_cache_tokens
+        self.metrics.watch(self.generator.loop.engine.scheduler, self.generator.main)
+        num_tokens = self.generator.main.capacity or 0
         self.metrics.describe_cache(num_tokens=num_tokens, max_model_len=self.max_length)
         self.metrics.batch_invariant.set_function(lambda: pipeline.batch_invariant.is_proven)
         self._settings = settings
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The main model's."""
+        """The main model's tokenizer."""
         return self.pipeline.tokenizer
 
     @property
     def max_length(self) -> int:
-        """Tokens of prompt and output."""
+        """Maximum tokens of prompt and output."""
         return self.pipeline.main.runner.max_length
 
     @property
@@ -126,43 +126,43 @@ class LocalEngine:
         try:
             for generation, timer in generations:
                 timer.begin()
-                self.background.submit(generation)
+                self.generator.loop.add(generation.sequence)
             yield
         finally:
             for generation, _ in generations:
-                self.background.cancel(generation)
+                self.generator.loop.cancel(generation.sequence)
 
     def complete(self, options: dict[str, Any], tenant: str | None) -> GenerationOptions:
-        """Options with the pipeline's defaults. tenant: whose cached prefixes may be used."""
+        """Options with the pipeline's defaults. tenant: namespace of cached prefixes."""
         salt = join_salt(tenant, options.get("cache_salt"))
         salted = {**options, "cache_salt": salt}
         complete = self.pipeline.complete_options(**salted)
         if options.get("temperature") is None and complete.temperature is None:
-            # The model recommends none: as vLLM has it, tokens are drawn all the same.
+            # The model recommends none: sample nevertheless, as in vLLM.
             return self.pipeline.complete_options(**{**salted, "temperature": DEFAULT_TEMPERATURE})
         return complete
 
     async def check_health(self) -> None:
-        """Raise `ApiError` unless the thread runs, and its present step makes progress."""
-        background = self.background
-        if not background.is_alive or background.step_seconds > self._settings.step_timeout:
+        """Raise `ApiError` unless the thread runs, and its current step makes progress."""
+        loop = self.generator.loop
+        if not loop.is_alive or loop.step_seconds > self._settings.step_timeout:
             raise stalled()
 
     async def collect_metrics(self) -> list[Metric]:
-        """What it counts."""
+        """Its metrics."""
         return list(self.metrics.registry.collect())
 
     def close(self) -> None:
         """Free the models."""
         self.pipeline.close()
-        self.background.join(self._settings.step_timeout)
+        self.generator.loop.join(self._settings.step_timeout)
 
     def _check(
         self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
     ) -> list[tuple[Generation, Timer]]:
-        """The generations of a request, ready to be submitted. Takes a while: not for the loop."""
+        """The generations of a request, ready to submit. Too slow for the event loop."""
         options = self.complete(ask.options, tenant)
-        prompts = [self.background.encode(prompt, options) for prompt in ask.prompts]
+        prompts = [self.generator.encode(prompt, options) for prompt in ask.prompts]
         limited = limit_work(ask, prompts, self.max_length, self._settings.max_request_tokens)
         repeated = [ids for ids in prompts for _ in range(ask.n)]
         choices = zip(repeated, limited.generations(), strict=True)
@@ -185,14 +185,14 @@ class LocalEngine:
             self.metrics.ended(generation.output.stats, reason)
             stream.end(error)
 
-        generation = self.background.check(ids, options, receive, end)
+        generation = self.generator.begin(ids, options, receive, end)
         return generation, timer
 
 
 def stalled() -> ApiError:
-    """What `/health` answers while nothing goes on."""
+    """The answer of `/health` while a step hangs."""
     return ApiError(503, "the engine makes no progress", code="engine_stalled")
 
 
 def _report(error: Exception) -> None:
-    log.error("a step has failed, and with it the requests that were running", exc_info=error)
+    log.error("a step failed, and with it all running requests", exc_info=error)

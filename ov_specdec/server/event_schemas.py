@@ -1,4 +1,4 @@
-"""What the server's OpenAPI document says of the events of streams: the data of each."""
+"""Schemas of the data of events of streams, for the OpenAPI document."""
 
 from typing import Literal
 
@@ -28,7 +28,7 @@ class Choice(Part):
 
 
 class Delta(Part):
-    """What a message grows by."""
+    """New text of a message."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None
@@ -50,7 +50,7 @@ class CompletionPiece(Choice):
 
 
 class AnswerChunk(Part):
-    """What events have in common. usage: in the last one, or in all, where it was asked for."""
+    """Common fields of events. usage: in the last one, or in all if requested."""
 
     id: str
     created: int
@@ -75,13 +75,13 @@ class CompletionChunk(AnswerChunk):
 
 
 class ResponseEvent(Part):
-    """What events of /v1/responses have in common."""
+    """Common fields of events of /v1/responses."""
 
     sequence_number: int
 
 
 class ResponseChanged(ResponseEvent):
-    """It has begun or ended."""
+    """The response has begun or ended."""
 
     type: Literal[
         "response.created", "response.in_progress", "response.completed", "response.incomplete"
@@ -90,7 +90,7 @@ class ResponseChanged(ResponseEvent):
 
 
 class ItemChanged(ResponseEvent):
-    """Its message has begun or ended."""
+    """The message of the response has begun or ended."""
 
     type: Literal["response.output_item.added", "response.output_item.done"]
     output_index: int
@@ -98,7 +98,7 @@ class ItemChanged(ResponseEvent):
 
 
 class ContentEvent(ResponseEvent):
-    """An event of the text of its message."""
+    """An event of the text of the message."""
 
     item_id: str
     output_index: int
@@ -113,7 +113,7 @@ class PartChanged(ContentEvent):
 
 
 class OutputTextDelta(ContentEvent):
-    """The text grows."""
+    """New text of the message."""
 
     type: Literal["response.output_text.delta"]
     delta: str
@@ -121,7 +121,7 @@ class OutputTextDelta(ContentEvent):
 
 
 class OutputTextDone(ContentEvent):
-    """The text is whole."""
+    """The complete text."""
 
     type: Literal["response.output_text.done"]
     text: str
@@ -129,7 +129,7 @@ class OutputTextDone(ContentEvent):
 
 
 class ResponseFailed(ResponseEvent):
-    """It cannot go on."""
+    """The response has failed."""
 
     type: Literal["error"]
     code: str | None
@@ -148,7 +148,7 @@ RESPONSE_EVENTS = (
 
 
 class TextDelta(Part):
-    """A transcription grows."""
+    """New text of a transcription."""
 
     type: Literal["transcript.text.delta"]
     delta: str
@@ -164,7 +164,7 @@ class TokenUsage(Part):
 
 
 class TextDone(Part):
-    """A transcription is whole."""
+    """The complete transcription."""
 
     type: Literal["transcript.text.done"]
     text: str

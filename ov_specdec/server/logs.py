@@ -12,7 +12,7 @@ LOGGERS = ("ov_specdec", "uvicorn.error")
 
 
 class JsonLines(logging.Formatter):
-    """A record of the log as JSON: time, level, and the message or what is known of a request."""
+    """A log record as JSON: time, level, and a message or the fields of a request."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line; a traceback is one of its values."""
@@ -39,5 +39,5 @@ def set_up_log(level: str) -> None:
         logger.handlers[:] = [handler]
         logger.propagate = False
         logger.setLevel(level.upper())
-    # What uvicorn says at each start and stop.
+    # uvicorn's messages at each start and stop.
     logging.getLogger("uvicorn.error").setLevel("WARNING" if level == "info" else level.upper())

@@ -1,4 +1,4 @@
-"""The page to try the model on: three files, which fetch nothing from elsewhere."""
+"""The page to try the model: three files without external resources."""
 
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
@@ -12,11 +12,11 @@ FILES = {
     "/page.css": ("page.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
 }
-"""What is answered under which path: file and media type."""
+"""File and media type by path."""
 
 HEADERS = {
     "cache-control": "no-cache",
-    # The browser itself sees to it that nothing but these files and this server is asked.
+    # The browser enforces that the page calls only this server.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src data:; form-action 'none'; base-uri 'none'",
     "x-content-type-options": "nosniff",
@@ -24,7 +24,7 @@ HEADERS = {
 
 
 def add_page(app: FastAPI) -> None:
-    """Answer the paths of the page."""
+    """Add the routes of the page."""
     folder = files("ov_specdec.server").joinpath("static")
     for path, (name, media_type) in FILES.items():
         content = folder.joinpath(name).read_bytes()

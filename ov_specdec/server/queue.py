@@ -1,4 +1,4 @@
-"""Who is served when: so many generations run, others wait, and more are refused."""
+"""The request queue: a limited number of generations run, others wait or are rejected with 429."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -10,35 +10,35 @@ from ov_specdec.openai import ApiError
 from ov_specdec.openai.errors import invalid
 
 RETRY_AFTER = 1
-"""Seconds that a client is told to wait while the queue is full: about what an answer takes."""
+"""Retry-After in seconds while the queue is full: about the time of an answer."""
 
 
 class Queue:
-    """Places for generations: `num_places` that run at a time, and `max_waiting` that wait.
+    """Places for generations: `num_places` run concurrently, and up to `max_waiting` wait.
 
-    Requests that wait get their turn key by key, and those of one key as they came, so that nobody
-    waits for all that another key has asked. In the event loop alone.
+    Waiting requests are admitted round-robin over API keys, and in order of arrival for each key,
+    so no key can starve others. Not thread-safe: for the event loop only.
     """
 
     def __init__(self, num_places: int, max_waiting: int) -> None:
         self._num_places = num_places
         self._room = num_places + max_waiting
         self._num_running = 0
-        # By key; the first one's turn is next.
+        # By key; the first one is next.
         self._waiting: OrderedDict[str | None, deque[Place]] = OrderedDict()
         self.num_active = 0
-        """Generations that have entered and not left."""
+        """Running and waiting generations."""
 
     @property
     def num_waiting(self) -> int:
-        """Generations that wait for their turn."""
+        """Waiting generations."""
         return sum(place.size for places in self._waiting.values() for place in places)
 
     @contextmanager
     def entered(self, key: str | None) -> Iterator["Place"]:
-        """A place for one generation, before anything of its request is read.
+        """A place for one generation, before its request is read.
 
-        key: of the client. Raises `ApiError` where there is no room to wait.
+        key: of the client. Raises `ApiError` if the queue is full.
         """
         place = Place(self, key)
         self._enter(1)
@@ -48,15 +48,16 @@ class Queue:
             self._leave(place)
 
     def grow(self, place: "Place", size: int, n: int) -> None:
-        """Make it a place for so many generations: see `Place`."""
+        """Extend it to `size` generations: see `Place`."""
         if size > self._room:
             param, what = ("n", "choices") if n > 1 else ("prompt", "prompts")
-            raise invalid(param, f"{size} {what} are more than the {self._room} that run and wait")
+            room = f"the {self._room} places of the queue"
+            raise invalid(param, f"{size} {what} exceed {room}: send fewer")
         self._enter(size - place.size)
         place.size = size
 
     def wait(self, place: "Place") -> None:
-        """Let it wait for its turn, which may come at once."""
+        """Queue it; it may be admitted at once."""
         self._waiting.setdefault(place.key, deque()).append(place)
         self._serve()
 
@@ -81,7 +82,7 @@ class Queue:
         self._serve()
 
     def _serve(self) -> None:
-        """Give turns while there are places; nobody overtakes one that needs several."""
+        """Admit requests while there are places; none overtakes one that needs several."""
         while self._waiting:
             key, places = next(iter(self._waiting.items()))
             if self._num_running + self._num_needed(places[0]) > self._num_places:
@@ -94,13 +95,13 @@ class Queue:
                 del self._waiting[key]
 
     def _num_needed(self, place: "Place") -> int:
-        """Places that it runs on: all of them where it has more generations than those."""
+        """Places that it needs: at most all of them."""
         return min(place.size, self._num_places)
 
 
 @dataclass(eq=False)
 class Place:
-    """A request in a queue: it enters, grows to its size once that is known, and has its turn."""
+    """A request in the queue: it enters, grows to its number of generations, and is admitted."""
 
     queue: Queue
     key: str | None
@@ -108,21 +109,21 @@ class Place:
     has_turn: asyncio.Event = field(default_factory=asyncio.Event)
 
     def grow(self, size: int, n: int = 1) -> None:
-        """Take so many generations. n: how many of them each prompt has, for the message.
+        """Grow to `size` generations. n: choices of each prompt, for the message.
 
-        Raises `ApiError` where there is no room for them.
+        Raises `ApiError` if the queue has no room for them.
         """
         self.queue.grow(self, size, n)
 
     async def turn(self, timeout: float) -> None:
-        """Wait for its turn, for so many seconds; `ApiError` then."""
+        """Wait for admission; `ApiError` after `timeout` seconds."""
         self.queue.wait(self)
         try:
             await asyncio.wait_for(self.has_turn.wait(), timeout)
         except asyncio.TimeoutError as error:
             raise ApiError(
                 503,
-                f"the request has waited {timeout:g} s for its turn: try again later",
+                f"the request waited {timeout:g} s in the queue: try again later",
                 code="queue_timeout",
                 retry_after=RETRY_AFTER,
             ) from error

@@ -1,4 +1,4 @@
-"""Sends the answer of a request: whole, or as server-sent events; and watches for the client."""
+"""Sends the answer of a request, whole or as server-sent events, and watches for disconnects."""
 
 import asyncio
 import logging
@@ -21,6 +21,7 @@ from ov_specdec.server.queue import Place
 from ov_specdec.server.request_metrics import Clock
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
+from ov_specdec.server.work import refuse_hopeless
 
 log = logging.getLogger("ov_specdec.server")
 
@@ -30,20 +31,20 @@ Events = StreamedCompletion | StreamedResponse
 
 PING = b": ping\n\n"
 PING_SECONDS = 15.0
-"""A comment among the events, and how long a stream is silent before it is sent: less than proxies
-wait before they give a connection up."""
+"""A comment between events, and the silence in seconds before it is sent: less than the idle
+timeout of proxies."""
 
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx would hold events back
+    (b"x-accel-buffering", b"no"),  # nginx would buffer events
 ]
 
 
 class Reply(Response):
     """A response that reads a request and runs its generations while it is sent.
 
-    read: reads the request, once there is a place for it. record: of the request, for the log.
+    read: reads the request, once the queue has room. record: of the request, for the log.
     """
 
     def __init__(
@@ -56,10 +57,12 @@ class Reply(Response):
         self.clock = Clock(service.metrics, record.began)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run it, until it is sent, or the client has left or does not read what is sent."""
+        """Run until the answer is sent, or the client disconnects or reads too slowly."""
         service = self.service
         with service.entered(self.record.tenant) as place:
             ask = await self.read()
+            most = service.settings.max_request_tokens
+            refuse_hopeless(ask, service.engine.max_length, most)
             place.grow(ask.num_choices, ask.n)
             answer = service.answer(ask)
             stream = Stream[Chunk](
@@ -109,14 +112,14 @@ async def _collect(answer: Answer, pieces: AsyncIterator[tuple[int, Chunk]]) -> 
     async for index, chunk in pieces:
         chunks[index].append(chunk)
     results: list[GenerationResult] = [collect(each) for each in chunks]
-    # Log-probabilities of a long prompt take time, in which others are to be answered.
+    # Log-probabilities of a long prompt take time, so do not block the event loop.
     return await asyncio.to_thread(lambda: JSONResponse(make_body(answer, results)))
 
 
 async def _send_events(
     pieces: AsyncIterator[tuple[int, Chunk]], sender: "Sender", events: Events
 ) -> None:
-    """Send an answer as it comes; its head at once, which says that it has had its turn."""
+    """Send an answer as it arrives; the head comes at admission."""
     await sender.begin()
     await sender.event(b"".join(events.begin()))
     async for index, chunk in pieces:
@@ -128,9 +131,9 @@ async def _send_events(
 async def run_for_client(
     work: Coroutine[Any, Any, None], overflow: asyncio.Event, receive: Receive, record: Record
 ) -> None:
-    """Run what answers a request, until the client leaves or falls too far behind.
+    """Run the work of a request, until the client disconnects or reads too slowly.
 
-    overflow: set when it does.
+    overflow: set when the client reads too slowly.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_client_leaves(receive))
@@ -143,7 +146,7 @@ async def run_for_client(
         elif leaving.done():
             record.status = CLIENT_LEFT
         else:
-            # An event that says so would not be read either: the connection is closed.
+            # The client would not read an error event either: close the connection.
             record.error = "the client reads too slowly"
     finally:
         for task in tasks:
@@ -152,7 +155,7 @@ async def run_for_client(
 
 
 def explain(error: Exception, service: Service, record: Record) -> ApiError:
-    """What an error of a request comes to; the log has it too."""
+    """The answer for an error of a request, which is also logged."""
     if isinstance(error, asyncio.TimeoutError):
         seconds = service.settings.request_timeout
         failure = ApiError(504, f"the answer was not finished within {seconds:g} s", code="timeout")
@@ -167,7 +170,7 @@ def explain(error: Exception, service: Service, record: Record) -> ApiError:
 
 
 class Sender:
-    """Sends events, after the head of the response."""
+    """Sends events after the head of the response."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -179,12 +182,12 @@ class Sender:
         await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
 
     async def event(self, event: bytes) -> None:
-        """Send an event; nothing where it is empty."""
+        """Send an event unless it is empty."""
         if event:
             await self._send({"type": "http.response.body", "body": event, "more_body": True})
 
     async def next(self, stream: Stream[T], deadline: float | None) -> tuple[int, T] | None:
-        """The next piece of a stream: see `Stream.next`. Meanwhile pings, where events are sent."""
+        """The next piece of a stream: see `Stream.next`. Sends pings meanwhile, after the head."""
         while True:
             until = monotonic() + PING_SECONDS if self.has_begun else math.inf
             try:
@@ -205,7 +208,7 @@ class Sender:
         scope: Scope,
         receive: Receive,
     ) -> None:
-        """Say what has failed: in a last event where events have begun, else as the response."""
+        """Send an error: as the last event if the stream has begun, else as the response."""
         if self.has_begun:
             await self.event(make_event(failure))
             await self.end()

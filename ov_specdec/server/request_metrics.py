@@ -1,4 +1,4 @@
-"""What is counted of requests where they arrive, whatever runs them."""
+"""Metrics of requests at their arrival, for any engine."""
 
 from time import monotonic
 
@@ -9,29 +9,29 @@ from ov_specdec.server.metrics import FIRST_BUCKETS, PREFIX, REQUEST_BUCKETS
 from ov_specdec.server.queue import Queue
 
 REASONS = {CLIENT_LEFT: "abort", 504: "timeout"}
-"""What ended requests that failed, by status; else "error"."""
+"""Reasons of failed requests, by status; otherwise "error"."""
 
 
 class RequestMetrics:
-    """Requests that wait or have failed, and their times. model_name: label of all of it."""
+    """Waiting and failed requests, and their times. model_name: label of all."""
 
     def __init__(self, model_name: str) -> None:
         self.registry = CollectorRegistry()
         self._model_name = model_name
         self._waiting = Gauge(
             f"{PREFIX}num_requests_waiting",
-            "Requests that wait for their turn.",
+            "Requests in the queue.",
             ("model_name",),
             registry=self.registry,
         ).labels(model_name)
         self._failures = Counter(
             f"{PREFIX}request_failure",
-            "Requests that have failed, by what ended them, code of the error, and HTTP status.",
+            "Failed requests, by reason, error code and HTTP status.",
             ("model_name", "finished_reason", "error", "status"),
             registry=self.registry,
         )
         self.queue_time = self._histogram(
-            "request_queue_time_seconds", "From when it was read to its turn.", REQUEST_BUCKETS
+            "request_queue_time_seconds", "From the end of its body to admission.", REQUEST_BUCKETS
         )
         self.to_first = self._histogram(
             "time_to_first_token_seconds", "From arrival to the first token.", FIRST_BUCKETS
@@ -46,17 +46,17 @@ class RequestMetrics:
         ).labels(self._model_name)
 
     def watch(self, queue: Queue) -> None:
-        """Count what waits in this queue."""
+        """Count waiting requests of this queue."""
         self._waiting.set_function(lambda: queue.num_waiting)
 
     def failed(self, record: Record) -> None:
-        """Count a request that was not answered, or not to its end."""
+        """Count a failed request."""
         reason, status = REASONS.get(record.status, "error"), str(record.status)
         self._failures.labels(self._model_name, reason, record.code or "", status).inc()
 
 
 class Clock:
-    """Takes the times of one request from its arrival, by `time.monotonic`."""
+    """Measures the times of one request from its arrival, by `time.monotonic`."""
 
     def __init__(self, metrics: RequestMetrics, began: float) -> None:
         self._metrics = metrics
@@ -64,7 +64,7 @@ class Clock:
         self._begun: set[int] = set()
 
     def note(self, index: int, *, has_tokens: bool, has_ended: bool) -> None:
-        """A piece of one of its choices has come. has_ended: it was the last, and ended well."""
+        """Note a piece of a choice. has_ended: whether it is the last one, without an error."""
         seconds = monotonic() - self._began
         if has_tokens and index not in self._begun:
             self._begun.add(index)

@@ -1,4 +1,4 @@
-"""Runs the server: loads the models while it listens already, and ends when it is told to."""
+"""Runs the server: loads models while it already listens, and shuts down on a signal."""
 
 import asyncio
 import os
@@ -21,18 +21,18 @@ from ov_specdec.server.transcriptions import Transcriptions
 from ov_specdec.speech_pipeline import SpeechPipeline
 
 GRACE = 5.0
-"""Seconds beside `shutdown_timeout` in which the last answers are sent."""
+"""Extra seconds after `shutdown_timeout` to send the last answers."""
 
 
 SHOW_CURSOR = "\x1b[?25h"
 
 KEEP_ALIVE = 30
-"""Seconds that an idle connection stays open: longer than clients keep theirs, 5 with httpx and so
-with OpenAI's. Otherwise the server closes one now and then just as a request is sent on it."""
+"""Seconds that an idle connection stays open: longer than clients keep theirs, which is 5 for httpx
+and OpenAI's client. Otherwise the server could close a connection just as a request arrives."""
 
 
 class Server(uvicorn.Server):
-    """Uvicorn, which tells the service that it is to end before it waits for running requests."""
+    """Uvicorn that stops the service before it waits for running requests."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -46,9 +46,9 @@ class Server(uvicorn.Server):
 
 @dataclass(frozen=True)
 class Binding:
-    """Where a server listens. uds: path of a Unix socket, in place of host and port.
+    """The address of a server. uds: path of a Unix socket, instead of host and port.
 
-    ssl_certfile, ssl_keyfile: PEM files for TLS. root_path: prefix that a proxy takes off paths.
+    ssl_certfile, ssl_keyfile: PEM files for TLS. root_path: path prefix that a proxy strips.
     """
 
     host: str
@@ -62,7 +62,7 @@ class Binding:
 def open_engine(
     pipeline: SpeculativePipeline | SpeechPipeline, settings: Settings
 ) -> LocalEngine | Transcriptions:
-    """What serves a pipeline in this process."""
+    """The engine or speech model of a pipeline in this process."""
     if isinstance(pipeline, SpeechPipeline):
         return Transcriptions(pipeline, settings)
     return LocalEngine(pipeline, settings)
@@ -74,11 +74,11 @@ def serve(
     binding: Binding,
     on_ready: Callable[[], None],
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C. Then no request is taken, and running ones may end.
+    """Serve until SIGTERM or Ctrl-C. Then reject new requests, and let running ones end.
 
-    load: makes the pipeline; while it does, requests are answered with 503, and a signal ends the
-    process. What it raises ends the server, and is raised. on_ready: called when requests are
-    taken.
+    load: makes the pipeline; meanwhile requests are rejected with 503, and a signal ends the
+    process. Its error ends the server, and is raised. on_ready: called when the server accepts
+    requests.
     """
     service = Service(settings)
     failures: list[BaseException] = []
@@ -113,14 +113,14 @@ def serve(
     server = Server(config, service)
     with _signals_end_nothing():
         server.run()
-    if binding.uds is not None:  # uvicorn leaves it behind
+    if binding.uds is not None:  # uvicorn does not remove it
         Path(binding.uds).unlink(missing_ok=True)
     if failures:
         raise failures[0]
 
 
 def _signals_end_all() -> AbstractContextManager[None]:
-    """While models load there is nothing to finish, and their thread cannot be told to end."""
+    """End the process at a signal while models load: their thread cannot be interrupted."""
 
     def leave(*_: object) -> None:
         if sys.stderr.isatty():
@@ -132,13 +132,13 @@ def _signals_end_all() -> AbstractContextManager[None]:
 
 
 def _signals_end_nothing() -> AbstractContextManager[None]:
-    """When it has ended, uvicorn raises the signals again that it was told to end by."""
+    """Ignore the signals that uvicorn raises again after its end."""
     return _on_signals(lambda *_: None)
 
 
 @contextmanager
 def _on_signals(handle: Callable[..., None]) -> Iterator[None]:
-    """Handle signals that are to end the process. In the main thread."""
+    """Handle signals that would end the process. In the main thread only."""
     before = {sig: signal.signal(sig, handle) for sig in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

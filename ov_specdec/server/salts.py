@@ -1,10 +1,10 @@
-"""Who shares cached prefixes with whom."""
+"""Namespaces of cached prefixes."""
 
 
 def join_salt(tenant: str | None, salt: str | None) -> str | None:
-    """The namespace that a request caches its prefixes in: of its tenant, and in it of its salt.
+    """The namespace of a request's cached prefixes: its salt, within its tenant.
 
-    So a salt parts the requests of one tenant, and opens nothing of another's.
+    A salt thus separates requests of one tenant, and gives no access to another tenant's prefixes.
     """
     if tenant is None:
         return salt

@@ -1,6 +1,6 @@
-"""What the server's OpenAPI document says of answers; of requests it says what `openai` reads.
+"""Schemas of answers, for the OpenAPI document; those of requests are in `openai`.
 
-Every field down to the last is said, and no other comes: `tests/test_server_schema.py`.
+They are complete, and `tests/test_server_schema.py` checks that answers have no other fields.
 """
 
 from typing import Literal
@@ -12,7 +12,7 @@ from ov_specdec.server.about import Takes
 FinishReason = Literal["stop", "length"]
 
 Empty = tuple[()]
-"""A list that holds nothing here."""
+"""A list that is always empty here."""
 
 
 class Part(BaseModel):
@@ -22,7 +22,7 @@ class Part(BaseModel):
 
 
 class Error(Part):
-    """What went wrong."""
+    """An error."""
 
     message: str
     type: str
@@ -31,19 +31,19 @@ class Error(Part):
 
 
 class ErrorBody(Part):
-    """An answer that is an error, as OpenAI has it."""
+    """An error as an answer, in OpenAI's shape."""
 
     error: Error
 
 
 class CachedTokens(Part):
-    """Tokens of a prompt that were cached."""
+    """Cached tokens of a prompt."""
 
     cached_tokens: int
 
 
 class PredictedTokens(Part):
-    """Draft tokens from matches, where the request has a prediction."""
+    """Draft tokens from matches, for a request with a prediction."""
 
     accepted_prediction_tokens: int
     rejected_prediction_tokens: int
@@ -58,14 +58,14 @@ class Counts(Part):
 
 
 class Usage(Counts):
-    """Counts of tokens, and of those that were cached or predicted."""
+    """Counts of tokens, with cached and predicted ones."""
 
     prompt_tokens_details: CachedTokens
     completion_tokens_details: PredictedTokens | None = None
 
 
 class Speculation(Part):
-    """How speculation went, in vLLM's shape."""
+    """Statistics of speculation, in vLLM's shape."""
 
     mean_acceptance_length: float
     draft_acceptance_rate: float
@@ -77,7 +77,7 @@ class Speculation(Part):
 
 
 class Metrics(Part):
-    """What is measured of an answer where draft tokens were drafted for a single choice."""
+    """Measurements of an answer with a single choice and draft tokens."""
 
     speculative_decoding: Speculation
 
@@ -104,7 +104,7 @@ class ChatLogprobs(Part):
 
 
 class ChatMessage(Part):
-    """What the model says."""
+    """The message of the model."""
 
     role: Literal["assistant"]
     content: str
@@ -139,7 +139,7 @@ class CompletionChoice(Part):
 
 
 class Answer(Part):
-    """What answers have in common."""
+    """Common fields of answers."""
 
     id: str
     created: int
@@ -183,38 +183,38 @@ class OutputMessage(Part):
 
 
 class IncompleteDetails(Part):
-    """Why a response is not complete."""
+    """Why a response is incomplete."""
 
     reason: Literal["max_output_tokens"]
 
 
 class Reasoning(Part):
-    """There is none."""
+    """Always empty: there is no reasoning."""
 
     effort: None
     summary: None
 
 
 class TextFormat(Part):
-    """That of a plain text."""
+    """The format of plain text."""
 
     type: Literal["text"]
 
 
 class TextSettings(Part):
-    """What the text of a response is."""
+    """Settings of the text of a response."""
 
     format: TextFormat
 
 
 class InputTokens(CachedTokens):
-    """Tokens of a prompt that were cached, and that are now."""
+    """Tokens of a prompt that were cached before, and that this response cached."""
 
     cache_write_tokens: int
 
 
 class ReasoningTokens(Part):
-    """There are none."""
+    """Always 0."""
 
     reasoning_tokens: int
 
@@ -262,7 +262,7 @@ class Response(Part):
 
 
 class BatchInvariant(Part):
-    """Whether a text depends on nothing but model and request, and why that is said."""
+    """Whether a text depends only on model and request, and the reason."""
 
     is_on: bool
     is_checked: bool
@@ -351,7 +351,7 @@ class Word(Part):
 class Transcription(Part):
     """The answer as json; as verbose_json it has task, language, duration and segments too.
 
-    words: where words are asked for.
+    words: if words are requested.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""What the routes ask: admits requests, and hands them to the engine that runs them."""
+"""`Service`: admits requests of the routes, and passes them to the engine."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -49,7 +49,7 @@ class Service:
         """Serve with this engine, or this speech model, from now on."""
         if isinstance(engine, Transcriptions):
             self._speech = engine
-            self._open_queue(1)  # one after the other
+            self._open_queue(1)  # one at a time
         else:
             self._engine = engine
 
@@ -66,7 +66,7 @@ class Service:
 
     @property
     def engine(self) -> Engine:
-        """What runs generations; `ApiError` while it is loading, and where speech is served."""
+        """The engine; `ApiError` while it loads, or if a speech model is served."""
         if self._speech is not None:
             raise _not_here("recordings", "/v1/audio/transcriptions")
         if self._engine is None:
@@ -75,7 +75,7 @@ class Service:
 
     @property
     def speech(self) -> Transcriptions:
-        """What transcribes; `ApiError` while it is loading, and where text is served."""
+        """The speech model; `ApiError` while it loads, or if a text model is served."""
         if self._engine is not None:
             raise _not_here("text", "/v1/completions")
         if self._speech is None:
@@ -83,14 +83,14 @@ class Service:
         return self._speech
 
     async def check_health(self) -> None:
-        """Raise `ApiError` unless requests are taken, and the engine makes progress."""
+        """Raise `ApiError` unless the server accepts requests and the engine makes progress."""
         engine = self._speech or self.engine
         if self.is_draining:
             raise _draining()
         await engine.check_health()
 
     async def export_metrics(self) -> bytes:
-        """What has been counted, for Prometheus; while it is loading, all of it is 0."""
+        """The metrics for Prometheus; all are 0 while models load."""
         return export([*self.metrics.registry.collect(), *await self._collect_metrics()])
 
     async def _collect_metrics(self) -> Iterable[Metric]:
@@ -102,11 +102,11 @@ class Service:
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """What requests may call the model; answers call it by the first."""
+        """Names of the model in requests; answers use the first."""
         return (self.settings.model_name, *self.settings.aliases)
 
     def check_model(self, name: str | None) -> None:
-        """Refuse a model that is not served; requests that name none are as good."""
+        """Refuse a model that is not served; None is accepted."""
         if name not in (None, *self.model_names):
             raise ApiError(
                 404,
@@ -116,9 +116,9 @@ class Service:
             )
 
     def answer(self, ask: Ask) -> Answer:
-        """What all bodies of an answer to this request share.
+        """The common data of all bodies of an answer to this request.
 
-        Raises `ApiError` for a conversation with a model that has no template for one.
+        Raises `ApiError` for a conversation if the model has no chat template.
         """
         tokenizer = self.engine.tokenizer
         if ask.endpoint != "completions" and tokenizer.chat_template is None:
@@ -131,7 +131,7 @@ class Service:
 
     @contextmanager
     def entered(self, tenant: str | None) -> Iterator[Place]:
-        """A place in the queue, before a request is read; `ApiError` where there is none."""
+        """A place in the queue, before a request is read; `ApiError` if it is full."""
         if self.is_draining:
             raise _draining()
         if self._engine is None and self._speech is None:
@@ -140,12 +140,12 @@ class Service:
             yield place
 
     def deadline(self, began: float) -> float | None:
-        """When a request that began then has to be answered, by `time.monotonic`; None: any."""
+        """The deadline of a request that began then, by `time.monotonic`; None: no deadline."""
         timeout = self.settings.request_timeout
         return None if timeout is None else began + timeout
 
     async def turn(self, place: Place, deadline: float | None) -> None:
-        """Wait for the turn of a request; `asyncio.TimeoutError` when it had to be answered."""
+        """Wait for the admission of a request; `asyncio.TimeoutError` at its deadline."""
         came = monotonic()
         left = None if deadline is None else deadline - came
         await asyncio.wait_for(place.turn(self.settings.queue_timeout), left)
@@ -202,7 +202,7 @@ class Service:
         }
 
     def stop(self) -> None:
-        """Take no more requests, and end those that run when their time is up. In the loop."""
+        """Reject new requests, and end running ones after a timeout. In the event loop."""
         if not self.is_draining:
             self.is_draining = True
             loop = asyncio.get_running_loop()
@@ -221,7 +221,7 @@ def _not_here(what: str, path: str) -> ApiError:
 
 
 def _loading() -> ApiError:
-    return ApiError(503, "the models are being loaded", code="loading", retry_after=RETRY_AFTER)
+    return ApiError(503, "the models are loading", code="loading", retry_after=RETRY_AFTER)
 
 
 def _draining() -> ApiError:

@@ -1,4 +1,4 @@
-"""What a server is told besides the models."""
+"""Settings of a server."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,19 +10,18 @@ from ov_specdec.server.stream import MAX_UNREAD
 
 @dataclass(frozen=True)
 class Settings:
-    """What the server is told besides the models.
+    """Settings of the server besides the models.
 
-    model_name: under which it serves them. aliases: names that requests may have for it too.
-    api_keys: any of them opens it; none: it is open. max_queue: requests that may wait beside the
-    `max_batch_size` that run, or, for recordings, the one. queue_timeout: seconds that a request
-    may wait for its turn. request_timeout: seconds from arrival to the last token; None: any.
-    max_request_tokens: see `limit_work`. max_audio_seconds: of a recording. max_body: bytes.
-    body_timeout: seconds in which a body has to arrive. step_timeout: seconds after which a step
-    counts as hung. shutdown_timeout: seconds that running requests get to end. cors_origins: web
-    sites that may call it. allowed_hosts: names that it may be called by, as in Host headers; none:
-    any. temperature: of requests that give none; None: what the model recommends, or else 1.
-    max_unread: pieces that a stream may be ahead of its reader. strict_fields: refuse fields that
-    are not known. Raises `OptionError` for values that cannot be used.
+    model_name: served name of the model. aliases: further names of it in requests. api_keys: valid
+    keys; none: no key is needed. max_queue: waiting requests, besides `max_batch_size` running
+    ones, or one for recordings. queue_timeout: maximum seconds in the queue. request_timeout:
+    seconds from arrival to the last token; None: no limit. max_request_tokens: see `limit_work`.
+    max_audio_seconds: of a recording. max_body: bytes. body_timeout: seconds for a body to arrive.
+    step_timeout: seconds after which a step counts as hung. shutdown_timeout: seconds for running
+    requests to end. cors_origins: web sites that may call it. allowed_hosts: accepted Host headers;
+    none: any. temperature: default of requests; None: the model's recommendation, else 1.
+    max_unread: chunks that a stream may be ahead of its reader. strict_fields: refuse unknown
+    fields. Raises `OptionError` for invalid values.
     """
 
     model_name: str = "ov-specdec"
@@ -65,24 +64,22 @@ class Settings:
             _require_key(number, key)
 
     def without_keys(self) -> "Settings":
-        """The same for who checks no keys."""
+        """The same settings without keys, for a replica."""
         return replace(self, api_keys=())
 
 
 def _require_list(name: str, values: object) -> None:
-    # A text would be as good as a list of its letters. It is not shown: it may be a key.
+    # A string would count as a list of letters. It is not shown: it may be a key.
     if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
-        raise OptionError(f"{name} must be a list of texts, also where it has only one")
+        raise OptionError(f"{name} must be a list of texts, even of one")
 
 
 def _require_key(number: int, key: str) -> None:
-    """Refuse a key that would open the server to everybody, or to nobody; it is not shown."""
+    """Refuse a key that anyone or no one could send; the message does not show it."""
     if not key:
-        raise OptionError(
-            f"API key {number} is empty, which opens the server to everybody: leave it out"
-        )
+        raise OptionError(f"API key {number} is empty, so anyone could send it: leave it out")
     if key != key.strip() or not key.isascii() or not key.isprintable():
         raise OptionError(
-            f"API key {number} can be sent in no header: take one of ASCII characters, without "
-            "spaces around it"
+            f"API key {number} cannot be sent in a header: use ASCII characters, without spaces "
+            "around them"
         )

@@ -1,4 +1,4 @@
-"""What the generations of one request hand over, from the thread that runs them to its handler."""
+"""Passes chunks of a request's generations from their thread to its handler."""
 
 import asyncio
 from collections import deque
@@ -10,15 +10,15 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 MAX_UNREAD = 1024
-"""Pieces that a stream may be ahead of its reader: more than any network delays, and yet little
-memory. The socket has buffers of its own."""
+"""Maximum unread chunks of a stream: more than network delays need, yet little memory. The socket
+has its own buffers."""
 
 
 class Stream(Generic[T]):
-    """Chunks by the index of their choice, read in an event loop. To be made in it.
+    """Chunks with the index of their choice, read in the event loop that makes the stream.
 
-    num_choices: generations that fill it. max_unread: chunks that nobody has read, more than which
-    are dropped, and `overflow` is set; None for an answer that is read at its end.
+    num_choices: generations that fill it. max_unread: maximum unread chunks, beyond which it drops
+    them and sets `overflow`; None for an answer that is read at its end.
     """
 
     def __init__(self, num_choices: int, max_unread: int | None) -> None:
@@ -26,12 +26,12 @@ class Stream(Generic[T]):
         self._num_running = num_choices
         self._max_unread = max_unread
         self._unread: deque[tuple[int, T]] = deque()
-        self._news = asyncio.Event()
+        self._published = asyncio.Event()
         self.overflow = asyncio.Event()
         self._error: BaseException | None = None
 
     def receiver(self, index: int) -> Callable[[Sequence[T]], None]:
-        """What takes the chunks of a choice, in any thread."""
+        """A thread-safe function that takes the chunks of a choice."""
 
         def receive(chunks: Sequence[T]) -> None:
             self._call(self._put, index, chunks)
@@ -39,11 +39,11 @@ class Stream(Generic[T]):
         return receive
 
     def end(self, error: BaseException | None) -> None:
-        """One generation has ended. From any thread."""
+        """Note the end of one generation. Thread-safe."""
         self._call(self._end, error)
 
     async def next(self, deadline: float | None = None) -> tuple[int, T] | None:
-        """The next chunk; None where there are no more. Raises the error that has ended it.
+        """The next chunk; None at the end. Raises the error that ended the stream.
 
         deadline: by `time.monotonic`; `asyncio.TimeoutError` then.
         """
@@ -54,12 +54,12 @@ class Stream(Generic[T]):
                 return self._unread.popleft()
             if not self._num_running:
                 return None
-            self._news.clear()
+            self._published.clear()
             timeout = None if deadline is None else deadline - monotonic()
-            await asyncio.wait_for(self._news.wait(), timeout)
+            await asyncio.wait_for(self._published.wait(), timeout)
 
     async def next_all(self) -> list[tuple[int, T]]:
-        """All chunks that have come, at least one; none where there are no more. See `next`."""
+        """All available chunks, at least one; empty at the end. See `next`."""
         first = await self.next()
         if first is None:
             return []
@@ -69,7 +69,7 @@ class Stream(Generic[T]):
     def fail(self, error: BaseException) -> None:
         """End it with an error, the first one if there are several."""
         self._error = self._error or error
-        self._news.set()
+        self._published.set()
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody reads any more
@@ -82,10 +82,10 @@ class Stream(Generic[T]):
         if self._max_unread is not None and len(self._unread) > self._max_unread:
             self._unread.clear()
             self.overflow.set()
-        self._news.set()
+        self._published.set()
 
     def _end(self, error: BaseException | None) -> None:
         self._num_running -= 1
         if error is not None:
             self.fail(error)
-        self._news.set()
+        self._published.set()

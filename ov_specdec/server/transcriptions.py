@@ -1,4 +1,4 @@
-"""Transcriptions behind the server: one after the other, in a thread of their own."""
+"""Transcriptions of the server: one at a time, in their own thread."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,10 +26,9 @@ from ov_specdec.stats import FinishReason, GenerationStats
 
 @dataclass(eq=False)
 class Job:
-    """A request whose recording waits for its turn, or is being transcribed.
+    """A request whose recording waits or is being transcribed.
 
-    tenant: whose cached states may be used. stream: is filled with chunks, and fails with the error
-    that ends it.
+    tenant: namespace of cached prefixes. stream: gets the chunks, or the error.
     """
 
     ask: AudioAsk
@@ -41,7 +40,7 @@ class Job:
     transcription: TranscriptionStream | None = None
 
     def cancel(self) -> None:
-        """End it within a pass. From any thread."""
+        """End it within a pass. Thread-safe."""
         self.is_cancelled = True
         if self.transcription is not None:
             self.transcription.cancel()
@@ -49,10 +48,10 @@ class Job:
 
 @dataclass
 class Transcriptions:
-    """A speech model that serves requests in the order in which they came.
+    """A speech model that serves requests in order of arrival.
 
-    Recordings are decoded when their turn comes too, up to `max_audio_seconds`: small files may
-    become large arrays.
+    A recording is decoded only when it is next, up to `max_audio_seconds`: small files may become
+    large arrays.
     """
 
     pipeline: SpeechPipeline
@@ -61,7 +60,7 @@ class Transcriptions:
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _jobs: set[Job] = field(default_factory=set)
     _block_began: float | None = None
-    """When the present block of a file began to be decoded."""
+    """Start time of the current block of a file."""
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.settings.model_name, None)
@@ -69,17 +68,17 @@ class Transcriptions:
 
     @property
     def max_length(self) -> int:
-        """Tokens of prompt and output of one window."""
+        """Maximum tokens of prompt and output of one window."""
         return self.pipeline.main.runner.max_length
 
     @property
     def about(self) -> About:
-        """What is said of the model."""
+        """The description of the model."""
         return about_speech(self.pipeline)
 
     @contextmanager
     def running(self, job: Job) -> Iterator[None]:
-        """Run a transcription, which fills its stream; in the end it is cancelled."""
+        """Run a transcription, which fills its stream; leaving the context cancels it."""
         self._jobs.add(job)
         try:
             self._thread.submit(self._fill, job)
@@ -89,7 +88,7 @@ class Transcriptions:
             job.cancel()
 
     def collect_metrics(self) -> list[Metric]:
-        """What it counts."""
+        """Its metrics."""
         return list(self.metrics.registry.collect())
 
     async def check_health(self) -> None:
@@ -119,7 +118,7 @@ class Transcriptions:
             job.stream.end(None)
 
     def _transcribe(self, job: Job) -> None:
-        """Transcribe in this thread; raises `Cancelled`, and what is wrong with the request."""
+        """Transcribe in this thread; raises `Cancelled`, and errors of the request."""
         if job.is_cancelled:
             raise Cancelled
         job.is_running = True
@@ -129,7 +128,7 @@ class Transcriptions:
         receive = job.stream.receiver(0)
         with self.pipeline.stream(recording, **options) as transcription:
             job.transcription = transcription
-            if job.is_cancelled:  # before there was this to cancel
+            if job.is_cancelled:  # before the transcription existed
                 raise Cancelled
             for chunk in transcription:
                 if chunk.stats is not None:
@@ -137,7 +136,7 @@ class Transcriptions:
                 receive([chunk])
 
     def _read(self, job: Job) -> tuple[Samples, int]:
-        """Decode a recording; raises `Cancelled` where the job is, within a block."""
+        """Decode a recording; raises `Cancelled` within a block if the job is cancelled."""
 
         def begin_block() -> None:
             if job.is_cancelled:
@@ -150,7 +149,7 @@ class Transcriptions:
             self._block_began = None
 
     def _count(self, stats: GenerationStats, reason: FinishReason | None) -> None:
-        """Count a transcription that has ended; raises `Cancelled` where it was cut short."""
+        """Count a finished transcription; raises `Cancelled` if it was cancelled."""
         is_cancelled = reason == "cancelled"
         self.metrics.generation_tokens.inc(stats.generated_tokens)
         self.metrics.ended(stats, None if is_cancelled else reason)

@@ -1,18 +1,27 @@
-"""How much one request may ask for."""
+"""Limits the work of one request."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ov_specdec.openai import Ask
+from ov_specdec.openai import ApiError, Ask
 from ov_specdec.openai.errors import invalid
 
 
-def limit_work(ask: Ask, prompts: Sequence[Sequence[int]], context: int, most: int) -> Ask:
-    """A request, within a number of tokens; `ApiError` where it asks for more.
+def refuse_hopeless(ask: Ask, context: int, most: int) -> None:
+    """Reject a request that is too large whatever its prompts are, before it enters the queue.
 
-    Counted for every choice: its prompt, the tokens that it may generate, and those that
-    log-probabilities name beside them. Where the request does not say how many it wants, it gets
-    what there is room for. prompts: the ids of each. context: tokens of prompt and output.
+    See `limit_work`.
+    """
+    asked = ask.num_choices * min(ask.options.get("max_new_tokens") or 1, context)
+    if asked > most:
+        raise _too_much(ask, asked, most)
+
+
+def limit_work(ask: Ask, prompts: Sequence[Sequence[int]], context: int, most: int) -> Ask:
+    """A request with its output length limited; `ApiError` if it asks for more than `most` tokens.
+
+    For every choice, its prompt, maximum output and top log-probabilities count. A request without
+    an output length gets what fits. prompts: the ids of each. context: tokens of prompt and output.
     """
     lengths = [len(ids) for ids in prompts]
     named = ask.options.get("prompt_logprobs") or 0
@@ -29,11 +38,15 @@ def limit_work(ask: Ask, prompts: Sequence[Sequence[int]], context: int, most: i
         wanted = 1
     asked = read + each * ask.n * sum(min(wanted, there) for there in room)
     if asked > most:
-        raise invalid(
-            None,
-            f"the {ask.num_choices} choices of the request have up to {asked} tokens together, "
-            f"with prompts and what log-probabilities name, max_request_tokens={most}: ask for "
-            "fewer choices, shorter ones, or fewer log-probabilities",
-            "too_many_tokens",
-        )
+        raise _too_much(ask, asked, most)
     return ask
+
+
+def _too_much(ask: Ask, asked: int, most: int) -> ApiError:
+    return invalid(
+        None,
+        f"the {ask.num_choices} choices of the request have up to {asked} tokens together, "
+        f"prompts and top log-probabilities included, over max_request_tokens={most}: ask for "
+        "fewer choices, shorter ones, or fewer log-probabilities",
+        "too_many_tokens",
+    )

@@ -1,1 +1,1 @@
-"""Speech to text: recordings in, transcriptions out, on the same decoding as text."""
+"""Speech to text with Whisper, decoded by the same engine as text."""

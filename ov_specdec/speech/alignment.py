@@ -1,7 +1,7 @@
-"""When tokens are spoken: the cheapest path through what a decoder attends to.
+"""Times of tokens: the cheapest path through the decoder's cross-attention.
 
-Source: `find_alignment` of openai/whisper; `_extract_token_timestamps` of transformers, which these
-times equal.
+Source: `find_alignment` of openai/whisper. The times equal those of transformers
+(`_extract_token_timestamps`).
 """
 
 import numpy as np
@@ -10,25 +10,24 @@ from numpy.typing import NDArray
 from ov_specdec.speech.settings import TIME_PRECISION
 
 DIAGONAL, NEXT_TOKEN, NEXT_PLACE = 0, 1, 2
-"""How a path comes to a place: with the next token or not, at the next place or not."""
+"""Steps of a path: to the next token and place, to the next token, or to the next place."""
 
 
 def token_times(weights: NDArray[np.float32], filter_width: int) -> list[float]:
-    """When each token ends and the next one begins, in seconds from the beginning of the window.
+    """Boundaries between tokens, in seconds from the beginning of the window.
 
-    It is when the attention leaves the token before: a row of weights is that of the token which
-    the model reads, and writes the next one by.
+    A row of weights belongs to the input token, from which the model predicts the next one.
 
-    weights: by which heads attend to the places of a window, [heads, tokens, places]; a place is
-    `TIME_PRECISION` long. filter_width: places that the median filter looks at; odd.
+    weights: cross-attention of the alignment heads, [heads, tokens, places]; a place is
+    `TIME_PRECISION` seconds long. filter_width: places in the median filter; odd.
     """
-    # Head by head: the filter takes many times the memory of what it filters.
+    # Head by head: the filter takes many times the memory of its input.
     matched = np.mean([_match(head, filter_width) for head in weights], axis=0)
     return [place * TIME_PRECISION for place in first_places(-matched.astype(np.float64))]
 
 
 def _match(weights: NDArray[np.float32], filter_width: int) -> NDArray[np.float32]:
-    """How well tokens and places match by one head, [tokens, places], each place on one scale."""
+    """Match of tokens and places by one head, [tokens, places], normalized for each place."""
     deviation = weights.std(axis=0)
     centred = weights - weights.mean(axis=0)
     scaled = np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
@@ -36,7 +35,7 @@ def _match(weights: NDArray[np.float32], filter_width: int) -> NDArray[np.float3
 
 
 def median_filter(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    """The median of so many neighbours along the last axis; edges are reflected."""
+    """The median of `width` neighbours along the last axis, with reflected edges."""
     half = width // 2
     if values.shape[-1] <= half:
         return values
@@ -48,7 +47,7 @@ def median_filter(values: NDArray[np.float32], width: int) -> NDArray[np.float32
 
 
 def first_places(costs: NDArray[np.float64]) -> list[int]:
-    """Dynamic time warping: the place at which the cheapest path comes to each token.
+    """Dynamic time warping: the place at which the cheapest path reaches each token.
 
     costs: of each token at each place, [tokens, places]. A path begins with the first token at the
     first place, ends with the last at the last, and goes to the next token, place, or both.

@@ -23,27 +23,27 @@ Audio: TypeAlias = str | Path | BinaryIO | tuple[NDArray[Any], int]
 
 MIN_RATE, MAX_RATE = 1_000, 768_000
 MAX_CHANNELS = 64
-"""An array with more of them is rather [channels, samples], which nobody could tell from audio."""
+"""More channels suggest an array with swapped axes, [channels, samples]."""
 
 MAX_SAMPLES = 2**30
-"""Of a file, at the model's rate: 18 hours at 16 kHz. A few MB of a compressed format may hold many
-times as much as memory has room for."""
+"""Maximum of a file, at the model's rate: 18 hours at 16 kHz. A few MB of a compressed format may
+decode to more than fits in memory."""
 
 FORMATS = "wav,w64,aiff,au,caf,flac,ogg,mp3,aac,amr,mov,matroska"
-"""Of files, under FFmpeg's names (mov: mp4, m4a, 3gp; matroska: webm). It knows others, such as
-playlists, that have it open further files and addresses."""
+"""Accepted containers, by FFmpeg's names (mov: mp4, m4a, 3gp; matroska: webm). Others, such as
+playlists, could make FFmpeg open further files and addresses."""
 
 ESTIMATED = ("mp3", "aac")
-"""Formats whose length, before they are decoded, is a guess by the bit rate of their beginning."""
+"""Formats whose length FFmpeg only estimates, from the bit rate of their beginning."""
 
 PADDING = 1.0
-"""Seconds that a file may say it is longer than it is, as encoders fill up their frames."""
+"""Seconds by which a file's header may exceed its length, because encoders pad frames."""
 
 BLOCK = 2**16
-"""Samples of an array that are converted at a time."""
+"""Samples of an array in one conversion."""
 
 INTEGERS = ("int8", "int16", "int32")
-"""Types whose whole range is that of recordings; of wider ones nobody could tell."""
+"""Integer types of recordings, which use their whole range; that of wider types is ambiguous."""
 
 
 def read_audio(
@@ -55,8 +55,8 @@ def read_audio(
     """A recording as mono samples at this rate; several channels are averaged.
 
     max_seconds: of a file. on_block: called before each frame of a file is decoded; it may raise.
-    Raises `AudioError` for what is no recording, is empty or too long, or holds values that are no
-    numbers.
+    Raises `AudioError` if the input is no recording, is empty or too long, or has values that are
+    not finite.
     """
     if isinstance(audio, tuple):
         mono, rate = _from_array(audio)
@@ -103,7 +103,7 @@ def _from_file(
 
 
 def _find(path: str | Path) -> Path:
-    """A file by its path, in which "~" is a home."""
+    """A file by its path, in which "~" is expanded."""
     try:
         found = Path(path).expanduser()
         if found.is_file():
@@ -117,9 +117,9 @@ def _find(path: str | Path) -> Path:
 
 
 def _frames(recording: Any, name: str, limit: float, on_block: Callable[[], None]) -> Iterator[Any]:
-    """The decoded frames of an open file, of so many seconds; what is damaged is left out.
+    """The decoded frames of an open file of at most `limit` seconds; damaged ones are dropped.
 
-    A longer one is refused, whatever its head says of its length.
+    A longer file is refused even if its header says otherwise.
     """
     av = _library()
     too_long = AudioError(f"{name} is longer than {limit:g} seconds: cut it into parts")
@@ -146,7 +146,7 @@ def _frames(recording: Any, name: str, limit: float, on_block: Callable[[], None
 
 
 def _from_frames(frames: Iterable[Any], name: str, wanted: int) -> Iterator[Samples]:
-    """Mono samples of frames, at a rate. What they are may change between two of them."""
+    """Mono samples of frames, at the wanted rate. The format may change between frames."""
 
     def form(frame: Any) -> tuple[str, str, int, int]:
         layout = frame.layout
@@ -162,7 +162,7 @@ def _from_frames(frames: Iterable[Any], name: str, wanted: int) -> Iterator[Samp
 
 
 def _mono_blocks(frames: Iterable[Any]) -> Iterator[Samples]:
-    """The mean of the channels of frames that are all of one form."""
+    """The mean of the channels of frames of the same format."""
     to_floats, length = _library().AudioResampler(format="fltp"), 0
     for frame in frames:
         for part in to_floats.resample(frame):
@@ -171,7 +171,7 @@ def _mono_blocks(frames: Iterable[Any]) -> Iterator[Samples]:
 
 
 def _at_rate(blocks: Iterable[Samples], rate: int, wanted: int) -> Iterator[Samples]:
-    """Blocks of a recording at another rate: what is not needed any more takes no memory."""
+    """Resample a recording block by block, to save memory."""
     if rate == wanted:
         yield from blocks
         return
@@ -224,7 +224,7 @@ def _from_array(audio: tuple[Any, ...]) -> tuple[Samples, int]:
             f"samples of shape {list(array.shape)} have {array.shape[1]} channels: give them as "
             "[samples, channels]"
         )
-    # Integers as recorders write them: the whole range of their type is -1 to 1.
+    # The range of an integer type maps to -1 to 1.
     samples: Samples = array.astype(np.float32, copy=False)
     if array.dtype.kind != "f":
         samples = samples * np.float32(1.0 / (np.iinfo(array.dtype).max + 1))
@@ -232,12 +232,12 @@ def _from_array(audio: tuple[Any, ...]) -> tuple[Samples, int]:
 
 
 def require_libraries() -> None:
-    """Raise `OptionError` where what reads recordings is not installed."""
+    """Raise `OptionError` if PyAV is not installed."""
     _library()
 
 
 def _library() -> ModuleType:
-    """PyAV, of the extra `speech`: FFmpeg's decoders. `OptionError` where it is not installed."""
+    """PyAV, from the extra `speech`: FFmpeg's decoders. `OptionError` if it is not installed."""
     try:
         import av
     except ImportError as error:

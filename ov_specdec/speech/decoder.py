@@ -1,6 +1,6 @@
-"""Decodes windows with the models: the engine, drafters and scheduler that text has too."""
+"""Decodes windows with the engine, drafters and scheduler of text generation."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.checks import require_ids
-from ov_specdec.chunks import Chunk, Output
+from ov_specdec.chunks import Output
 from ov_specdec.description import as_tuple
 from ov_specdec.drafters.factory import DrafterFactory
 from ov_specdec.drafters.references import References
 from ov_specdec.engine import EngineLoop
-from ov_specdec.engine import Sequence as EngineSequence
 from ov_specdec.engine.from_options import make_sequence
 from ov_specdec.errors import Option
 from ov_specdec.options import GenerationOptions
@@ -34,8 +33,7 @@ from ov_specdec.text.tokenizer import Tokenizer
 class WindowDecoder:
     """Implements `Decoder` with a main model and a drafter. encoders: of main and draft.
 
-    make_aligner: compiles what times of words are read off. learned: what outputs before have
-    taught about the speed of the models.
+    make_aligner: compiles the model for word times. learned: cost curves from earlier outputs.
     """
 
     main: Runner
@@ -49,16 +47,16 @@ class WindowDecoder:
 
     @cached_property
     def aligner(self) -> Aligner:
-        """Compiled when first asked for; raises `ModelError` where words have no times."""
+        """Compiled on first use; raises `ModelError` if the model has no word times."""
         return self.make_aligner()
 
     @property
     def encoder_seconds(self) -> float:
-        """Time that all passes of the encoders took so far."""
+        """Total time of all encoder passes so far."""
         return sum(encoder.seconds for encoder in self.encoders)
 
     def check(self, options: GenerationOptions) -> None:
-        """Refuse options that drafter or main model has no use for."""
+        """Refuse options that the drafter or the main model does not support."""
         self.drafters.check(options)
         for name, ids in options.token_ids().items():
             require_ids(Option(name), ids, self.settings.vocab_size)
@@ -85,20 +83,13 @@ class WindowDecoder:
             References([self.tokenizer.encode_rendered(text).ids for text in texts]),
             Source(features[None], options.cache_salt),
         )
-        # Its text is made of what is left of it in the end.
+        # The transcriber makes the text from the tokens that it keeps.
         output = Output(IncrementalDetokenizer(lambda _: "", []), len(prompt))
         sequence.publish, sequence.max_unread = output.add, None
-        return Decoding(self._read(sequence), partial(self.loop.cancel, sequence))
+        return Decoding(self.loop.read(sequence), partial(self.loop.cancel, sequence))
 
     def weights(
         self, features: Features, tokens: Sequence[int], cache_salt: str | None
     ) -> NDArray[np.float32]:
-        """How these ids attend to a window, by alignment head: [heads, tokens, places]."""
+        """Cross-attention of these ids to a window, by alignment head: [heads, tokens, places]."""
         return self.aligner.weights(Source(features[None], cache_salt), tokens)
-
-    def _read(self, sequence: EngineSequence) -> Generator[Chunk, None, None]:
-        """The chunks of an output; what passes have cost is kept."""
-        try:
-            yield from self.loop.read(sequence)
-        finally:
-            self.learned.costs.keep()

@@ -1,6 +1,6 @@
-"""Log-mel features: what Whisper's encoder is given of a recording.
+"""Log-mel features, the input of Whisper's encoder.
 
-They equal those of transformers' `WhisperFeatureExtractor` to 1e-4, without its import of torch.
+They equal those of transformers' `WhisperFeatureExtractor` to 1e-4, without importing torch.
 Source: `log_mel_spectrogram` of openai/whisper; the mel scale of Slaney's Auditory Toolbox.
 """
 
@@ -21,18 +21,18 @@ MAX_FREQUENCY = 8000.0
 """Of the mel bins, in Hz, as in every Whisper."""
 
 DYNAMIC_RANGE = 8.0
-"""Powers of ten below the loudest frame, under which all counts as silence."""
+"""Dynamic range in powers of ten below the loudest frame."""
 
 BLOCK = 3000
-"""Frames that are transformed at a time, so that an hour of speech takes little memory."""
+"""Frames in one transform, so that an hour of speech takes little memory."""
 
 
 @dataclass(frozen=True)
 class FeatureExtractor:
-    """How samples become features, under the names of preprocessor_config.json.
+    """Computes features from samples; fields as in preprocessor_config.json.
 
     feature_size: mel bins. sampling_rate: in Hz. hop_length, n_fft: samples between two frames,
-    and in each. chunk_length: seconds that the encoder takes at a time.
+    and in each. chunk_length: seconds in one encoder pass.
     """
 
     feature_size: int = 80
@@ -43,20 +43,20 @@ class FeatureExtractor:
 
     @property
     def num_samples(self) -> int:
-        """Samples that the encoder takes at a time."""
+        """Samples in one encoder pass."""
         return self.chunk_length * self.sampling_rate
 
     @property
     def num_frames(self) -> int:
-        """Frames that the encoder takes at a time."""
+        """Frames in one encoder pass."""
         return self.num_samples // self.hop_length
 
     def fill_up(self, samples: Samples) -> Samples:
-        """A recording, with silence after one that is shorter than a chunk."""
+        """A recording, padded with silence to at least one chunk."""
         return np.pad(samples, (0, max(self.num_samples - len(samples), 0)))
 
     def loudness(self, samples: Samples) -> Iterator[float]:
-        """The greatest log power of each block of a recording: a long one takes a while."""
+        """Yield the greatest log power of each block of a recording."""
         num_frames = len(samples) // self.hop_length
         for start in range(0, num_frames, BLOCK):
             yield float(self._log_mel(samples, start, min(start + BLOCK, num_frames)).max())
@@ -74,7 +74,7 @@ class FeatureExtractor:
         """Log powers of some frames, [feature_size, stop - start]."""
         half = self.n_fft // 2
         first, end = start * self.hop_length - half, (stop - 1) * self.hop_length + half
-        # One more, which a reflection at the beginning needs.
+        # One more, for the reflection at the beginning.
         part = samples[max(first, 0) : end + 1]
         missing = max(-first, 0), max(end - len(samples), 0)
         reflected = np.pad(part, missing, mode="reflect")

@@ -10,14 +10,14 @@ from ov_specdec.speech.segments import Segment, TranscriptionResult
 
 Format = Literal["txt", "json", "srt", "vtt"]
 WITH_WORDS: tuple[Format, ...] = ("json", "vtt")
-"""Formats that have a place for the times of words."""
+"""Formats that support word times."""
 
 
 def write(result: TranscriptionResult, form: Format) -> str:
     """A transcription in one of the formats, with a line break at its end.
 
-    srt, vtt: SubRip and WebVTT, one subtitle a segment; the result needs segments for that. Words
-    with times are in json, and in vtt as timestamps within a subtitle.
+    srt, vtt: SubRip and WebVTT, one subtitle for each segment; they need a result with segments.
+    json has word times, and vtt has them as timestamps within a subtitle.
     """
     require_choice("format", form, get_args(Format))
     if form == "txt":
@@ -36,7 +36,7 @@ def write(result: TranscriptionResult, form: Format) -> str:
 def _srt(segments: Sequence[Segment]) -> str:
     entries = (
         f"{number}\n{clock(segment.start, ',')} --> {clock(segment.end, ',')}\n"
-        # An arrow in its text would be read as times.
+        # Players would parse an arrow in the text as times.
         f"{segment.text.strip().replace('-->', '->')}\n\n"
         for number, segment in enumerate(segments, start=1)
     )
@@ -52,9 +52,9 @@ def _vtt(segments: Sequence[Segment]) -> str:
 
 
 def _vtt_text(segment: Segment) -> str:
-    """A segment's text, with the times at which its words begin where these are known.
+    """A segment's text, with the start times of its words if known.
 
-    They have to increase, and to lie within the subtitle; that of other words is left out.
+    Times must increase and lie within the subtitle; others are dropped.
     """
     if not segment.words:
         return escape(segment.text.strip(), quote=False)
@@ -68,7 +68,7 @@ def _vtt_text(segment: Segment) -> str:
 
 
 def clock(seconds: float, point: str) -> str:
-    """A time as subtitles have it: hours, minutes, seconds, and milliseconds after `point`."""
+    """A time in subtitle format: hours, minutes, seconds, and milliseconds after `point`."""
     total = round(seconds * 1000)
     minutes, rest = divmod(total, 60_000)
     hours, minutes = divmod(minutes, 60)

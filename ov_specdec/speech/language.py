@@ -1,4 +1,4 @@
-"""The language of a recording: as the user names it, or as the model hears it."""
+"""The language of a recording: given by the user, or detected."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from ov_specdec.speech.settings import WhisperSettings
 
 
 def language_id(language: str, settings: WhisperSettings) -> int | None:
-    """The id of a language, named as "en", "English" or "<|en|>"; None in a model of English alone.
+    """The id of a language, named "en", "English" or "<|en|>"; None for an English-only model.
 
     Raises `OptionError` for one that the model does not know.
     """
@@ -49,7 +49,7 @@ def code_of(token: str) -> str:
 
 def _names() -> Mapping[str, str]:
     """Codes by the English names of languages."""
-    # Imports torch where that is installed, so only for who does not give a code.
+    # Imports torch if that is installed, so only if the language is not given as a code.
     from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
 
     names: Mapping[str, str] = TO_LANGUAGE_CODE

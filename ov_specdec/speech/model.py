@@ -1,4 +1,4 @@
-"""What all transcriptions share: a Whisper, how it hears, and what decodes with it."""
+"""The parts that all transcriptions of a model share."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from ov_specdec.speech.settings import WhisperSettings
 class Decoding:
     """One output as it comes.
 
-    chunks: the last has a finish reason and stats; raises `Cancelled` where there is none. cancel:
-    ends it within one pass of a model, from any thread.
+    chunks: the last one has a finish reason and stats; raises `Cancelled` instead if cancelled.
+    cancel: ends it within one pass of a model, from any thread.
     """
 
     chunks: Iterator[Chunk]
@@ -26,37 +26,37 @@ class Decoding:
 
 
 class Decoder(Protocol):
-    """What decodes a window, speculatively or not."""
+    """Decodes a window, speculatively or plainly."""
 
     @property
     def encoder_seconds(self) -> float:
-        """Time that all passes of the encoders took so far."""
+        """Total time of all encoder passes so far."""
         ...
 
     def decode(
         self, features: Features, prompt: Sequence[int], options: GenerationOptions
     ) -> Decoding:
-        """The output that follows the prompt.
+        """Decode the output after the prompt.
 
-        features: [mel bins, frames], as many as the encoder takes. prompt: ids.
+        features: [mel bins, frames] of one encoder pass. prompt: ids.
         """
         ...
 
     def weights(
         self, features: Features, tokens: Sequence[int], cache_salt: str | None
     ) -> NDArray[np.float32]:
-        """How these ids attend to a window, by alignment head: [heads, tokens, places].
+        """Cross-attention of these ids to a window, by alignment head: [heads, tokens, places].
 
-        A place is two frames. cache_salt: that of the generation which wrote the ids.
+        A place is two frames. cache_salt: as in the generation of the ids.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Model:
-    """What all transcriptions share: a Whisper, and how it hears and writes.
+    """A Whisper with its settings, feature extractor, tokenizer and decoder.
 
-    encode: the ids of a text without special tokens. decode: the text of ids that are text.
+    encode: the ids of a text without special tokens. decode: the text of text ids.
     """
 
     settings: WhisperSettings

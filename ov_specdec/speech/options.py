@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from ov_specdec.checks import make_plain, require_known
-from ov_specdec.description import About, as_tuple, check_described, describe
+from ov_specdec.description import About, as_tuple, by_group, check_described, describe
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.sampling.processors import LogitsProcessor
@@ -14,31 +14,37 @@ from ov_specdec.speech.settings import Task
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """As in openai/whisper."""
 
-GENERATION = tuple(name for name, each in describe(GenerationOptions).items() if each.about.speech)
-"""Those of `GenerationOptions` that mean something for speech too."""
+GENERATION = (
+    *("max_new_tokens", "top_k", "top_p", "min_p", "typical_p", "seed"),
+    *("repetition_penalty", "logit_bias", "bad_words_ids", "suppress_tokens"),
+    *("no_repeat_ngram_size", "logits_processor"),
+    *by_group(GenerationOptions)["Speculation"],
+    "cache_salt",
+)
+"""Options of `GenerationOptions` that apply to speech too."""
 
 
 @dataclass(frozen=True)
 class TranscriptionOptions:
-    """Options of `transcribe`. Checked when made; `OptionError` names what is wrong.
+    """Options of `transcribe`, validated on construction; `OptionError` names an invalid value.
 
-    What an annotation says of an option is all that is said of it anywhere: see `About`.
+    Annotations hold the description of each option: see `About`.
 
-    generation: others, which mean what they mean for text: those of `GENERATION`.
+    generation: the options of `GENERATION`, with the same meaning as for text.
     """
 
     language: Annotated[
         str | None,
-        About("Such as en or English.", unset="detected", metavar="L"),
+        About("Spoken language, such as en or English.", unset="detected", metavar="L"),
     ] = None
     task: Annotated[
-        Task, About("Write what is said, or translate it into English.", field=None)
+        Task, About("Transcribe the speech, or translate it to English.", field=None)
     ] = "transcribe"
     return_timestamps: Annotated[
         bool,
         About(
-            "Give segments with times.",
-            "Beyond 30 s the model predicts them in any case.",
+            "Return segments with times.",
+            "For recordings over 30 s the model predicts times in any case.",
             flag=None,
             field=None,
         ),
@@ -46,34 +52,36 @@ class TranscriptionOptions:
     word_timestamps: Annotated[
         bool,
         About(
-            "Give segments, and the times of their words.",
-            "A decoder is compiled once more for them, when first asked for.",
+            "Return segments, and the times of their words.",
+            "The first use compiles a second copy of the decoder.",
             field=None,
         ),
     ] = False
     initial_prompt: Annotated[
         str | None,
         About(
-            "Text before the recording, for style.",
-            "Told before each window.",
+            "Use this text as the context of each window, for style.",
             metavar="TEXT",
             field="prompt",
         ),
     ] = None
     temperature: Annotated[
         float | Sequence[float],
-        About("Of several, one after the other is tried until an output is accepted.", low=0.0),
+        About("Try several in order, until an output is accepted.", low=0.0),
     ] = TEMPERATURES
     compression_ratio_threshold: Annotated[
         float | None,
         About(
-            "Try outputs again that zlib shortens by more.", above=0.0, metavar="X|none", field=None
+            "Retry outputs with a higher zlib compression ratio.",
+            above=0.0,
+            metavar="X|none",
+            field=None,
         ),
     ] = 2.4
     logprob_threshold: Annotated[
         float | None,
         About(
-            "Try outputs again whose mean log-probability is lower.",
+            "Retry outputs with a lower mean log-probability.",
             high=0.0,
             metavar="X|none",
             field=None,
@@ -82,7 +90,7 @@ class TranscriptionOptions:
     no_speech_threshold: Annotated[
         float | None,
         About(
-            "Leave such outputs out where no speech is this likely.",
+            "Drop an unlikely output if the probability of no speech is higher.",
             low=0.0,
             high=1.0,
             metavar="X|none",
@@ -90,14 +98,13 @@ class TranscriptionOptions:
         ),
     ] = 0.6
     condition_on_prev_tokens: Annotated[
-        bool, About("Tell the model the text before each window of 30 seconds.", field=None)
+        bool, About("Condition each window of 30 seconds on the text before it.", field=None)
     ] = True
     silence_threshold: Annotated[
         float | None,
         About(
-            "Skip windows that are nowhere as loud, in dB.",
-            "Full scale is 0, so it is negative; no tenth of a second is as loud, and the model "
-            "does not read them.",
+            "Skip windows that are quieter everywhere, in dB.",
+            "Full scale is 0 dB; loudness is measured over tenths of a second.",
             high=0.0,
             unit="dB",
             metavar="X|none",
@@ -111,7 +118,7 @@ class TranscriptionOptions:
         check_described(self)
         object.__setattr__(self, "temperature", as_tuple(self.temperature))
         if not self.temperatures:
-            raise OptionError(Option("temperature", ()), " must be a number, or several")
+            raise OptionError(Option("temperature", ()), " must be a number or several numbers")
         for temperature in self.temperatures:
             self.at(temperature)
 
@@ -126,18 +133,18 @@ class TranscriptionOptions:
 
     @property
     def gives_segments(self) -> bool:
-        """Whether segments with times are asked for; words are parts of them."""
+        """Whether segments with times are requested; word times need them too."""
         return self.return_timestamps or self.word_timestamps
 
     @property
     def temperatures(self) -> tuple[float, ...]:
-        """Those that are tried, in their order."""
+        """The temperatures to try, in order."""
         return as_tuple(self.temperature)
 
     def at(
         self, temperature: float, processors: Sequence[LogitsProcessor] = ()
     ) -> GenerationOptions:
-        """The options of the generation at this temperature. processors: before the user's own."""
+        """Generation options at this temperature. processors: applied before the user's own."""
         given = {"max_new_tokens": None, **self.generation, "temperature": temperature}
         if self.logprob_threshold is not None:
             given.update(logprobs=0, logprobs_mode="processed_logprobs")

@@ -1,4 +1,4 @@
-"""What a transcription is: segments with their times, the text, and how it came about."""
+"""The result of a transcription: text, segments with times, and statistics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from ov_specdec.stats import FinishReason, GenerationStats
 class Segment:
     """Text between two times, in seconds, rounded to hundredths.
 
-    tokens: with timestamps. seek: the frame that its window begins at. temperature, avg_logprob,
-    compression_ratio, no_speech_prob: of the output of that window; None where nothing depended on
-    it. words: with word_timestamps; their texts together are that of the segment.
+    tokens: with timestamps. seek: the first frame of its window. temperature, avg_logprob,
+    compression_ratio, no_speech_prob: of the output of that window; None if not computed. words:
+    with word_timestamps; their texts join to that of the segment.
     """
 
     start: float
@@ -31,7 +31,7 @@ class Segment:
     words: tuple[Word, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; words are there where any have times."""
+        """For JSON; with words if any have times."""
         content = {**vars(self), "tokens": list(self.tokens)}
         content.pop("words")
         if self.words:
@@ -41,13 +41,13 @@ class Segment:
 
 @dataclass
 class SpeechStats:
-    """The record of one transcription.
+    """The statistics of one transcription.
 
-    audio_seconds: length of the recording. seconds: that transcribing took, without what a reader
-    of the stream does between chunks; encoder_seconds: those of them in the encoders. num_windows:
-    that were decoded; num_skipped: those that were silent or held no speech; num_retries: outputs
-    that were tried again. generations: of each output, the record that text has too; those that
-    were not taken are among them, the passes that detect language and silence are not.
+    audio_seconds: length of the recording. seconds: time of the transcription, without the reader's
+    time between chunks. encoder_seconds: time in the encoders. num_windows: decoded windows.
+    num_skipped: windows that were silent or held no speech. num_retries: retried outputs.
+    generations: statistics of each output, rejected ones included, but without passes that detect
+    language or silence.
     """
 
     audio_seconds: float
@@ -60,17 +60,17 @@ class SpeechStats:
 
     @property
     def real_time_factor(self) -> float:
-        """Seconds that a second of the recording took."""
+        """Processing time divided by the length of the recording."""
         return self.seconds / self.audio_seconds if self.audio_seconds else 0.0
 
     @property
     def encoder_share(self) -> float:
-        """The part of the time that the encoders took, 0 to 1."""
+        """Fraction of the time in the encoders, 0 to 1."""
         return self.encoder_seconds / self.seconds if self.seconds else 0.0
 
     @property
     def generation(self) -> GenerationStats:
-        """All outputs as one record, whose figures are those of text."""
+        """The sum over all outputs, in the form of text generation."""
         prompt_tokens = sum(each.prompt_tokens for each in self.generations)
         rounds = [round_ for each in self.generations for round_ in each.rounds]
         return GenerationStats(prompt_tokens, rounds)
@@ -89,12 +89,11 @@ class SpeechStats:
 
 @dataclass(frozen=True)
 class TranscriptionChunk:
-    """A piece of a transcription, which will not change any more.
+    """A final piece of a transcription.
 
-    text: what is new. end: seconds of the recording that are done. pieces: the tokens of the text
-    by origin; they have their texts too, the first of all with the space that it begins with.
-    segments: with return_timestamps. language, finish_reason and stats: on the last chunk only,
-    which has no text.
+    text: the new text. end: finished seconds of the recording. pieces: the tokens of the text by
+    origin, each with its text. segments: with return_timestamps. language, finish_reason and stats:
+    on the last chunk only, which has no text.
     """
 
     text: str
@@ -110,8 +109,8 @@ class TranscriptionChunk:
 class TranscriptionResult:
     """A finished transcription.
 
-    segments: with return_timestamps. language: a code, such as "en"; None where it was to be
-    detected, and nothing was heard that it could be detected in.
+    segments: with return_timestamps. language: a code, such as "en"; None if it was to be detected
+    in a recording without speech.
     """
 
     text: str
@@ -121,7 +120,7 @@ class TranscriptionResult:
 
 
 def collect(chunks: Sequence[TranscriptionChunk]) -> TranscriptionResult:
-    """The transcription that the chunks of a stream, up to the last one, amount to."""
+    """Join all chunks of a stream to a transcription."""
     last = chunks[-1]
     if last.stats is None:
         raise OptionError("the stream ended before its last chunk: read it from the beginning")

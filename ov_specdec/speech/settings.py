@@ -1,4 +1,4 @@
-"""What a Whisper's configuration files say: special ids, limits, and what is suppressed."""
+"""Settings from a Whisper's configuration files: special ids, limits, and suppressed tokens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ TIME_PRECISION = 0.02
 class WhisperSettings:
     """Special ids and limits, under the names of generation_config.json.
 
-    Ids below eos_token_id are text, those above no_timestamps_token_id timestamps, in steps of
-    `TIME_PRECISION`; the one before it says that there is no speech. lang_to_id, task_to_id: empty
-    in a model of English alone. max_target_positions: most tokens of start, prompt and output.
-    max_initial_timestamp_index: latest first timestamp; None: any. alignment_heads: those that
-    follow the recording, each as layer and place; None: all of the upper half of layers.
-    median_filter_width: places that times of words are smoothed over.
+    Ids below eos_token_id are text. Ids above no_timestamps_token_id are timestamps, in steps of
+    `TIME_PRECISION`; the id before it means no speech. lang_to_id, task_to_id: empty in an
+    English-only model. max_target_positions: maximum number of tokens of start, prompt and output.
+    max_initial_timestamp_index: latest first timestamp; None: any. alignment_heads: heads for word
+    times, each as layer and index; None: all heads of the upper half of layers.
+    median_filter_width: places in the median filter of word times.
     """
 
     decoder_start_token_id: int
@@ -42,7 +42,7 @@ class WhisperSettings:
 
     @classmethod
     def read(cls, folder: Path) -> "WhisperSettings":
-        """Those of a model folder; `ModelError` where they are not those of a Whisper."""
+        """Read the settings of a model folder; `ModelError` if it is not a Whisper."""
         config = read_json(folder / "config.json")
         path = folder / "generation_config.json"
         generation = read_json(path) if path.is_file() else {}
@@ -51,7 +51,7 @@ class WhisperSettings:
                 f"{folder} holds a model of type {config.get('model_type')!r}, which does not "
                 "transcribe: give a Whisper; for text use ov-specdec generate"
             )
-        # Checkpoints from before 2023 lack some of what decides over language and task.
+        # Checkpoints from before 2023 lack some ids of languages and tasks.
         known = {**config, **{k: v for k, v in generation.items() if v is not None}}
         known.setdefault("prev_sot_token_id", known.get("no_timestamps_token_id", 0) - 2)
         names = ("decoder_start_token_id", "eos_token_id", "no_timestamps_token_id")
@@ -72,7 +72,7 @@ class WhisperSettings:
 
     @property
     def is_multilingual(self) -> bool:
-        """Whether it knows languages and tasks; else it transcribes English."""
+        """Whether it has languages and tasks; otherwise it only transcribes English."""
         return bool(self.lang_to_id)
 
     @property
@@ -87,34 +87,34 @@ class WhisperSettings:
 
     @property
     def no_speech_token_id(self) -> int:
-        """The id whose probability after the start of a transcript is that of no speech."""
+        """The id of no speech, whose probability is read after the start of a transcript."""
         return self.no_timestamps_token_id - 1
 
     @property
     def max_prompt_length(self) -> int:
-        """Most tokens of previous text, which leaves half of the context to the output."""
+        """Maximum tokens of previous text, which leaves half of the context to the output."""
         return self.max_target_positions // 2 - 1
 
     def is_text(self, token: int) -> bool:
-        """Whether a token is text, and not a mark."""
+        """Whether a token is text."""
         return token < self.eos_token_id
 
     def is_timestamp(self, token: int) -> bool:
-        """Whether a token is a time."""
+        """Whether a token is a timestamp."""
         return token >= self.timestamp_begin
 
     def start_tokens(self, language_id: int | None, task: Task, timestamps: bool) -> list[int]:
-        """What every output begins with. language_id: None in a model of English alone."""
+        """The first tokens of every output. language_id: None for an English-only model."""
         tokens = [self.decoder_start_token_id]
         if language_id is not None:
             tokens += [language_id, self.task_to_id[task]]
         return tokens if timestamps else [*tokens, self.no_timestamps_token_id]
 
     def check_task(self, task: str) -> None:
-        """Refuse a task that this model does not know."""
+        """Refuse a task that this model does not support."""
         known = list(self.task_to_id) or ["transcribe"]
         if task not in known:
-            others = "" if self.is_multilingual else ", for it knows English alone"
+            others = "" if self.is_multilingual else ": this model is English-only"
             raise OptionError(Option("task", task), f" is not one of {', '.join(known)}{others}")
 
 
@@ -125,7 +125,7 @@ def _as_heads(path: Path, value: Any) -> tuple[tuple[int, int], ...] | None:
         return tuple((int(layer), int(head)) for layer, head in value)
     except (TypeError, ValueError) as error:
         raise ModelError(
-            f"{path} gives alignment_heads as {value!r}, which are no pairs of layer and head: "
+            f"{path} gives alignment_heads as {value!r}, which are not pairs of layer and head: "
             "correct them there, or leave them out"
         ) from error
 

@@ -1,4 +1,4 @@
-"""A transcription as it goes on: an iterator that any thread may end."""
+"""A running transcription: an iterator that any thread may cancel."""
 
 from inspect import GEN_RUNNING, getgeneratorstate
 from threading import RLock
@@ -31,7 +31,7 @@ class TranscriptionStream:
             return next(self._chunks)
 
     def cancel(self) -> None:
-        """End it within one pass of a model; its last chunk comes, and says so.
+        """End it within one pass of a model; its last chunk has finish_reason "cancelled".
 
         Returns at once. May be called from any thread.
         """

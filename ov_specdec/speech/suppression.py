@@ -13,7 +13,7 @@ from ov_specdec.speech.timestamps import TimestampRule
 
 @dataclass(frozen=True)
 class SuppressAtBegin:
-    """Forbids some tokens in the first place of the output: the end, and a space, for Whisper.
+    """Forbids some tokens at the start of the output: for Whisper, the end and a space.
 
     begin: length of start and prompt. Source: `SuppressTokensAtBeginLogitsProcessor`.
     """
@@ -22,13 +22,13 @@ class SuppressAtBegin:
     begin: int
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The row, with -inf at those tokens where nothing was generated yet."""
+        """The row, with -inf at those tokens if nothing was generated yet."""
         return self.suppress_tokens(tokens, logits) if len(tokens) == self.begin else logits
 
 
 @dataclass(frozen=True)
 class AllowOnly:
-    """Forbids all tokens but some. allowed: their ids."""
+    """Forbids all tokens except some. allowed: their ids."""
 
     allowed: tuple[int, ...]
 

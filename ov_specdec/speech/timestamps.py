@@ -11,12 +11,12 @@ from ov_specdec.speech.settings import WhisperSettings
 
 @dataclass(frozen=True)
 class TimestampRule:
-    """Has timestamps come first, in pairs, and in their order; and before text if more likely.
+    """Forces timestamps first, in pairs and in order, and before text if they are more likely.
 
-    They come in pairs but for one before the end, none is earlier than the last, none in a pair's
-    first place repeats it, and none is later than `max_initial_timestamp_index` at first. Where all
-    timestamps together are more likely than any other token, one of them has to come. As with all
-    processors, the tokens hold the draft tokens before a row. begin: length of start and prompt.
+    Timestamps come in pairs, except for one at the end. They never decrease, the first of a pair
+    is later than the last pair, and the first of all is at most `max_initial_timestamp_index`. If
+    all timestamps together are more likely than any other token, one of them must follow.
+    begin: length of start and prompt.
     Source: `WhisperTimeStampLogitsProcessor` of transformers; Radford et al. (arXiv 2212.04356).
     """
 

@@ -1,4 +1,4 @@
-"""One recording on its way to text: its windows, one after the other."""
+"""Transcribes one recording, window by window."""
 
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,11 +35,11 @@ from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
 @dataclass
 class Transcription:
-    """One recording, options checked against the model.
+    """The transcription of one recording, with options checked against the model.
 
     samples: mono, at the rate of the model's extractor. Raises `OptionError` for a language or a
-    task that the model does not know, and for an initial prompt that is too long or holds tokens
-    that are no text.
+    task that the model does not support, and for an initial prompt that is too long or contains
+    special tokens.
     """
 
     model: Model
@@ -55,7 +55,7 @@ class Transcription:
     _has_text: bool = field(default=False, init=False)
     _is_cancelled: bool = field(default=False, init=False)
     _decoding: Decoding | None = field(default=None, init=False)
-    """The present output, or the last one."""
+    """The current output, or the last one."""
 
     def __post_init__(self) -> None:
         settings, options = self.model.settings, self.options
@@ -69,23 +69,23 @@ class Transcription:
         if marks := [token for token in self._initial if not settings.is_text(token)]:
             raise OptionError(
                 Option("initial_prompt", options.initial_prompt),
-                f" holds what the model reads as the special token {marks[0]}: leave it out",
+                f" contains the special token {marks[0]}: leave it out",
             )
         if len(self._initial) > settings.max_prompt_length:
             raise OptionError(
                 Option("initial_prompt", options.initial_prompt),
-                f" has {len(self._initial)} tokens, the model takes {settings.max_prompt_length}: "
-                "shorten it",
+                f" has {len(self._initial)} tokens, over the model's limit of "
+                f"{settings.max_prompt_length}: shorten it",
             )
 
     @property
     def num_frames(self) -> int:
-        """Of the recording, without what fills up its last window."""
+        """Frames of the recording, without padding."""
         return max(1, len(self.samples) // self.model.extractor.hop_length)
 
     @property
     def predicts_timestamps(self) -> bool:
-        """Whether the model says times: it has to where there is more than one window."""
+        """Whether the model predicts timestamps, which more than one window requires."""
         return self.options.gives_segments or self.num_frames > self.model.extractor.num_frames
 
     def chunks(self) -> Generator[TranscriptionChunk, None, None]:
@@ -108,7 +108,7 @@ class Transcription:
             self._decoding.cancel()
 
     def _window_from(self, start: int) -> tuple[int, TranscriptionChunk]:
-        """What becomes of the window at a frame; where the next begins. The time is counted."""
+        """The start of the next window, and the chunk of this one. Counts the time."""
         watch, encoded = Stopwatch(), self.model.decoder.encoder_seconds
         window = window_at(start, self.num_frames, self.model.extractor)
         try:
@@ -137,13 +137,13 @@ class Transcription:
         return threshold is not None and is_silent(samples, extractor, threshold)
 
     def _skip(self, window: Window) -> tuple[int, TranscriptionChunk]:
-        """Leave a window out; the next begins behind it."""
+        """Skip a window. Returns the start of the next one, and an empty chunk."""
         self.stats.num_skipped += 1
         end = window.start + window.length
         return end, TranscriptionChunk("", self._seconds(end))
 
     def _hear(self, window: Window) -> tuple[int, TranscriptionChunk]:
-        """Decode a window; the frame that the next one begins at, and what was heard."""
+        """Decode a window. Returns the start of the next one, and the chunk of this one."""
         features = window.features(self._filled, self.model.extractor, self._loudest)
         if not self._knows_language:
             self._language, self._knows_language = self._detect_language(features), True
@@ -219,11 +219,11 @@ class Transcription:
         return words
 
     def _time(self, seconds: float) -> float:
-        """A time as segments and words have it, within the recording."""
+        """A time within the recording, rounded for segments and words."""
         return round(min(seconds, self.stats.audio_seconds), 2)
 
     def _prompt(self) -> list[int]:
-        """Previous text, where there is any to be told of, and the start tokens."""
+        """Previous text, if any, and the start tokens."""
         settings, options = self.model.settings, self.options
         tells = options.condition_on_prev_tokens and self._is_trusted
         told = previous_text(self._told if tells else [], self._initial, settings)
@@ -231,22 +231,22 @@ class Transcription:
         return [settings.prev_sot_token_id, *told, *start] if told else start
 
     def _first_accepted(self, features: Features, prompt: list[int]) -> tuple[Attempt, list[Chunk]]:
-        """The first output that is not rejected, or else the last; and its chunks."""
+        """The first output that is not rejected, else the last one; and its chunks."""
         settings, options = self.model.settings, self.options
         processors = whisper_processors(settings, len(prompt), timestamps=self.predicts_timestamps)
         for number, temperature in enumerate(options.temperatures):
             self.stats.num_retries += number > 0
             pieces = self._decode(features, prompt, options.at(temperature, processors))
             self.stats.generations += [piece.stats for piece in pieces if piece.stats is not None]
-            attempt = self._judge(features, prompt, pieces, temperature)
+            attempt = self._attempt(features, prompt, pieces, temperature)
             if not attempt.is_rejected(options):
                 break
         return attempt, pieces
 
-    def _judge(
+    def _attempt(
         self, features: Features, prompt: list[int], pieces: Iterable[Chunk], temperature: float
     ) -> Attempt:
-        """An output with what decides whether it is accepted."""
+        """An output with the figures that decide whether it is accepted."""
         tokens = tuple(token for piece in pieces for token in piece.token_ids)
         scores = [score.logprob or 0.0 for piece in pieces for score in piece.logprobs]
         attempt = Attempt(
@@ -274,7 +274,7 @@ class Transcription:
         return exp(piece.logprobs[0].logprob or 0.0)
 
     def _look(self, features: Features, prompt: list[int], allowed: tuple[int, ...]) -> list[Chunk]:
-        """One token of these, with its log-probability before processors."""
+        """Predict one token among `allowed`, with its log-probability before processors."""
         options = GenerationOptions(
             max_new_tokens=1,
             num_assistant_tokens=0,
@@ -289,7 +289,7 @@ class Transcription:
     ) -> list[Chunk]:
         """All chunks of an output; raises `Cancelled` where the transcription was cancelled."""
         self._decoding = decoding = self.model.decoder.decode(features, prompt, options)
-        if self._is_cancelled:  # before there was this to cancel
+        if self._is_cancelled:  # before the decoding existed
             raise Cancelled
         try:
             return list(decoding.chunks)
@@ -299,7 +299,7 @@ class Transcription:
             raise SessionError(CLOSED) from error
 
     def _with_text(self, pieces: Iterable[Chunk]) -> list[Chunk]:
-        """Chunks with the text of their tokens, timestamps left out."""
+        """Chunks with the text of their tokens, without timestamps."""
         output = IncrementalDetokenizer(self.model.decode, [])
         ready = []
         for piece in pieces:

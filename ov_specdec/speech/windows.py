@@ -1,7 +1,7 @@
-"""Long recordings: where the encoder's windows begin, and which of them hold any sound.
+"""Windows of long recordings: their starts, and which of them are silent.
 
-A window is decoded to where its last timestamps say that a segment has ended; the next begins
-there. Source: section 4.5 of Radford et al. (arXiv 2212.04356), as transformers has it.
+A window is decoded up to the end of its last finished segment, and the next one starts there.
+Source: section 4.5 of Radford et al. (arXiv 2212.04356), as in transformers.
 """
 
 import math
@@ -15,18 +15,18 @@ from ov_specdec.speech.features import FeatureExtractor, Features
 from ov_specdec.speech.settings import TIME_PRECISION, WhisperSettings
 
 LOUDNESS_BLOCK = 0.1
-"""Seconds over which loudness is taken: shorter than a word, longer than a click."""
+"""Seconds over which loudness is measured: shorter than a word, longer than a click."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a recording that the encoder takes at once. start, length: in frames."""
+    """The part of a recording in one encoder pass. start, length: in frames."""
 
     start: int
     length: int
 
     def features(self, samples: Samples, extractor: FeatureExtractor, loudest: float) -> Features:
-        """Its features [mel bins, num_frames], of a recording; beyond that they are 0."""
+        """Its features [mel bins, num_frames], padded with 0 after the end of the recording."""
         num_frames = len(samples) // extractor.hop_length
         stop = min(self.start + extractor.num_frames, num_frames)
         part = extractor.features(samples, self.start, stop, loudest)
@@ -40,7 +40,7 @@ class Window:
 
 @dataclass(frozen=True)
 class TimedTokens:
-    """Tokens between two times, which are in seconds from the beginning of the window."""
+    """Tokens between two times, in seconds from the beginning of the window."""
 
     start: float
     end: float
@@ -49,14 +49,14 @@ class TimedTokens:
 
 @dataclass(frozen=True)
 class Split:
-    """The segments of a window, and after how many frames the next window begins."""
+    """The segments of a window, and the number of frames to the next window."""
 
     segments: tuple[TimedTokens, ...]
     num_frames: int
 
 
 def window_at(start: int, num_frames: int, extractor: FeatureExtractor) -> Window:
-    """The window from this frame on, of a recording of so many frames."""
+    """The window that starts at this frame, of a recording of `num_frames` frames."""
     return Window(start, min(num_frames - start, extractor.num_frames))
 
 
@@ -79,8 +79,8 @@ def split(
 ) -> Split:
     """Cut a window's output, which has no end-of-sequence token, where timestamps come in pairs.
 
-    What follows the last pair is not finished, and is decoded again with the next window; but one
-    timestamp at the very end says that nothing follows. Without a pair all of it is one segment.
+    Text after the last pair is unfinished, and is decoded again with the next window, unless the
+    output ends with a single timestamp. Without a pair the whole output is one segment.
     """
     marks = [settings.is_timestamp(token) for token in tokens]
     cuts = [i + 1 for i in range(len(tokens) - 1) if marks[i] and marks[i + 1]]
@@ -111,9 +111,9 @@ def split(
 def previous_text(
     segments: Sequence[Sequence[int]], prompt: Sequence[int], settings: WhisperSettings
 ) -> list[int]:
-    """What a window is told of those before it: the ids of prompt and segments, the last of them.
+    """The context of a window: the last ids of prompt and previous segments; may be empty.
 
-    segments: tokens of each, with timestamps. Empty where there is nothing to tell.
+    segments: tokens of each, with timestamps.
     """
     told = list(prompt)
     for tokens in segments:
@@ -123,5 +123,5 @@ def previous_text(
 
 
 def _time(token: int, settings: WhisperSettings) -> float:
-    """Seconds that a timestamp says."""
+    """The time of a timestamp, in seconds."""
     return (token - settings.timestamp_begin) * TIME_PRECISION

@@ -1,6 +1,6 @@
-"""Words, and when they are spoken.
+"""Words with times.
 
-Source: `split_to_word_tokens` and `merge_punctuations` of openai/whisper, as transformers has them.
+Source: `split_to_word_tokens` and `merge_punctuations` of openai/whisper, as in transformers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ WITHOUT_SPACES = ("zh", "ja", "th", "lo", "my", "yue")
 """Languages written without spaces: each of their characters counts as a word."""
 
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
-"""What bytes decode to that are no whole character."""
+"""The decoding of bytes that form no whole character."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Word:
 
 @dataclass(frozen=True)
 class SpokenToken:
-    """A token, and when it is spoken, in seconds."""
+    """A token with its times, in seconds."""
 
     token: int
     start: float
@@ -45,7 +45,7 @@ class SpokenToken:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a text, and how many tokens it has."""
+    """A part of a text, with its number of tokens."""
 
     text: str
     num_tokens: int
@@ -70,7 +70,7 @@ def timed_words(
 def split_words(
     tokens: Sequence[int], decode: Callable[[Sequence[int]], str], language: str | None
 ) -> list[Piece]:
-    """The words of text tokens, which together are all of them. language: a code; None: any."""
+    """Split text tokens into words. language: a code; None: any."""
     pieces = list(_characters(tokens, decode))
     words: list[Piece] = []
     for piece in pieces:
@@ -89,7 +89,7 @@ def _characters(tokens: Sequence[int], decode: Callable[[Sequence[int]], str]) -
         run.append(token)
         text = decode(run)
         place = text.find(INCOMPLETE)
-        # One that the whole text has there too stays incomplete.
+        # The text itself may contain U+FFFD.
         if place < 0 or whole[offset + place : offset + place + 1] == INCOMPLETE:
             yield Piece(text, len(run))
             offset, run = offset + len(text), []

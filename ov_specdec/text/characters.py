@@ -1,39 +1,39 @@
-"""Whole characters from tokens, as they come."""
+"""Decode a stream of tokens into whole characters."""
 
 from collections.abc import Callable, Sequence
 
 REPLACEMENT = "\ufffd"
-"""What a decoder writes in the place of bytes that are no whole character (yet)."""
+"""A decoder writes it instead of bytes that form no whole character (yet)."""
 
 MAX_UNFINISHED = 3
-"""Most tokens that can wait for the last byte of a character of UTF-8."""
+"""Maximum number of tokens that hold the first bytes of one UTF-8 character."""
 
 MAX_WAITING = 8
-"""Tokens that wait for the end of a character, from which on those that are none are given up."""
+"""Above this number of waiting tokens, bytes that can no longer form a character are decoded."""
 
 CONTEXT_TOKENS = 8
-"""Tokens of the prompt that are decoded before the first of the output."""
+"""Tokens of the prompt that are decoded together with the first output token."""
 
 MAX_KNOWN = 4
-"""Tokens that are decoded again beside a new one: four take as long as one, eight twice as long."""
+"""Known tokens decoded again with a new one: four take as long as one, eight twice as long."""
 
 Decode = Callable[[Sequence[int]], str]
 
 
 class CharacterStream:
-    """Turns token ids into text, whole characters at a time; the pieces add up to that of all ids.
+    """Turns token ids into text, whole characters at a time. The pieces add up to all text.
 
     As in text-generation-inference, a short window of ids is decoded with and without the new ones,
-    and the difference is taken. Here the window begins and ends between two characters, for
-    decoders that fall back to bytes give up a whole run of bytes where one character is broken.
-    What such a run has shown before stays, and only what follows is given up. Time is linear in the
-    number of ids. A character that the prompt's ids leave unfinished belongs to the output.
+    and the difference is the new text. Here the window begins and ends between two characters:
+    byte-fallback decoders replace a whole run of bytes where one character is broken. Text that was
+    returned before never changes. Time is linear in the number of ids. A character that the prompt
+    leaves unfinished belongs to the output.
     """
 
     def __init__(self, decode: Decode, prompt: Sequence[int]) -> None:
         self._decode = decode
         self._window: list[int] = []
-        # So many ids of the window are no news, and this text of it: that of those ids.
+        # The first `_num_known` ids of the window were returned already, as the text `_known`.
         self._num_known = 0
         self._known = ""
         self._waiting = ""  # the text of the other ids
@@ -44,10 +44,10 @@ class CharacterStream:
             self.finish()
 
     def push(self, token: int) -> str:
-        """Add an id; the text that is whole with it, or nothing."""
+        """Add an id. Returns the text that it completes, or an empty one."""
         self._window.append(token)
         new = self._undecoded()
-        # Bytes that fall back are one replacement each until they are a character, maybe that one.
+        # Fallback bytes decode to one U+FFFD each until they form a character, which may be U+FFFD.
         is_whole = not new.endswith(REPLACEMENT) or len(new) < len(self._waiting)
         if new and is_whole:
             return self._advance(new, len(self._window))
@@ -63,21 +63,21 @@ class CharacterStream:
         return ""
 
     def finish(self) -> str:
-        """The text of what waits, an unfinished character included."""
+        """The text of the waiting ids, an unfinished character included."""
         return self._advance(self._undecoded(), len(self._window))
 
     def _undecoded(self, end: int | None = None) -> str:
-        """The text of the ids that are news. end: of those that count; None: all."""
+        """The text of the new ids. end: of the first `end` ids of the window; None: all."""
         self._decoded = self._decode(self._window[:end])
         if self._decoded.startswith(self._known):
             return self._decoded[len(self._known) :]
-        # Bytes that are no character (yet) have spoilt those before them.
+        # Bytes that form no character (yet) have changed the text of those before them.
         return self._decode(self._window[self._num_known : end])
 
     def _give_up(self, new: str) -> str:
-        """Take over what can be no character any more; the last ids may still become one.
+        """Return bytes that can no longer form a character; the last ids may still become one.
 
-        new: the text of all that wait. Without this, a run of bytes would be decoded anew for each.
+        new: the text of all waiting ids. Otherwise each token would decode the whole run again.
         """
         last = len(self._window) - MAX_UNFINISHED
         for end in range(last, last - MAX_UNFINISHED, -1):
@@ -89,10 +89,10 @@ class CharacterStream:
         return self._advance_within(new, 1, num_tokens=MAX_UNFINISHED)
 
     def _advance(self, new: str, end: int) -> str:
-        """Take over the text of the ids up to `end`, which were decoded last.
+        """Return the text of the ids up to `end`, which were decoded last.
 
-        Those before them leave the window, at the latest once they are many: until then the text of
-        all is known without decoding anything again.
+        Earlier ids leave the window only once they exceed `MAX_KNOWN`: until then the known text
+        need not be decoded again.
         """
         self._waiting = ""
         if self._num_known < MAX_KNOWN and self._decoded == self._known + new:
@@ -104,7 +104,7 @@ class CharacterStream:
         return new
 
     def _advance_within(self, new: str, num_unfinished: int, *, num_tokens: int) -> str:
-        """Take over all but the last characters, which the last ids hold, though not alone."""
+        """Return all but the last characters, which share the last ids with others."""
         self._window = self._window[-num_tokens:]
         self._num_known = 0
         self._known = self._decode(self._window)[:-num_unfinished]
@@ -113,9 +113,9 @@ class CharacterStream:
 
 
 def _context(decode: Decode, prompt: Sequence[int]) -> list[int]:
-    """The end of a prompt, as far as it is text, from the beginning of a character on.
+    """The last ids of a prompt that are text, from the beginning of a character.
 
-    Decoders drop the space before the first token, so there has to be one before the output's.
+    Decoders drop the space before the first token, so the output needs a token before its first.
     """
     last: list[int] = []
     for token in reversed(prompt):
@@ -128,7 +128,7 @@ def _context(decode: Decode, prompt: Sequence[int]) -> list[int]:
 
 
 def _begins_character(decode: Decode, tokens: Sequence[int]) -> bool:
-    """Whether the first of some ids are a character, be it that which stands for broken ones."""
+    """Whether the first ids decode to a character, U+FFFD included."""
     texts = [decode(tokens[:size]) for size in range(1, MAX_UNFINISHED + 2)]
     return any(
         text and (not text.startswith(REPLACEMENT) or len(text) < size)
@@ -137,5 +137,5 @@ def _begins_character(decode: Decode, tokens: Sequence[int]) -> bool:
 
 
 def _has_no_text(decode: Decode, token: int) -> bool:
-    """Whether an id adds nothing to a text. Twice, because decoders drop a first space."""
+    """Whether an id adds no text. It is decoded twice because decoders drop a first space."""
     return decode([token, token]) == ""

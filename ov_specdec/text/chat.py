@@ -1,4 +1,4 @@
-"""Chat templates: messages as the one text that a model was trained to read."""
+"""Chat templates: render messages as the text format that a model was trained on."""
 
 import os
 import re
@@ -19,10 +19,10 @@ def render_chat(
     special_tokens: Mapping[str, str],
     options: GenerationOptions,
 ) -> str:
-    """A conversation in a model's Jinja template, as transformers' `apply_chat_template` has it.
+    """Render a conversation with a model's Jinja template, as `apply_chat_template` does.
 
     special_tokens: by the names that templates use, such as `bos_token`. Raises `OptionError` for
-    what the template refuses or has no place for, and `ModelError` for one that cannot be rendered.
+    messages or options that the template refuses, and `ModelError` for a broken template.
     """
     _check_mentioned(template, options)
     try:
@@ -40,15 +40,13 @@ def render_chat(
 
 
 def _check_mentioned(template: str, options: GenerationOptions) -> None:
-    """Refuse what the template does not even name: it would be dropped."""
+    """Refuse an option that the template never mentions: it would have no effect."""
     given = [*(["tools"] if options.tools else []), *(options.chat_template_kwargs or {})]
     for name in given:
         if not re.search(rf"\b{re.escape(name)}\b", template):
             what = () if name == "tools" else (f"'{name}' of ",)
             option = Option("tools" if name == "tools" else "chat_template_kwargs")
-            raise OptionError(
-                "the model's chat template has no use for ", *what, option, ": leave it out"
-            )
+            raise OptionError("the model's chat template ignores ", *what, option, ": leave it out")
 
 
 def _render(
@@ -74,7 +72,7 @@ def _render(
 def _explain(
     error: Exception, template: str, special_tokens: Mapping[str, str], options: GenerationOptions
 ) -> Exception:
-    """Whose fault it is that a conversation could not be rendered, and what to do."""
+    """The error for a failed rendering: whether messages or template are at fault, and a remedy."""
     from jinja2.exceptions import TemplateError
 
     reason = " ".join(str(error).split())
@@ -101,7 +99,7 @@ def _explain(
 
 
 def _is_broken(template: str, special_tokens: Mapping[str, str]) -> bool:
-    """Whether a template fails on the simplest conversation, other than by refusing it."""
+    """Whether a template fails on the simplest conversation with anything but a refusal."""
     from jinja2.exceptions import TemplateError
 
     try:
@@ -113,7 +111,7 @@ def _is_broken(template: str, special_tokens: Mapping[str, str]) -> bool:
 
 @contextmanager
 def _without_advice() -> Iterator[None]:
-    """Keep transformers from advising, when it is imported, to install torch."""
+    """Silence the advice to install torch that transformers prints on import."""
     before = os.environ.get(QUIET)
     os.environ[QUIET] = "1"
     try:

@@ -1,4 +1,4 @@
-"""Output text as it grows: up to the first stop string, and nothing that may become one."""
+"""Incremental detokenization: output text up to the first stop string."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -8,11 +8,10 @@ from ov_specdec.text.stop_strings import StopString
 
 
 class IncrementalDetokenizer:
-    """Turns token ids into text that may be shown: whole characters, and nothing of a stop string.
+    """Turns token ids into text that may be shown: whole characters, no part of a stop string.
 
-    `stop_string` is the one that was found, if any; the text ends before it, or after it where it
-    is to be included. Text is held back while it may still become part of a longer character or a
-    stop string.
+    `stop_string` is the one that was found, if any. The text ends before it, or after it if the
+    output includes it. Text that may still become part of a character or stop string is held back.
     """
 
     def __init__(
@@ -35,7 +34,7 @@ class IncrementalDetokenizer:
         return self.stop_string is not None
 
     def push(self, tokens: Sequence[int]) -> int:
-        """Add tokens, up to the one that completes a stop string; returns how many were added."""
+        """Add tokens up to the one that completes a stop string. Returns how many were added."""
         for count, token in enumerate(tokens, start=1):
             self._add(self._characters.push(token))
             if self.stopped:
@@ -48,13 +47,13 @@ class IncrementalDetokenizer:
         return self._take(0 if self.stopped else max(undecided, default=0))
 
     def finish(self) -> str:
-        """What is left when the output has ended, an unfinished character included."""
+        """The rest of the text once the output has ended, an unfinished character included."""
         if not self.stopped:
             self._add(self._characters.finish())
         return self._take(0)
 
     def _add(self, new: str) -> None:
-        """Take over some text, and look for stop strings in it."""
+        """Append text, and search it for stop strings."""
         self._held.append(new)
         self._num_held += len(new)
         if not self._stop_strings:
@@ -68,7 +67,7 @@ class IncrementalDetokenizer:
             self._num_held = end
 
     def _take(self, num_kept: int) -> str:
-        """All but the last characters of what is held."""
+        """Remove and return the held text, except for its last `num_kept` characters."""
         taken = []
         while (excess := self._num_held - num_kept) > 0:
             piece = self._held.popleft()

@@ -1,8 +1,8 @@
-"""Answers as they were generated, so that a later turn of a conversation reads the same ids.
+"""Keeps the ids of generated answers, so that later turns of a conversation use the same ids.
 
-A text that a model has sampled does not always encode to the ids that were drawn: "ab" may come as
-"a" and "b". Encoded anew, an answer would no longer be what the model has written, and a KV cache
-that holds it could not be used again.
+A sampled text does not always encode to the ids that were drawn: a model may write "ab" as "a" and
+"b". If a later turn encoded the answer again, its ids would differ, and the KV cache of the
+earlier turn could not be reused.
 """
 
 from bisect import bisect_left
@@ -15,14 +15,14 @@ from ov_specdec.errors import OptionError
 from ov_specdec.text.messages import Message, text_of
 
 MAX_ANSWERS = 1024
-"""Most recent answers that are kept: a conversation of so many turns exceeds most contexts."""
+"""Recent answers kept: a conversation with as many turns exceeds most contexts."""
 
 CONTEXT_TOKENS = 8
-"""Tokens on either side of an answer that are decoded with it: decoders drop the first space of a
-text, and read bytes on both sides of a boundary as one character."""
+"""Tokens decoded on either side of an answer: decoders drop the first space of a text, and join
+bytes on both sides of a boundary to one character."""
 
 MARK = "\ue000answer\ue000"
-"""Stands for an answer; the characters around the word are for private use."""
+"""Placeholder for an answer, between characters of Unicode's private use area."""
 
 Decode = Callable[[Sequence[int]], str]
 Render = Callable[[Sequence[Message]], str]
@@ -30,17 +30,17 @@ Render = Callable[[Sequence[Message]], str]
 
 @dataclass(frozen=True)
 class EncodedText:
-    """A text, its ids, and for each of them where in the text its characters begin and end."""
+    """A text, its ids, and the span of characters of each id."""
 
     text: str
     ids: list[int]
     offsets: list[tuple[int, int]]
 
     def tokens_of(self, start: int, end: int) -> tuple[int, int] | None:
-        """The range of tokens that is text[start:end]; None if one lies across an end of it."""
+        """The range of tokens of text[start:end]; None if a token crosses either end."""
         first = bisect_left(self.offsets, start, key=lambda offset: offset[0])
         last = bisect_left(self.offsets, end, lo=first, key=lambda offset: offset[0])
-        # What comes before a token may reach into it.
+        # Characters before a token may extend into it.
         crossed = ((first, start), (last, end))
         if any(index > 0 and self.offsets[index - 1][1] > place for index, place in crossed):
             return None
@@ -48,11 +48,10 @@ class EncodedText:
 
 
 class GeneratedTokens:
-    """The ids of the most recent answers, by their text and what they continued.
+    """The ids of the most recent answers, by their text and the prompt that they continued.
 
-    So the ids of a prompt follow from its own conversation and nothing else, whoever else is
-    served. salt: keeps conversations apart that others must learn nothing of. May be used from
-    several threads.
+    The ids of a prompt thus depend on its own conversation alone. salt: separates tenants.
+    Thread-safe.
     """
 
     def __init__(self, max_answers: int = MAX_ANSWERS) -> None:
@@ -64,9 +63,9 @@ class GeneratedTokens:
     def remember(
         self, text: str, ids: Sequence[int], *, prompt: Sequence[int], salt: str | None = None
     ) -> None:
-        """Keep an answer's ids. prompt: those that it was generated after.
+        """Keep an answer's ids. prompt: the ids that it continued.
 
-        What was generated beyond the text, such as an end-of-sequence token, may be among the ids.
+        The ids may go beyond the text, for example by an end-of-sequence token.
         """
         with self._lock:
             self._keep(text, prompt, salt, tuple(ids))
@@ -81,14 +80,14 @@ class GeneratedTokens:
         decode: Decode,
         salt: str | None = None,
     ) -> list[int]:
-        """The ids of a rendered conversation, with the answers in it as they were generated.
+        """The ids of a rendered conversation, where answers have the ids that were generated.
 
-        An answer that continued another prompt, that the template has changed, or that shares a
-        token with what stands around it, keeps the ids that its text encodes to. render: what has
-        made the encoded text of the messages. decode: with special tokens kept.
+        An answer keeps the ids of its encoded text if it continued another prompt, if the template
+        changed it, or if it shares a token with the text around it. render: renders messages, as
+        for `encoded`. decode: keeps special tokens.
         """
         ids: list[int] = []
-        num_read = 0  # tokens of `encoded` that `ids` stands for
+        num_read = 0  # tokens of `encoded` that `ids` replaces
         for content, start, end in self._find_answers(encoded.text, messages, render, salt):
             if (span := encoded.tokens_of(start, end)) is None:
                 continue
@@ -108,10 +107,10 @@ class GeneratedTokens:
     def _find_answers(
         self, text: str, messages: Sequence[Message], render: Render, salt: str | None
     ) -> Iterator[tuple[str, int, int]]:
-        """The contents of known answers, each with where in the text it begins and ends.
+        """The contents of known answers, each with its span in the text.
 
-        What stands between them is found by rendering the conversation with a mark in the place of
-        each: an answer may be a word that the template has too.
+        The conversation is rendered with a placeholder for each answer to find the text between
+        them: an answer may be a word of the template.
         """
         known = {
             index: content
@@ -144,24 +143,21 @@ class GeneratedTokens:
     def _recall(self, text: str, prompt: Sequence[int], salt: str | None) -> Sequence[int]:
         with self._lock:
             ids = self._answers.get((salt, text, hash(tuple(prompt))), ())
-            if ids:  # a conversation that goes on is not forgotten
+            if ids:  # keep a conversation that continues
                 self._keep(text, prompt, salt, ids)
         return ids
 
     def _keep(self, text: str, prompt: Sequence[int], salt: str | None, ids: Sequence[int]) -> None:
-        """Have an answer among the latest, and its text, by which answers are looked for.
-
-        The lock is held.
-        """
+        """Store an answer as the latest, and its text for lookups. The caller holds the lock."""
         for key, value in (((salt, text, None), ()), ((salt, text, hash(tuple(prompt))), ids)):
             self._answers[key] = value
             self._answers.move_to_end(key)
 
 
 def _place(text: str, content: str, start: int) -> tuple[int, int] | None:
-    """Where a content begins and ends that was put into a text at a place; None if it was changed.
+    """The span of a content that a template wrote at `start`; None if the template changed it.
 
-    Many templates strip it, and some write a space before it that answers begin with.
+    Many templates strip it, and some add the space that answers begin with.
     """
     indent = len(content) - len(content.lstrip())
     for begin in (start, start - indent):
@@ -178,9 +174,9 @@ def _as_written(
     after: Sequence[int],
     decode: Decode,
 ) -> Sequence[int] | None:
-    """The generated ids without those at the end that are no part of the text; None if they differ.
+    """The generated ids without those after the end of the text; None if their text differs.
 
-    encoded: what the text encodes to. before, after: ids that stand around it.
+    encoded: the ids of the text. before, after: the ids around it.
     """
     wanted = decode([*before, *encoded, *after])
     for size in range(len(generated), 0, -1):

@@ -1,9 +1,8 @@
-"""The tokenizer guard: main and draft must map text to the same ids, or nothing is decoded.
+"""The tokenizer guard: it refuses a pair whose tokenizers map text to different ids.
 
 Speculation exchanges token ids between two models, unless a pairing translates them (`pairing`).
-Where the same id means different tokens, the main model still corrects every draft token, but it is
-fed a draft of noise; and where the same text maps to different ids, one of the two reads a prompt
-that it was never trained on.
+If the same id means different tokens, the output is still exact, but draft tokens are noise. If the
+same text maps to different ids, one of the two models gets a prompt that it was never trained on.
 """
 
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ PROBES = (
 
 
 class ComparableTokenizer(Protocol):
-    """What the guard needs of a tokenizer."""
+    """The part of a tokenizer that the guard uses."""
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -41,7 +40,7 @@ class ComparableTokenizer(Protocol):
 
     @property
     def full_spec(self) -> dict[str, Any]:
-        """`spec` with all defaults, which files of other versions leave out; takes long."""
+        """`spec` with all defaults, which files of other versions omit; takes long."""
         ...
 
     @property
@@ -61,7 +60,7 @@ class ComparableTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class Difference:
-    """One point in which the two differ: what, and each side's value."""
+    """One difference: its name, and the value on each side."""
 
     what: str
     main: str
@@ -73,7 +72,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Check:
-    """One compared property, with all the differences found in it."""
+    """One compared property, with all its differences."""
 
     name: str
     differences: tuple[Difference, ...]
@@ -81,17 +80,17 @@ class Check:
 
 @dataclass(frozen=True)
 class GuardReport:
-    """All checks of a pair. It may be decoded with where no check found a difference."""
+    """All checks of a pair, which is compatible if no check found a difference."""
 
     checks: tuple[Check, ...]
 
     @property
     def compatible(self) -> bool:
-        """Whether nothing differs."""
+        """Whether no check found a difference."""
         return not any(check.differences for check in self.checks)
 
     def lines(self) -> Iterator[str]:
-        """The report for a person, a line per check and per example of a difference."""
+        """The report as text: a line for each check and each example of a difference."""
         for check in self.checks:
             count = len(check.differences)
             yield f"{check.name}: {'same' if not count else f'{count} difference(s)'}"
@@ -101,13 +100,13 @@ class GuardReport:
 
     @property
     def finding(self) -> str:
-        """That the two differ, with the first differences."""
+        """A sentence with the first differences."""
         failed = [check for check in self.checks if check.differences]
         shown = "; ".join(str(check.differences[0]) for check in failed[:3])
         return f"draft and main have different tokenizers ({shown})"
 
     def require(self) -> None:
-        """Raise `TokenizerMismatchError`, showing the first differences, unless compatible."""
+        """Raise `TokenizerMismatchError` with the first differences, unless compatible."""
         if not self.compatible:
             raise TokenizerMismatchError(
                 f"{self.finding}: use a draft of the same family, ",
@@ -121,10 +120,10 @@ class GuardReport:
 def compare_tokenizers(
     main: ComparableTokenizer, draft: ComparableTokenizer, *, main_width: int, draft_width: int
 ) -> GuardReport:
-    """Compare all that decides which ids a text becomes, and that both models score those ids.
+    """Compare all settings that decide the ids of a text, and the widths of the logits.
 
     main_width, draft_width: columns of the models' logits. They may be padded beyond the
-    tokenizer, and to different widths: the columns that no token belongs to are never chosen.
+    tokenizer, and to different widths: columns without a token are never chosen.
     """
     a, b = main.spec, draft.spec
     if a != b:
@@ -180,8 +179,8 @@ def _model_settings(main: dict[str, Any], draft: dict[str, Any]) -> Iterator[Dif
 def _added_tokens(main: dict[str, Any], draft: dict[str, Any]) -> Iterator[Difference]:
     """Differences in content, special flag or stripping of added tokens.
 
-    Which of them is called eos or pad is left out: it changes no encoding, and the base and chat
-    models of one family differ in it.
+    The names eos and pad are not compared: they change no encoding, and the base and chat models of
+    one family differ in them.
     """
     a = {token["id"]: token for token in main.get("added_tokens", [])}
     b = {token["id"]: token for token in draft.get("added_tokens", [])}

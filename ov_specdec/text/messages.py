@@ -7,15 +7,14 @@ from ov_specdec.checks import require_utf8
 from ov_specdec.errors import Option, OptionError, shorten
 
 Message = Mapping[str, Any]
-"""A "role", and the "content" that it said: a text, or a list of parts, such as
-{"type": "text", "text": "Hello"}, where the template takes those. Other keys, such as "tool_calls",
-are handed on to the template."""
+"""A "role" and its "content": a text, or a list of parts such as {"type": "text", "text": "Hello"}
+if the template takes those. Other keys, such as "tool_calls", are passed to the template."""
 
 
 def check_messages(messages: Sequence[object], name: str = "messages") -> list[dict[str, Any]]:
-    """The messages as dictionaries; `OptionError` says what is wrong with which of them.
+    """The messages as dictionaries; `OptionError` names the first invalid one.
 
-    name: what the caller calls them.
+    name: the caller's name for them.
     """
     checked = []
     for index, message in enumerate(messages):
@@ -32,7 +31,7 @@ def check_messages(messages: Sequence[object], name: str = "messages") -> list[d
 
 
 def text_of(message: Message) -> str | None:
-    """A message's content where that is one text, whole or as the only part; else None."""
+    """A message's content if it is one text, directly or as its only part; else None."""
     content = message.get("content")
     if isinstance(content, list | tuple) and len(content) == 1:
         content = content[0]["text"]

@@ -1,4 +1,4 @@
-"""What two models with different tokenizers have in common, and how they can decode together."""
+"""Tokens that two different tokenizers share, and the pairings that they allow."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ PairingName = Literal["intersection", "retokenize", "auto"]
 UsedPairing = Literal["intersection", "retokenize"]
 
 ENOUGH_IN_COMMON = 0.9
-"""Share of the tokens of sample texts from which "auto" takes the intersection.
+"""Minimum share of common tokens in sample texts for which "auto" takes the intersection.
 
-With 94 % in common, its accepted draft tokens per round were 0.85 of the other's greedily, and 2 to
-5 times as many in sampling; with 83 %, 0.61 greedily, which is how most texts are decoded (`python
--m tests.benchmarks accepted-per-round pairing`).
+With 94 % in common, the intersection had 0.85 times the accepted draft tokens per round of
+retokenization in greedy decoding, and 2 to 5 times in sampling. With 83 %, it had 0.61 times in
+greedy decoding, the usual case (`python -m tests.benchmarks accepted-per-round pairing`).
 """
 
 NUM_EXAMPLES = 8
@@ -57,7 +57,7 @@ class TokenizerPair:
 
     @cached_property
     def common(self) -> CommonTokens:
-        """What they have in common."""
+        """The tokens that both vocabularies have."""
         return common_tokens(
             self.main, self.draft, main_size=self.main_size, draft_size=self.draft_size
         )
@@ -69,11 +69,11 @@ class TokenizerPair:
         return sum(token in self.common.draft_of for token in ids) / len(ids)
 
     def translation(self) -> Translation:
-        """For a new sequence, from the main model's ids to the draft's."""
+        """A translation of a new sequence from the main model's ids to the draft's."""
         return Translation(self.main, self.draft, self.common.special)
 
     def choose(self, name: PairingName) -> UsedPairing:
-        """The pairing that a name stands for.
+        """The pairing for a name.
 
         Raises `TokenizerMismatchError` for an intersection of vocabularies that share no text.
         """
@@ -89,7 +89,7 @@ class TokenizerPair:
         return name
 
     def lines(self) -> Iterator[str]:
-        """The pairings that are possible, for a person."""
+        """The possible pairings as text."""
         common = self.common.main_ids
         yield (
             f"common tokens: {len(common)}, {len(common) / self.main_size:.0%} of the main model's "
@@ -112,9 +112,9 @@ def common_tokens(
 ) -> CommonTokens:
     """The tokens that stand for the same bytes, or for the same role.
 
-    Where a vocabulary has several for the same bytes, such as a letter and the fallback for that
-    byte, the letter goes with the letter and the fallback with the fallback; what is left over of
-    either side has no partner. main_size, draft_size: ids that the models score.
+    If a vocabulary has several for the same bytes, such as a letter and its byte fallback, letter
+    maps to letter and fallback to fallback; the rest has no partner. main_size, draft_size: ids
+    that the models score.
     """
     special = _special_pairs(main, draft)
     draft_ids = _ids_by_bytes(draft, draft_size)
@@ -129,7 +129,7 @@ def common_tokens(
 
 
 def _ids_by_bytes(tokenizer: PieceTokenizer, size: int) -> dict[bytes, list[int]]:
-    """Ids by what they stand for, those of single bytes by number last."""
+    """Ids by their bytes, byte-fallback tokens last."""
     found = defaultdict[bytes, list[int]](list)
     ids = range(min(size, len(tokenizer.bytes_of)))
     for token in sorted(ids, key=tokenizer.fallbacks.__contains__):
@@ -139,7 +139,7 @@ def _ids_by_bytes(tokenizer: PieceTokenizer, size: int) -> dict[bytes, list[int]
 
 
 def _special_pairs(main: PieceTokenizer, draft: PieceTokenizer) -> dict[int, int]:
-    """What ends a text goes with what ends a text, others with those of the same name."""
+    """Map end-of-sequence tokens to each other, and other special tokens by name."""
     pairs = {}
     if main.eos_token_id is not None and draft.eos_token_id is not None:
         pairs[main.eos_token_id] = draft.eos_token_id

@@ -1,4 +1,4 @@
-"""Pieces of text as bytes: those of token ids, and the ids of bytes that stand in a text."""
+"""Tokens as bytes: decode ids to bytes, and encode bytes to ids."""
 
 import json
 import re
@@ -12,15 +12,14 @@ from ov_specdec.text.token_bytes import BYTE_TOKEN, bytes_reader
 from ov_specdec.text.tokenizer import Tokenizer
 
 INVALID = re.compile("([\udc80-\udcff]+)")
-"""Bytes that are no UTF-8, as Python's "surrogateescape" decodes them."""
+"""Bytes that are not UTF-8, as Python's "surrogateescape" decodes them."""
 
 
 class PieceTokenizer:
-    """A tokenizer for pieces from the middle of a text: nothing is added before or after them.
+    """A tokenizer for pieces from the middle of a text: it adds nothing before or after them.
 
-    Special tokens have no bytes, and no text is read as one. Serves tokenizers whose tokens are
-    bytes (byte-level BPE) or characters with a sign for the space (sentencepiece), with tokens for
-    single bytes or without; raises `TokenizerMismatchError` for others.
+    Special tokens have no bytes, and no text encodes to one. Supports byte-level BPE, and
+    sentencepiece with or without byte fallback; raises `TokenizerMismatchError` for others.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -40,7 +39,7 @@ class PieceTokenizer:
         """Ids of the special tokens, by their names."""
         self.eos_token_id = tokenizer.eos_token_id
         self.bytes_of: list[bytes] = [b""] * tokenizer.vocab_size
-        """What each id adds to a text; nothing where it is special or has no token."""
+        """The bytes of each id; empty if it is special or has no token."""
         for token, token_id in tokenizer.vocab.items():
             if token_id not in special:
                 self.bytes_of[token_id] = read(token)
@@ -48,21 +47,21 @@ class PieceTokenizer:
         self.fallbacks = {
             token_id for token, token_id in tokenizer.vocab.items() if BYTE_TOKEN.fullmatch(token)
         }
-        """Ids of tokens for a byte by number, which stand beside those for characters."""
+        """Ids of byte-fallback tokens."""
         self._id_of_byte = {data[0]: i for i, data in enumerate(self.bytes_of) if len(data) == 1}
         self._backend = _for_pieces(tokenizer)
 
     @property
     def prefix(self) -> list[int]:
-        """The ids that the model expects before a text."""
+        """Ids that the model expects before a text."""
         return [token for token in self._tokenizer.encode("") if token != self.eos_token_id]
 
     def decode(self, ids: Sequence[int]) -> bytes:
-        """The bytes of some ids; a piece of text that may begin or end within a character."""
+        """The bytes of some ids, which may begin or end within a character."""
         return b"".join([self.bytes_of[token] for token in ids])
 
     def encode(self, piece: bytes) -> list[int]:
-        """Ids whose bytes are these. What this vocabulary has no tokens for is left out."""
+        """Ids with these bytes. Bytes without a token in this vocabulary are dropped."""
         ids = list[int]()
         for text in INVALID.split(piece.decode(errors="surrogateescape")):
             if INVALID.match(text):
@@ -70,18 +69,18 @@ class PieceTokenizer:
                 ids += [self._id_of_byte[code] for code in codes if code in self._id_of_byte]
             elif text:
                 ids += self._backend.encode(text, add_special_tokens=False).ids
-        return [token for token in ids if self.bytes_of[token]]  # others stand for what is unknown
+        return [token for token in ids if self.bytes_of[token]]  # drop the unknown token
 
 
 def _for_pieces(tokenizer: Tokenizer) -> BackendTokenizer:
-    """A tokenizer without what it does at the beginning of a text."""
+    """A tokenizer without its special treatment of the beginning of a text."""
     spec = dict(tokenizer.spec)
     for name in ("normalizer", "pre_tokenizer"):
         spec[name] = _without_prefix(spec.get(name))
     for name in ("post_processor", "truncation", "padding"):
         spec[name] = None
     backend = BackendTokenizer.from_str(json.dumps(spec))
-    backend.encode_special_tokens = True  # as the text that they are written in
+    backend.encode_special_tokens = True  # special tokens in a text as plain text
     return backend
 
 

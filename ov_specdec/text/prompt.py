@@ -1,4 +1,4 @@
-"""From a prompt, which is a text, token ids or messages, to ids."""
+"""Encode a prompt (text, token ids or messages) as ids."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,16 +15,16 @@ from ov_specdec.text.messages import Message, check_messages
 from ov_specdec.text.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int] | Sequence[Message] | Mapping[str, Any]
-"""A text, token ids, messages, or what a tokenizer of transformers returns of a text: its
-`input_ids`, and an `attention_mask` that leaves none out."""
+"""A text, token ids, messages, or the `input_ids` of a transformers tokenizer, with an
+`attention_mask` without zeros."""
 
 ONE_BY_ONE = "generate takes one prompt, generate_batch a list of them"
 
 
 def take_prompt(prompt: Prompt | None, options: Mapping[str, Any]) -> tuple[Prompt, dict[str, Any]]:
-    """A prompt that may be given among the options, as transformers names it; the other options.
+    """Take a prompt from the options, where transformers has it. Returns it and the other options.
 
-    Raises `OptionError` where there is none, or more than one.
+    Raises `OptionError` if there is no prompt, or more than one.
     """
     names = ("inputs", "input_ids")
     prompts = {name: options[name] for name in names if options.get(name) is not None}
@@ -45,12 +45,12 @@ def encode_prompt(
     tokenizer: Tokenizer,
     generated_tokens: GeneratedTokens,
 ) -> list[int]:
-    """The prompt's ids, none for an empty one.
+    """The prompt's ids; empty for an empty prompt.
 
-    A text goes into the chat template as the user's message, where the model has one. Messages hold
-    the answers of `generated_tokens` as they were generated, unless nothing of them is to be
-    cached. Raises `OptionError` for what is none of the three, for options of a chat template that
-    is not used, and for an attention mask that is not of all its tokens.
+    If the model has a chat template, a text becomes the user's message. Answers among the messages
+    keep the ids of `generated_tokens`, unless the options disable caching. Raises `OptionError` for
+    other types, for options of a chat template that is not used, and for an attention mask that
+    leaves tokens out.
     """
     ids = _encode(_as_one(prompt), options, tokenizer, generated_tokens)
     if isinstance(prompt, Mapping) and (mask := prompt.get("attention_mask")) is not None:
@@ -99,7 +99,7 @@ def _require_no_language(options: GenerationOptions) -> None:
 
 
 def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenizer) -> list[Message]:
-    """The messages that a prompt amounts to; none for one that is not put into a template."""
+    """The messages of a prompt; empty if no chat template is used."""
     if isinstance(prompt, str):
         if not options.apply_chat_template or tokenizer.chat_template is None:
             return []
@@ -122,7 +122,7 @@ def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenize
 
 
 def _as_one(prompt: Any) -> Any:
-    """A prompt without what transformers has around one: a mask, tensors, an axis of texts."""
+    """A prompt without the mask, tensors and batch axis of transformers."""
     if isinstance(prompt, Mapping) and "input_ids" in prompt:
         prompt = prompt["input_ids"]
     if hasattr(prompt, "tolist"):  # an array or a tensor
@@ -152,7 +152,7 @@ def _require_whole(mask: NDArray[Any], num_tokens: int) -> None:
 
 
 def _as_ids(prompt: object) -> list[int]:
-    """A prompt that is not a text as token ids; numpy's integers are as good."""
+    """A prompt that is not a text, as token ids; numpy integers are accepted."""
     if isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray):
         ids = list(prompt)
         if all(

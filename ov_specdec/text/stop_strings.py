@@ -1,4 +1,4 @@
-"""Where a string ends for the first time in a text that comes in pieces."""
+"""Find a stop string in a text that arrives in pieces."""
 
 
 class StopString:
@@ -11,12 +11,12 @@ class StopString:
         self.text = stop
         self._borders = _borders(stop)
         self.num_matched = 0
-        """Characters at the end of the text that the string begins with."""
+        """Length of the longest suffix of the text that is a prefix of the string."""
 
     def find(self, new: str) -> int | None:
-        """Read more of the text; where in it the string begins, which may be before it, if at all.
+        """Search more text. Returns where the string begins in it, below 0 if in earlier text.
 
-        Not to be called again once it was found.
+        None if it is not there. Do not call again once it was found.
         """
         stop, matched = self.text, self.num_matched
         for position, character in enumerate(new):
@@ -30,7 +30,7 @@ class StopString:
 
 
 def _borders(text: str) -> list[int]:
-    """For each beginning of a text the length of the longest end of it that it begins with too."""
+    """For each prefix of a text, the length of its longest proper border."""
     borders, matched = [0], 0
     for character in text[1:]:
         while matched and text[matched] != character:

@@ -1,4 +1,4 @@
-"""What an encoder-decoder model makes of a text: what its decoder begins with, and its output."""
+"""The tokens that the decoder of an encoder-decoder model starts with."""
 
 from dataclasses import dataclass, replace
 
@@ -10,20 +10,20 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class TextToText:
-    """How a decoder begins that attends to an encoder's output.
+    """How the decoder of an encoder-decoder model starts.
 
-    decoder_start_token_id: all that it is given. forced_bos_token_id: what its outputs begin with,
-    unless options say otherwise; None: what the model finds right.
+    decoder_start_token_id: its whole prompt. forced_bos_token_id: the first token of outputs,
+    unless options give another; None: the model chooses it.
     """
 
     decoder_start_token_id: int
     forced_bos_token_id: int | None = None
 
     def complete(self, options: GenerationOptions, tokenizer: Tokenizer) -> GenerationOptions:
-        """The options with the token that the output begins with.
+        """The options with the first token of the output.
 
-        Raises `OptionError` for a language that the tokenizer does not have, and for options of
-        prompts that a decoder reads itself.
+        Raises `OptionError` for a language that the tokenizer does not have, and for options that
+        need a decoder-only model.
         """
         if options.prompt_logprobs is not None:
             raise OptionError(

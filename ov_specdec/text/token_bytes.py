@@ -1,17 +1,17 @@
-"""What single tokens are in bytes, by the kind of the tokenizer."""
+"""The bytes of single tokens, by the kind of the tokenizer."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 SPACE = "\u2581"
-"""What sentencepiece writes for a space."""
+"""sentencepiece writes it for a space."""
 
 BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 def bytes_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes] | None:
-    """What gives the bytes of a token from its name; added tokens are written as they are named.
+    """A function from a token's name to its bytes; the name of an added token is its text.
 
     spec: the content of tokenizer.json. None for a tokenizer that is neither byte-level BPE nor
     sentencepiece.
@@ -28,12 +28,12 @@ def bytes_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes] | None:
 
 
 def as_text(piece: bytes) -> str:
-    """The bytes of a token as a text; of a part of a character U+FFFD, as tokenizers decode it."""
+    """The bytes of a token as text; U+FFFD for a part of a character, as tokenizers decode it."""
     return piece.decode(errors="replace")
 
 
 def _parts(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """A component and those that it is made of."""
+    """A component and its own components."""
     if part is not None:
         yield part
         for name in ("normalizers", "pretokenizers", "decoders"):
@@ -42,7 +42,7 @@ def _parts(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
 
 
 def _byte_level(token: str) -> bytes:
-    """A character for each byte; one that stands for none makes it a plain text, as decoders do."""
+    """One byte for each character; a token with any other character is plain text."""
     if all(character in BYTE_OF for character in token):
         return bytes([BYTE_OF[character] for character in token])
     return token.encode()
@@ -54,9 +54,9 @@ def _sentencepiece(token: str) -> bytes:
 
 
 def _byte_characters() -> dict[str, int]:
-    """The byte that each character stands for in a byte-level vocabulary.
+    """The byte of each character in a byte-level vocabulary.
 
-    Printable ones of Latin-1 stand for themselves, those from 256 on for the others in turn.
+    Printable characters of Latin-1 are their own bytes, those from 256 on the other bytes in order.
     Source: `bytes_to_unicode` of GPT-2.
     """
     shown = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from transformers import BatchEncoding
 
 MARIAN_FILE = "source.spm"
-"""What tells the tokenizer of Marian, which the `tokenizers` library does not have."""
+"""File of a Marian tokenizer, which the `tokenizers` library does not support."""
 
 
 class Tokenizer:
-    """A folder's tokenizer.json and chat template. chat_template: a file with another one.
+    """The tokenizer.json and chat template of a folder. chat_template: a file that replaces it.
 
     The `tokenizers` library reads the file directly: the AutoTokenizer of transformers would
     import torch wherever that is installed.
@@ -36,7 +36,7 @@ class Tokenizer:
         self.spec = read_json(path / "tokenizer.json")
         """The content of tokenizer.json."""
         self._backend = BackendTokenizer.from_file(str(path / "tokenizer.json"))
-        # Both may be left over from training, and would change what a prompt maps to.
+        # Both may be left over from training, and would change the ids of a prompt.
         self._backend.no_truncation()
         self._backend.no_padding()
         settings = path / "tokenizer_config.json"
@@ -48,15 +48,15 @@ class Tokenizer:
         )
 
     def __call__(self, text: str, return_tensors: str | None = None) -> "BatchEncoding":
-        """As tokenizers of transformers: `input_ids` and `attention_mask` of a text.
+        """As in transformers: `input_ids` and `attention_mask` of a text.
 
-        return_tensors: "np" or "pt" for arrays or tensors with an axis of texts; None: lists.
+        return_tensors: "np" or "pt" for arrays or tensors with a batch axis; None: lists.
         Raises `OptionError` for anything but one text.
         """
         from transformers import BatchEncoding  # takes long to import
 
         if not isinstance(text, str):
-            raise OptionError(f"{shorten(text)} is no text: give one text at a time")
+            raise OptionError(f"{shorten(text)} is not a text: give one text at a time")
         ids = self.encode(text)
         content = {"input_ids": ids, "attention_mask": [1] * len(ids)}
         is_batch = return_tensors is not None
@@ -69,7 +69,7 @@ class Tokenizer:
 
     @cached_property
     def full_spec(self) -> dict[str, Any]:
-        """`spec` as the library reads it: with the defaults of what the file leaves open."""
+        """`spec` as the library reads it, with defaults for what the file omits."""
         spec: dict[str, Any] = json.loads(self._backend.to_str())
         return spec
 
@@ -93,8 +93,8 @@ class Tokenizer:
     def encode(self, text: str, src_lang: str | None = None) -> list[int]:
         """The ids of a plain text, with the special tokens that the model expects around it.
 
-        src_lang: the language that they name; None: the one that the file was saved with. Raises
-        `OptionError` for one that the tokenizer does not have, or does not tell the model.
+        src_lang: the language of the text; None: the one that the file was saved with. Raises
+        `OptionError` if the tokenizer does not have it, or has no token for the source language.
         """
         encoded = self._backend.encode(text)
         ids: list[int] = encoded.ids
@@ -111,7 +111,7 @@ class Tokenizer:
         ]
 
     def render_chat(self, messages: Sequence[Message], options: GenerationOptions) -> str:
-        """Messages in the chat template.
+        """Render messages with the chat template.
 
         Raises `OptionError` for what the template refuses, `ModelError` if it cannot be rendered.
         """
@@ -125,24 +125,24 @@ class Tokenizer:
         return render_chat(template, messages, special_tokens, options)
 
     def encode_rendered(self, text: str) -> EncodedText:
-        """The ids of a text in a chat template, which writes the special tokens itself."""
+        """The ids of a rendered chat template, which contains the special tokens."""
         encoded = self._backend.encode(text, add_special_tokens=False)
         return EncodedText(text, encoded.ids, encoded.offsets)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of `ids`, special tokens left out."""
+        """The text of `ids` without special tokens."""
         text: str = self._backend.decode(list(ids), skip_special_tokens=True)
         return text
 
     def decode_all(self, ids: Sequence[int]) -> str:
-        """The text of `ids` with that of special tokens."""
+        """The text of `ids` with special tokens."""
         text: str = self._backend.decode(list(ids), skip_special_tokens=False)
         return text
 
     def piece(self, token_id: int) -> bytes:
-        """What a token adds to a text, which may be part of a character; a special one its name."""
+        """The bytes of a token, which may be part of a character; the name of a special token."""
         token = self._backend.id_to_token(token_id)
-        if token is None:  # a row of the logits that no token has
+        if token is None:  # a padded column of the logits
             return b""
         read = self._bytes_reader
         return self.decode_all([token_id]).encode() if read is None else read(token)
@@ -152,19 +152,19 @@ class Tokenizer:
         return bytes_reader(self.spec)
 
     def _saved_language(self, src_lang: str) -> int:
-        """The token around every text that has no role of its own, such as ending it."""
+        """The language token that the saved tokenizer adds to every text."""
         roles = {_token_text(v) for name, v in self._settings.items() if name.endswith("_token")}
         marks = [t for t in self.encode("") if self._backend.id_to_token(t) not in roles]
         if len(marks) != 1:
             raise OptionError(
                 Option("src_lang", src_lang),
-                f" has no use with {self.path}, whose tokenizer tells the model of no language: "
+                f" has no effect with {self.path}, whose tokenizer marks no source language: "
                 "leave it out",
             )
         return marks[0]
 
     def _read_chat_templates(self) -> dict[str, str]:
-        """Chat templates by name; one that has none is "default"."""
+        """Chat templates by name; one without a name is "default"."""
         file = self.path / "chat_template.jinja"
         more = sorted((self.path / "additional_chat_templates").glob("*.jinja"))
         if file.is_file():
@@ -185,9 +185,9 @@ class Tokenizer:
 
 
 def load_tokenizer(path: Path, chat_template: str | Path | None = None) -> Tokenizer:
-    """The tokenizer in a model folder; `ModelError` if there is none that can be read.
+    """The tokenizer of a model folder; `ModelError` if it cannot be read.
 
-    chat_template: a file with one in place of the folder's; `OptionError` if it cannot be read.
+    chat_template: a file that replaces the folder's; `OptionError` if it cannot be read.
     """
     if (path / MARIAN_FILE).is_file() and not (path / "tokenizer.json").is_file():
         raise ModelError(
@@ -217,7 +217,7 @@ def _read_chat_template(file: str | Path) -> str:
 
 
 def _token_text(value: Any) -> str | None:
-    """A special token, which the files write as a string or as an object."""
+    """The text of a special token, which is a string or an object in the files."""
     if isinstance(value, dict):
         value = value.get("content")
     return value if isinstance(value, str) else None

@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 from ov_specdec.text.pieces import PieceTokenizer
 
 WINDOW = 4
-"""Ids at the end that are encoded anew with what follows them, and those before up to a space: as
-parts of one word they may become others."""
+"""Last ids, plus those back to a space, that are encoded again with new text: as parts of one word
+they may change."""
 MAX_WINDOW = 16
 """The same where there is no space, as in Chinese."""
 
 
 class Translation:
-    """The text of a main model's ids in the ids of its draft model.
+    """Translates the main model's ids of a growing sequence to the draft model's ids.
 
-    Text is encoded as the draft's tokenizer would encode it, a window at the end anew whenever it
-    grows, so that all before it stays the same, and with it the draft's KV cache. Special tokens
-    come through where the draft has one of the same role, and are left out otherwise.
+    The draft's tokenizer encodes the text. When it grows, only a window at its end is encoded
+    again, so all ids before it, and the draft's KV cache of them, stay valid. A special token maps
+    to the draft's token of the same role, or is dropped.
 
     special: from the main model's special tokens to the draft's.
     """
@@ -30,13 +30,13 @@ class Translation:
         self.ids = list(self._draft.prefix)
         """The ids so far."""
         self.num_settled = len(self.ids)
-        """So many of them, from the first, will not change."""
+        """The first ids, up to this number, will not change."""
         self.rest = b""
-        """Bytes at the end of the text that no id stands for yet: part of a character."""
+        """Bytes of an unfinished character at the end of the text, not encoded yet."""
         self._num_read = 0
 
     def read(self, tokens: Sequence[int]) -> None:
-        """Go on to these main ids, which begin with those of the last call."""
+        """Translate these main ids, which begin with those of the last call."""
         piece = list[int]()
         for token in tokens[self._num_read :]:
             if self._main.bytes_of[token]:
@@ -65,7 +65,7 @@ class Translation:
         self.num_settled = len(self.ids)
 
     def _window_start(self) -> int:
-        """All before the window is settled, the first id in any case."""
+        """The first id of the window, at least 1."""
         end = len(self.ids)
         first = max(end - MAX_WINDOW, self.num_settled, min(end, 1))
         for start in range(end - WINDOW, first, -1):
@@ -75,7 +75,7 @@ class Translation:
 
 
 def whole_characters(text: bytes) -> int:
-    """How many of some bytes come before a character of UTF-8 that they leave unfinished."""
+    """The number of bytes before an unfinished UTF-8 character at the end."""
     for size in range(1, min(len(text), 3) + 1):
         lead = text[-size]
         if lead & 0xC0 != 0x80:  # not in the middle of a character

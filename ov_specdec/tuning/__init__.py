@@ -1,4 +1,4 @@
-"""Finds the execution properties that suit a pair of models on this machine, by measuring."""
+"""Measures which execution properties and drafter are fastest for a pair on this machine."""
 
 from ov_specdec.tuning.budget import Budget
 from ov_specdec.tuning.candidates import Candidate, Gain, Verdict, decide

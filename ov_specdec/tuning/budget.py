@@ -1,4 +1,4 @@
-"""The time that a search may take, without what loading takes."""
+"""The time budget of a search, without model loading."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,12 +6,12 @@ from time import perf_counter
 
 
 class Budget:
-    """Seconds for measuring, counted from now on; loading and compiling models is counted apart."""
+    """Seconds for measurements from now on; time to load and compile models does not count."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.loading = 0.0
-        """Seconds that loading has taken."""
+        """Seconds spent on loading."""
         self._start = perf_counter()
 
     @property
@@ -21,12 +21,12 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """Seconds that may still be spent; below 0 once there are none."""
+        """Seconds left; negative once the budget is exceeded."""
         return self.seconds - self.spent
 
     @contextmanager
     def load(self) -> Iterator[None]:
-        """While models are loaded."""
+        """Exclude the time within this context from the budget."""
         start = perf_counter()
         try:
             yield

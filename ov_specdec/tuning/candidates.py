@@ -1,4 +1,4 @@
-"""Which drafters pay on this machine: each is timed against plain decoding, in turns."""
+"""Times each drafter against plain decoding, in interleaved runs, to find those that pay."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -24,19 +24,19 @@ PROMPTS = (
     "def mean(values):\n    total = 0\n    for value in values:\n        total += value\n"
     "    return total / len(values)\n",
 )
-"""What is continued unless a user gives prompts: code, a question, and one that is to be quoted."""
+"""The default prompts: code, a question, and a text to quote."""
 
 NUM_TOKENS = 64
 
 ENOUGH_PAIRS = 4
-"""Timings in turns from which a candidate may be said to pay: single ones differ by a third."""
+"""Minimum number of interleaved timings for a result: single ones differ by a third."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A drafter that could be used, its draft model and its pairing, if it has them.
+    """A drafter to time, with its draft model and pairing, if it has them.
 
-    profile: the file of the pair's profile; None takes none.
+    profile: the file of the pair's profile; None: no profile.
     """
 
     drafter: DrafterName
@@ -47,10 +47,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a candidate brought.
+    """The measured speedup of a candidate.
 
-    speed, plain_speed: tokens per second after the prefill, over all prompts. ratios: of the two,
-    by run. tokens_per_pass: of the main model.
+    speed, plain_speed: tokens per second after the prefill, over all prompts. ratios: speed over
+    plain_speed, one for each run. tokens_per_pass: of the main model.
     """
 
     candidate: Candidate
@@ -61,12 +61,12 @@ class Gain:
 
     @property
     def ratio(self) -> float:
-        """The median over runs."""
+        """The median ratio."""
         return median(self.ratios)
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """Between which half of the ratios lie."""
+        """The lower and upper quartile of the ratios."""
         if len(self.ratios) == 1:
             return self.ratios[0], self.ratios[0]
         low, _, high = quantiles(self.ratios, n=4, method="inclusive")
@@ -74,21 +74,21 @@ class Gain:
 
     @property
     def is_clear(self) -> bool:
-        """Whether there are enough runs to say whether it pays."""
+        """Whether there are enough runs for a result."""
         return len(self.ratios) >= ENOUGH_PAIRS
 
     @property
     def pays(self) -> bool:
-        """Whether it is faster than plain decoding by more than noise."""
+        """Whether it is faster than plain decoding beyond noise."""
         return self.is_clear and self.ratio * GAIN > 1.0 and self.quartiles[0] > 1.0
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to take of some candidates.
+    """The choice among candidates.
 
-    is_clear: whether the measurements say it. best: the fastest that pays; where none does, plain
-    decoding is to be taken, and this is the nearest.
+    is_clear: whether the measurements suffice. best: the fastest candidate that pays; if none pays,
+    the best of them, and plain decoding should be used.
     """
 
     is_clear: bool
@@ -98,8 +98,8 @@ class Verdict:
 def decide(gains: Sequence[Gain]) -> Verdict:
     """The fastest candidate that pays, not the one with the greatest ratio.
 
-    That is to plain decoding with the same properties, and a profile makes it faster for some
-    candidates only.
+    The ratio is over plain decoding with the same properties, and only some candidates have a
+    profile, which makes their plain decoding faster too.
     """
     best = max(gains, key=lambda gain: (gain.pays, gain.speed if gain.pays else gain.ratio))
     loses = all(gain.is_clear and gain.ratio * GAIN <= 1.0 for gain in gains)
@@ -116,12 +116,12 @@ def measure_gain(
     budget: Budget,
     static_shapes: StaticShapes = "none",
 ) -> Gain:
-    """Continue prompts with a candidate and plainly, greedy, with the default draft length.
+    """Time greedy decoding of prompts with a candidate and plainly, with the default draft length.
 
-    seconds: of the budget, after which no further prompt is begun; one is measured in any case, and
-    all of them again while there is time. budget: where loading is counted. The draft length
-    adapts itself, so a candidate that does not pay is hardly slower than plain decoding. Raises
-    what `SpeculativePipeline` raises.
+    seconds: of the budget, after which no further prompt starts; at least one is measured, and all
+    are repeated while there is time. budget: excludes loading. The draft length is adaptive, so a
+    candidate that does not pay is hardly slower than plain decoding. Raises the errors of
+    `SpeculativePipeline`.
     """
     speculative = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True, "cache_prompt": False}
     plain = plain_options(speculative)
@@ -145,15 +145,15 @@ def measure_gain(
         for options in (plain, speculative):  # the first run of each takes longer
             pipeline.generate(prompts[0], **{**options, "max_new_tokens": NUM_TOKENS // 4})
         for prompt in cycle(prompts):
-            # The second of two runs may find the machine faster or slower: each is it in turns.
+            # The speed of the machine drifts, so the order of the two alternates.
             order = (speculative, plain) if len(speeds) % 2 else (plain, speculative)
             stats = [pipeline.generate(prompt, **options).stats for options in order]
             if len(speeds) % 2:
                 stats.reverse()
             if stats[0].generated_tokens < 2:
                 raise OptionError(
-                    f"the prompt {shorten(prompt)} leaves the model's context no room for an "
-                    "output: give a shorter one"
+                    f"the prompt {shorten(prompt)} leaves no room for an output in the model's "
+                    "context: give a shorter one"
                 )
             speeds.append((stats[0].time_per_output_token, stats[1].time_per_output_token))
             tokens += stats[1].generated_tokens

@@ -1,4 +1,4 @@
-"""What passes of a model cost."""
+"""Measures the cost of a model's forward passes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,32 +11,32 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 
 SIZES = (1, 2, 4, 8, 16)
-"""Tokens of the passes that are timed."""
+"""Sizes of the timed passes, in tokens."""
 
 CONTEXT = 128
-"""Tokens in the KV cache while passes are timed, or fewer where the model has no room for them."""
+"""Tokens in the KV cache during timed passes, or fewer if the context is shorter."""
 
 REPEATS = 3, 5
-"""Passes of a size that are timed: at least and at most."""
+"""Minimum and maximum number of timed passes of each size."""
 
 ENOUGH = 0.4
-"""Seconds after which no more than the least is measured: what is slow is measured well enough."""
+"""Seconds after which only the minimum is timed: slow passes need fewer samples."""
 
 
 @dataclass(frozen=True)
 class PassCosts:
-    """Seconds of a pass over so many tokens, and of the prefill before them."""
+    """Seconds of a pass by its number of tokens, and of the prefill before it."""
 
     seconds: Mapping[int, float]
     prefill: float
 
     def at(self, num_tokens: int) -> float:
-        """Seconds of a pass over any number of tokens up to the largest, by interpolation."""
+        """Seconds of a pass over `num_tokens`, interpolated, up to the largest size."""
         return float(np.interp(num_tokens, list(self.seconds), list(self.seconds.values())))
 
 
 def measure_passes(model: Runner, token: int) -> PassCosts:
-    """Time passes over `token`, after a warm-up of each; medians."""
+    """The median times of passes over `token`, each after a warm-up."""
     context = [token] * max(min(CONTEXT, model.max_length - max(SIZES)), 1)
     prefill = _time_prefill(model, context)
     if prefill < ENOUGH:  # else the warm-up is a small part of it

@@ -1,4 +1,4 @@
-"""The search for the best properties: one after the other, each against the best so far."""
+"""Coordinate search for the best properties, each value against the best so far."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "DYNAMIC_QUANTIZATION_GROUP_SIZE": ("0", "32", "128"),
     "KV_CACHE_PRECISION": ("u8", "f16", "f32"),
 }
-"""Values that are tried of each property, beside OpenVINO's default. Threads come on top."""
+"""Values to try for each property, besides OpenVINO's default and numbers of threads."""
 
 GAIN = 0.97
-"""A value is taken if it brings the score below this part of the best so far: not for noise."""
+"""A value is taken if its score is below this fraction of the best so far, to ignore noise."""
 
 
 def describe_settings(properties: Properties) -> str:
@@ -27,7 +27,7 @@ def describe_settings(properties: Properties) -> str:
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings, and what passes cost with them."""
+    """Settings, with the cost of passes."""
 
     properties: Properties
     costs: PassCosts
@@ -35,7 +35,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Refused:
-    """Settings that the device does not take."""
+    """Settings that the device refuses."""
 
     properties: Properties
     why: str
@@ -43,9 +43,9 @@ class Refused:
 
 @dataclass(frozen=True)
 class Found:
-    """OpenVINO's defaults, and the best settings that were found.
+    """OpenVINO's defaults, and the best settings found.
 
-    others: scores of all other settings in parts of that of the defaults, lower is better.
+    others: scores of all other settings relative to that of the defaults; lower is better.
     """
 
     default: Trial
@@ -53,18 +53,19 @@ class Found:
     others: Sequence[tuple[Properties, float]] = ()
 
     def reason(self) -> str:
-        """Why the defaults were kept, or by how much the best settings beat them."""
+        """Why the defaults were kept, or the speedup of the best settings."""
         scores = {str(properties): score for properties, score in self.others}
         if self.best.properties:
             gain = 1.0 / scores.get(str(self.best.properties), 1.0)
             return f"{gain:.2f} times as fast as the defaults in the search"
         if not self.others:
-            return "nothing else was tried"
+            return "no other settings were tried"
         properties, score = min(self.others, key=lambda other: other[1])
         name = " ".join(f"{key}={value}" for key, value in properties.items())
         return (
             f"the best of {len(self.others)} other settings, {name}, was "
-            f"{1.0 / score:.2f} times as fast, and {1.0 / GAIN:.2f} times is asked for, twice"
+            f"{1.0 / score:.2f} times as fast, below the required {1.0 / GAIN:.2f} times in two "
+            "measurements"
         )
 
 
@@ -77,8 +78,8 @@ def search(
 ) -> Found:
     """Try the values of one property after the other, keeping the best.
 
-    measure: raises `DeviceError` for settings that the device refuses. score: seconds; less is
-    better. may_go_on: false once the time is up. note: told of every trial.
+    measure: raises `DeviceError` for settings that the device refuses. score: seconds; lower is
+    better. may_go_on: False once the time is up. note: called with every trial.
     """
     default = best = Trial({}, measure({}))
     note(default)
@@ -106,7 +107,7 @@ def confirm(
     measure: Callable[[Properties], PassCosts],
     score: Callable[[PassCosts], float],
 ) -> Found:
-    """Measure the best settings and the defaults once more: whoever wins by chance loses here."""
+    """Measure the best settings and the defaults once more, to drop chance results."""
     default = Trial(found.default.properties, measure(found.default.properties))
     if not found.best.properties:
         return Found(default, default, found.others)

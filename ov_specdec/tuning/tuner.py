@@ -1,11 +1,10 @@
-"""The settings of a pair: measure, and choose."""
+"""Measures and chooses the settings of a pair."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ov_specdec.arguments import pair_models
 from ov_specdec.drafters.base import Drafter
 from ov_specdec.drafters.pairing import DraftModel
 from ov_specdec.engine import Engine
@@ -24,6 +23,7 @@ from ov_specdec.loading.invariance import configure
 from ov_specdec.loading.profile import Profile, fingerprint
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
+from ov_specdec.pipeline_models import pair_models
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Common
 from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve, Role
 from ov_specdec.planning.costs.curve import ROWS
@@ -53,24 +53,24 @@ PROMPTS = (
     "The difference between a list and a tuple is",
 )
 NUM_TOKENS = 32
-"""Tokens that follow each prompt, to learn acceptance and to compare with exact precision."""
+"""Output tokens for each prompt, to measure acceptance and agreement with exact precision."""
 
 DRAFT_LENGTH = 8
 CHECKED_AT_ONCE = 8
-"""Tokens of a pass that compares choices with those of exact precision."""
+"""Tokens in a pass that compares greedy choices with those of exact precision."""
 
 SEARCH_SHARE = 0.5
-"""Part of the time for settings; the rest is for drafters."""
+"""Fraction of the time for settings; the rest is for drafters."""
 
 DRAFT_SHARE = 0.4
-"""Part of that for the draft model's."""
+"""Fraction of that for the draft model's settings."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was measured and chosen.
+    """The measured and chosen settings.
 
-    changed: the share of tokens for which greedy decoding with the profile chooses another token
+    changed: fraction of tokens for which greedy decoding with the profile chooses another token
     than in `exact`. reasons: for the settings of each model. invariance: whether the main model's
     passes are batch-invariant.
     """
@@ -84,7 +84,7 @@ class Tuning:
 def expected_speed(main: PassCosts, draft_step: float, acceptance: float) -> float:
     """Tokens per second with the best draft length.
 
-    acceptance: of a draft token if all before were.
+    acceptance: probability that a draft token is accepted if all before it were.
     """
     curve = CostCurve(PassCurve({ROWS[0]: main.seconds}), PassCurve({ROWS[0]: {1: draft_step}}))
     [plan] = Planner(FixedCurve(curve)).plan([Bid(MODEL, None, acceptance)], Load())
@@ -93,9 +93,9 @@ def expected_speed(main: PassCosts, draft_step: float, acceptance: float) -> flo
 
 
 class Tuner:
-    """Measures one pair on one device. Models are compiled anew for each trial.
+    """Measures one pair on one device. Compiles a model again for each trial.
 
-    budget: of which a part is for this. note: told of every trial, and of the role of its model.
+    budget: of which it uses a fraction. note: called with the role of the model and every trial.
     pairing: of a draft with another tokenizer.
     """
 
@@ -131,14 +131,14 @@ class Tuner:
         self.pair = fingerprint(
             sources[0].folder, sources[1].folder, self._machine, RuntimeConfig.kv
         )
-        """What the profile will be for."""
+        """The models, device and versions that the profile applies to."""
 
     def run(self) -> Tuning:
         """Measure everything. `DeviceError` if the device refuses even its defaults."""
         texts = self._write_exactly()
         writing = self._budget.spent
         acceptance = self._measure_acceptance()
-        # To compare settings with these texts takes about as long as to write them.
+        # Comparing settings on these texts takes about as long as generating them.
         left = SEARCH_SHARE * self._budget.seconds - self._budget.spent - writing
         drafts = self._search("draft", lambda costs: costs.at(1), DRAFT_SHARE * left)
         step = drafts.best.costs.at(1)
@@ -169,7 +169,7 @@ class Tuner:
         return Tuning(profile, changed, reasons, invariance)
 
     def _search(self, role: Role, score: Callable[[PassCosts], float], seconds: float) -> Found:
-        """Search one model's settings, for as long as another trial fits into the time."""
+        """Search one model's settings, while another trial fits into the time."""
         end, longest = self._budget.spent + seconds, 0.0
 
         def measure(properties: Properties) -> PassCosts:
@@ -183,7 +183,7 @@ class Tuner:
             measure,
             score,
             offered(self._device),
-            # Twice more, because what was found is measured again.
+            # Twice more, because the result is measured again.
             lambda: self._budget.spent + 3 * longest < end,
             lambda trial: self._note(role, trial),
         )
@@ -198,14 +198,14 @@ class Tuner:
             return load_model(source, config, vocab_size=source.vocab_size)
 
     def _config(self, role: Role, properties: Properties) -> RuntimeConfig:
-        """Trials of a main model run passes in the form that later runs will have."""
+        """The configuration of a trial; the main model's passes have the form of later runs."""
         config = RuntimeConfig(self._device, properties=properties)
         if role == "draft":
             return config
         return configure("auto", self._folder, config, ())[0]
 
     def _write_exactly(self) -> list[list[int]]:
-        """Prompts with what plain greedy decoding in `exact` precision makes of them."""
+        """Prompts with their plain greedy outputs in `exact` precision."""
         main = self._load("main", PRECISION_PROPERTIES["exact"]).runner
         texts = list[list[int]]()
         for prompt in self._prompts:
@@ -218,7 +218,7 @@ class Tuner:
     def _sequence(
         prompt: list[int], main: Runner, drafter: Drafter | None = None
     ) -> EngineSequence:
-        """A greedy text that leaves nothing in the caches."""
+        """A greedy sequence that leaves nothing in the prefix cache."""
         length = min(len(prompt) + NUM_TOKENS, main.max_length)
         policy = ConstantLength(DRAFT_LENGTH)
         cache = CachedSequence(main)
@@ -227,7 +227,7 @@ class Tuner:
         )
 
     def _compare(self, properties: Properties, texts: Sequence[Sequence[int]]) -> float:
-        """The share of exactly chosen tokens that these settings would have chosen otherwise."""
+        """The fraction of tokens that these settings choose differently from `exact`."""
         main = self._load("main", properties).runner
         other = total = 0
         for prompt, text in zip(self._prompts, texts, strict=True):
@@ -244,7 +244,7 @@ class Tuner:
         return other / total
 
     def _measure_acceptance(self) -> float:
-        """How often a draft token is accepted if those before it are, over the sample prompts."""
+        """Acceptance of draft tokens, given those before, over the sample prompts."""
         acceptance = Acceptance(Common())
         main, draft = self._load("main", {}).runner, self._load("draft", {}).runner
         for prompt in self._prompts:
@@ -255,9 +255,9 @@ class Tuner:
 
 
 def offered(device: str) -> dict[str, tuple[str, ...]]:
-    """`CHOICES` and threads, without the precisions that the device does not compute in.
+    """`CHOICES` and threads, without precisions that the device does not support.
 
-    Off the CPU the KV cache has the precision that is computed in, for 8 bits are not exact there.
+    Off the CPU the KV cache has the inference precision, because 8 bits are not exact there.
     """
     precisions = [name for name in CHOICES[PRECISION_HINT] if computes_in(device, name)]
     choices = {**CHOICES, PRECISION_HINT: tuple(precisions)}
@@ -268,7 +268,7 @@ def offered(device: str) -> dict[str, tuple[str, ...]]:
 
 
 def thread_choices() -> dict[str, tuple[str, ...]]:
-    """Half and a quarter of the cores that may be used: a small model may be faster on fewer."""
+    """Half and a quarter of the available cores: a small model may be faster on fewer."""
     cores = usable_cores()
     numbers = {cores // 2, cores // 4} - {0, cores}
     return {"INFERENCE_NUM_THREADS": tuple(str(n) for n in sorted(numbers, reverse=True))}

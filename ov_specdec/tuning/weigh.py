@@ -1,4 +1,4 @@
-"""Whether the fastest settings of a main model are batch-invariant, and what others would cost."""
+"""Weighs the speed of a main model's settings against batch invariance."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,10 +18,10 @@ def weigh(
     measure: Callable[[Properties], PassCosts],
     speed: Callable[[PassCosts], float],
 ) -> tuple[Trial, str]:
-    """The fastest settings, or invariant ones that are as fast but for noise; and why, in a line.
+    """The fastest settings, or invariant ones that are as fast within noise; and a line on why.
 
-    config: of the model, without settings. measure: what passes cost with settings. speed: what
-    that amounts to; more is better.
+    config: of the model, without settings. measure: the cost of passes with settings. speed: from
+    that cost; higher is better.
     """
     known = look_up(folder, config)
     if not known.is_on and not known.is_checked:

@@ -72,24 +72,40 @@ def pair_options(command: Command) -> Command:
     return main(click.option("--draft", metavar="DIR", help=help_)(command))
 
 
+def property_option(command: Command) -> Command:
+    """Give a command `properties`: --property."""
+
+    def read(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
+        if wrong := [each for each in given if "=" not in each]:
+            raise click.BadParameter(f"'{wrong[0]}' is not KEY=VALUE", param=parameter)
+        return dict(each.split("=", 1) for each in given)
+
+    return click.option(
+        "--property",
+        "properties",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=read,
+        help="OpenVINO's.",
+    )(command)
+
+
 def model_options(command: Command) -> Command:
     """Give a command `models`: --main, --draft, --device, --precision, --property."""
 
     @pair_options
     @click.option("--device", default="CPU", show_default=True, help="OpenVINO device.")
     @click.option("--precision", type=click.Choice(get_args(Precision)), default="default")
-    @click.option("--property", "given", metavar="KEY=VALUE", multiple=True, help="OpenVINO's.")
+    @property_option
     @wraps(command)
     def with_models(
         main: str | None,
         draft: str | None,
         device: str,
         precision: Precision,
-        given: tuple[str, ...],
+        properties: dict[str, str],
         **others: Any,
     ) -> Any:
-        if wrong := [each for each in given if "=" not in each]:
-            raise click.BadParameter(f"'{wrong[0]}' is not KEY=VALUE", param_hint="--property")
         if main is None:
             draft = draft or str(embedded_folder("draft"))
         models = Models(
@@ -97,7 +113,7 @@ def model_options(command: Command) -> Command:
             locate(draft) if draft else None,
             device,
             precision,
-            dict(each.split("=", 1) for each in given),
+            properties,
         )
         return command(models=models, **others)
 

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks record-outputs --main CHAT --prompts TASKS --output TEXTS.json
     python -m tests.benchmarks recite lfm2-350m TEXTS.json --tokenizer CHAT --output FOLDER
-    python -m tests.benchmarks speed --main FOLDER/lfm2-350m-recites --prompts TASKS ...
+    ov-specdec bench --main FOLDER/lfm2-350m-recites --methods suffix --prompt-file TASKS
 
 It costs what the real one costs, and its drafts are accepted as in a real text, whose weights
 nobody needs. A logits processor could force a text as well; openvino.genai takes none, so the
@@ -23,7 +23,7 @@ import openvino as ov
 from numpy.typing import NDArray
 from openvino import opset13 as ops
 
-from ov_specdec.cli.options import OUTPUT_OPTION
+from ov_specdec.cli.model_options import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.export import export_model

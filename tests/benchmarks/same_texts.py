@@ -19,7 +19,7 @@ import click
 import httpx
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cli.options import parse_invariance
+from ov_specdec.cli.model_options import parse_invariance
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.peers.frameworks import genai, genai_batch

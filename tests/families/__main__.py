@@ -16,8 +16,8 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from ov_specdec.loading.export import WANTED_VERSION
 from ov_specdec.loading.export_environment import find_python
+from ov_specdec.loading.optimum import WANTED_VERSION
 from tests.families.make import ERROR
 from tests.families.settings import SETTINGS
 from tests.families.verdict import Verdict, judge

@@ -32,7 +32,10 @@ WEIGHTS = {
     **{"stream": 3, "whole": 3},
     **{"bad": 4, "too-long": 4, "long-stop": 4, "too-many": 4},
 }
-SERVER = ("--precision", "exact", "--log-level", "error", "--request-timeout", "300")
+SERVER = (
+    *("--precision", "exact", "--log-level", "error", "--request-timeout", "300"),
+    *("--kv-cache-size", "0.3"),  # cached prompts fill it, and what grows then is a leak
+)
 
 
 def command(url: str, folder: Path, seconds: float) -> list[str]:

@@ -128,7 +128,7 @@ class Run:
 
     drafter, max_batch_size: as a pipeline has them. pairing: of a draft model with other tokens.
     prefill: most tokens of a prompt that a pass reads beside answers; None: the usual number.
-    curve: None is the imagined machine, which nothing changes.
+    curve: None is the nominal cost curve, which nothing changes.
     """
 
     name: str

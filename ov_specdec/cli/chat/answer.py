@@ -1,4 +1,4 @@
-"""One answer of the model: streamed to stdout, ended by Ctrl-C, and summed up in a line."""
+"""One answer of the model: streamed to stdout, cancelled by Ctrl-C, summarized in a line."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -21,10 +21,9 @@ Start = Callable[[Begin], AbstractContextManager[GenerationStream]]
 
 FULL = {
     "max_model_len": "the model's context is full: /undo or /clear makes room",
-    "kv_cache_size": "the KV cache is full: /undo or /clear makes room, as a larger "
-    "--kv-cache-size does",
+    "kv_cache_size": "the KV cache is full: /undo, /clear or a larger --kv-cache-size makes room",
 }
-"""What to say where an answer had no more room, by what has none."""
+"""Messages for an answer that was cut by a limit."""
 
 
 def show_text(chunk: Chunk) -> None:
@@ -35,12 +34,12 @@ def show_text(chunk: Chunk) -> None:
 def in_colours(output: Console) -> ShowChunk:
     """Prints chunks, accepted draft tokens in a colour.
 
-    As text where there are no colours, as in a file; rich decides that: NO_COLOR counts.
+    Rich decides whether the output has colours; NO_COLOR disables them.
     """
     accepted = Style(color=GREEN)
 
     def show(chunk: Chunk) -> None:
-        # In segments: rich would wrap a text, and replace its tabs.
+        # As segments: rich would wrap a text and replace its tabs.
         segment = Segment(chunk.text, accepted if chunk.from_draft else None)
         output.print(Segments([segment]), soft_wrap=True)
         output.file.flush()
@@ -50,7 +49,7 @@ def in_colours(output: Console) -> ShowChunk:
 
 @contextmanager
 def cancelled_by_interrupts(begin: Begin) -> Iterator[GenerationStream]:
-    """The stream that `begin` returns; Ctrl-C cancels it, and has no other effect meanwhile."""
+    """The stream that `begin` returns; meanwhile Ctrl-C only cancels it."""
     streams: list[GenerationStream] = []
     interrupted = False
 
@@ -62,7 +61,7 @@ def cancelled_by_interrupts(begin: Begin) -> Iterator[GenerationStream]:
 
     with interrupts_call(cancel), begin() as stream:
         streams.append(stream)
-        if interrupted:  # while it was begun
+        if interrupted:  # before the stream existed
             stream.cancel()
         yield stream
 
@@ -70,7 +69,7 @@ def cancelled_by_interrupts(begin: Begin) -> Iterator[GenerationStream]:
 def read_answer(
     beginning: AbstractContextManager[GenerationStream], show: ShowChunk
 ) -> GenerationResult:
-    """Show an answer as it comes; until then there is a spinner on stderr."""
+    """Show an answer as it arrives; until then a spinner on stderr."""
     chunks = []
     with beginning as stream:
         with console.status("Reading"):
@@ -85,7 +84,7 @@ def read_answer(
 
 
 def describe(result: GenerationResult, max_new_tokens: int | None) -> str:
-    """The statistics of an answer in one line, and what ended it if not the model."""
+    """The statistics of an answer in one line, with the limit that ended it, if any."""
     stats = result.stats
     parts = [f"{stats.generated_tokens} tokens, {stats.tokens_per_second:.1f} tokens/s"]
     if stats.drafted:

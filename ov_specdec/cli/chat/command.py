@@ -25,19 +25,16 @@ from ov_specdec.cli.chat.prompt_cache import use_prompt_cache
 from ov_specdec.cli.chat.settings import Settings
 from ov_specdec.cli.generation_options import GENERATION_OPTIONS, length_option, option_of
 from ov_specdec.cli.interrupts import interrupts_call
+from ov_specdec.cli.loading import make_pipeline
 from ov_specdec.cli.messages import say
-from ov_specdec.cli.option_names import in_option_names
-from ov_specdec.cli.options import (
-    GENERATION_NAMES,
+from ov_specdec.cli.model_options import (
     PIPELINE_OPTIONS,
     STATIC_SHAPES_OPTION,
-    SYSTEM_OPTION,
-    check_generation,
-    make_pipeline,
-    pop_generation,
     pop_pipeline,
     with_options,
 )
+from ov_specdec.cli.option_names import in_option_names
+from ov_specdec.cli.options import GENERATION_NAMES, SYSTEM_OPTION, check_generation, pop_generation
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.drafters.factory import DrafterFactory, kind_of
 from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
@@ -49,7 +46,7 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.tokenizer import load_tokenizer
 
 DEFAULTS = {"max_new_tokens": 1024}
-"""Ctrl-C ends an answer that gets too long; nothing goes on with one that was ended too early."""
+"""No limit: Ctrl-C ends a long answer, but nothing can continue one that ended too early."""
 
 GREETING = "/help lists commands and keys, Ctrl-D leaves"
 
@@ -61,7 +58,7 @@ GREETING = "/help lists commands and keys, Ctrl-D leaves"
     "--prompt-cache",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Keep what the models read of the system message in this file, for later chats.",
+    help="Save the KV cache of the system message in this file, for later chats.",
 )
 @click.option(
     "--show-draft", is_flag=True, help="Show text from accepted draft tokens in a colour."
@@ -76,9 +73,9 @@ GREETING = "/help lists commands and keys, Ctrl-D leaves"
     )
 )
 def chat(system: str | None, prompt_cache: Path | None, show_draft: bool, **options: Any) -> None:
-    """Talk with a chat model in the terminal; what is piped in is answered line by line.
+    """Talk with a chat model in the terminal, or answer each line of stdin.
 
-    With --seed, each answer draws other numbers, and the same chat comes out the same again.
+    With --seed, answers draw different numbers, but the same chat gives the same answers again.
     """
     pipeline = {**pop_pipeline(options), "max_batch_size": 1}
     generation = {**DEFAULTS, **pop_generation(options)}
@@ -112,7 +109,7 @@ def require_chat_template(main: str | None) -> None:
 
 
 def settings(generation: Mapping[str, Any], models: SpeculativePipeline) -> Settings:
-    """The options of a generation as a chat sets and lists them."""
+    """The generation options that a chat can set and list."""
     parameters = click.get_current_context().command.params
     options = {
         str(p.name): p
@@ -129,7 +126,7 @@ def settings(generation: Mapping[str, Any], models: SpeculativePipeline) -> Sett
 
 
 def talk(chat: Chat, models: SpeculativePipeline, show: ShowChunk) -> None:
-    """Talk until the user leaves or stdin ends; an error ends it only where nobody is typing."""
+    """Talk until the user leaves or stdin ends; an error ends only a chat from a pipe."""
     # Imported here: no other command needs prompt_toolkit.
     from ov_specdec.cli.chat.lines import piped_lines, typed_lines
 
@@ -140,15 +137,15 @@ def talk(chat: Chat, models: SpeculativePipeline, show: ShowChunk) -> None:
     history = None if cache is None else cache / "history"
     note(GREETING)
     lines = typed_lines(chat.settings.listed(), history, note)
-    # A second Ctrl-C may come when the answer has just ended.
+    # A second Ctrl-C may come just after the end of the answer.
     with interrupts_call(lambda: None):
         converse(chat, lines, answers(models, show, cancelled_by_interrupts), note, show_error)
 
 
 def answers(models: SpeculativePipeline, show: ShowChunk, start: Start) -> Answer:
-    """Has the model answer, shows that, and a line of statistics.
+    """Generates and shows an answer, and a line of statistics.
 
-    start: makes a context of what begins an answer, and decides what Ctrl-C does in it.
+    start: makes a context around the start of an answer, which handles Ctrl-C.
     """
 
     def answer(chat: Chat, asked: Conversation) -> Conversation:
@@ -161,7 +158,7 @@ def answers(models: SpeculativePipeline, show: ShowChunk, start: Start) -> Answe
         max_new_tokens = chat.settings.complete(chat.settings.given).max_new_tokens
         note(describe(result, max_new_tokens))
         if result.finish_reason == "cancelled" and not result.text:
-            note("there is no answer yet, so the conversation is as it was before")
+            note("there is no answer yet, so the conversation is unchanged")
             return chat.conversation
         return asked.with_message("assistant", result.text)
 
@@ -169,7 +166,7 @@ def answers(models: SpeculativePipeline, show: ShowChunk, start: Start) -> Answe
 
 
 def note(text: str) -> None:
-    """Show lines that are no answer, dim, on stderr."""
+    """Show a note, dim, on stderr."""
     console.print(text, style="dim", markup=False, soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""What a line of a chat asks for: a message to the model, or one of the commands."""
+"""The lines of a chat: messages to the model, and commands."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from ov_specdec.errors import OptionError, shorten
 class Chat:
     """The state of a chat, which its commands change.
 
-    num_drawn: answers that were asked for since the seed was set.
+    num_drawn: requested answers since the seed was set.
     """
 
     conversation: Conversation
@@ -26,8 +26,8 @@ class Chat:
     def next_options(self) -> dict[str, Any]:
         """The options of the next answer.
 
-        Each is another choice of the seed that was set: or an answer that is asked for again would
-        be the same. The same chat comes out the same again.
+        Each takes another choice index of the seed: otherwise /retry would repeat the answer. The
+        same chat still gives the same answers.
         """
         options = dict(self.settings.given)
         if options.get("seed") is not None:
@@ -38,10 +38,10 @@ class Chat:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a line comes to.
+    """The result of a line.
 
-    note: for the user to read. asked: the conversation up to a message that the model is to answer;
-    it becomes the chat's once it has. leaves: the chat is over.
+    note: shown to the user. asked: the conversation up to a message for the model; the chat takes
+    it over once it is answered. leaves: whether the chat ends.
     """
 
     note: str = ""
@@ -51,7 +51,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its argument and its effect for the help, and what it does with a `Chat`."""
+    """A command: its argument and description for the help, and its function on a `Chat`."""
 
     argument: str
     help: str
@@ -59,14 +59,13 @@ class Command:
 
 
 LEAVING = ("exit", "quit")
-"""What leaves a chat without a slash, as it leaves other programs; `/exit` does too."""
+"""Words that leave a chat, as in other programs; `/exit` does too."""
 
 
 def respond(chat: Chat, line: str) -> Reply:
-    """Do what a line asks for, all but asking the model.
+    """Execute a line, except for the model's answer.
 
-    Raises `OptionError` for commands that do not exist or cannot be followed; the chat is then as
-    before.
+    Raises `OptionError` for unknown or invalid commands; the chat is then unchanged.
     """
     if not line.strip():
         return Reply()
@@ -77,7 +76,7 @@ def respond(chat: Chat, line: str) -> Reply:
     name, _, argument = re.sub(r"\s+", " ", line, count=1).partition(" ")
     if name not in COMMANDS:
         hint = suggest(name, COMMANDS, "/help lists all", cutoff=0.5)
-        raise OptionError(f"there is no command '{name}' ({hint}); // begins a message with /")
+        raise OptionError(f"there is no command '{name}' ({hint}); start a message with // for /")
     command = COMMANDS[name]
     argument = argument.strip()
     if argument and not command.argument:
@@ -93,7 +92,7 @@ def _help(chat: Chat, argument: str) -> Reply:  # noqa: ARG001
 
 def _clear(chat: Chat, argument: str) -> Reply:  # noqa: ARG001
     chat.conversation = chat.conversation.cleared()
-    kept = " but for the system message" if chat.conversation.messages else ""
+    kept = " except for the system message" if chat.conversation.messages else ""
     return Reply(f"the conversation is empty{kept}")
 
 
@@ -162,14 +161,14 @@ def _columns(rows: Mapping[str, str]) -> str:
 
 COMMANDS = {
     "/help": Command("", "List the commands and keys.", _help),
-    "/clear": Command("", "Begin anew; the system message stays.", _clear),
+    "/clear": Command("", "Remove all messages but the system message.", _clear),
     "/undo": Command("", "Remove the last message and its answer.", _undo),
     "/retry": Command("", "Answer the last message again.", _retry),
     "/system": Command("[TEXT]", 'Show or replace the system message; "" removes it.', _system),
     "/set": Command("[OPTION VALUE]", "Set an option of the command line, or list all.", _set),
     "/unset": Command("OPTION", "Set an option back to its default.", _unset),
     "/save": Command("FILE", "Write the messages to a JSON file.", _save),
-    "/load": Command("FILE", "Go on with the messages of such a file.", _load),
+    "/load": Command("FILE", "Continue with the messages of such a file.", _load),
     "/exit": Command("", "Leave; so do exit, quit and Ctrl-D.", _exit),
 }
 
@@ -177,6 +176,6 @@ _USAGES = {f"{name} {command.argument}": command.help for name, command in COMMA
 HELP = f"""\
 {_columns(_USAGES)}
 
-Enter sends, Alt-Enter or Ctrl-J begins a new line, Tab completes, Up brings back what was typed.
-Ctrl-C ends an answer, Ctrl-D the chat. A message that begins with / is typed with // instead."""
-"""What /help shows."""
+Enter sends, Alt-Enter or Ctrl-J starts a new line, Tab completes, Up recalls earlier lines.
+Ctrl-C ends an answer, Ctrl-D the chat. For a message that begins with /, type //."""
+"""The text of /help."""

@@ -1,4 +1,4 @@
-"""A conversation as a value: what changes it returns another one."""
+"""A conversation as an immutable value."""
 
 import json
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class Conversation:
         return self.messages[0] if self._has_system else None
 
     def with_message(self, role: str, content: str) -> "Conversation":
-        """With one message more at its end."""
+        """With another message at its end."""
         return Conversation((*self.messages, {"role": role, "content": content}))
 
     def with_system(self, text: str) -> "Conversation":
-        """With this system message in place of the one before; without any where it is empty."""
+        """With this system message; an empty one removes it."""
         require_utf8("the system message", text)
         first = ({"role": "system", "content": text},) if text else ()
         return Conversation((*first, *self.messages[self._has_system :]))
@@ -35,14 +35,14 @@ class Conversation:
         return Conversation(self.messages[: self._has_system])
 
     def up_to_last_question(self) -> "Conversation":
-        """All up to the last user message; `OptionError` where there is none."""
+        """All up to the last user message; `OptionError` if there is none."""
         for i in range(len(self.messages), 0, -1):
             if self.messages[i - 1]["role"] == "user":
                 return Conversation(self.messages[:i])
         raise OptionError("the conversation is empty: write a message first")
 
     def save(self, path: Path) -> None:
-        """Write the messages as JSON; `OptionError` where that cannot be done."""
+        """Write the messages as JSON; `OptionError` if the file cannot be written."""
         content = json.dumps(self.messages, ensure_ascii=False, indent=2)
         try:
             path.write_bytes(f"{content}\n".encode())

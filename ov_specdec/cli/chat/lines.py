@@ -1,4 +1,4 @@
-"""What a user writes: typed with line editing, history and completion, or piped in."""
+"""The user's lines: typed with line editing, history and completion, or from a pipe."""
 
 import io
 import sys
@@ -30,10 +30,10 @@ HINT = "Ctrl-D or /exit leaves the chat"
 def typed_lines(
     options: Iterable[str], history: Path | None, note: Callable[[str], None]
 ) -> Iterator[str]:
-    """What is typed, message by message, until Ctrl-D.
+    """Typed messages until Ctrl-D.
 
-    options: names that are completed after /set. history: file that keeps what was typed; None
-    keeps it in memory. note: shows a hint.
+    options: names to complete after /set. history: file of earlier lines; None keeps them in
+    memory. note: shows a hint.
     """
     editor: PromptSession[str] = PromptSession(
         "> ",
@@ -44,7 +44,7 @@ def typed_lines(
         complete_style=CompleteStyle.READLINE_LIKE,
         complete_while_typing=False,
         history=_history(history),
-        # Where only stdout is redirected, the line is shown on stderr.
+        # If only stdout is redirected, the prompt goes to stderr.
         output=create_output(always_prefer_tty=True),
     )
     with suppress(EOFError):
@@ -57,7 +57,7 @@ def typed_lines(
 
 
 def _line(editor: PromptSession[str]) -> str | None:
-    """One message, empty after Ctrl-C; None after Ctrl-C where nothing was typed."""
+    """One message, empty after Ctrl-C; None after Ctrl-C on an empty line."""
     try:
         return editor.prompt()
     except KeyboardInterrupt:
@@ -65,7 +65,7 @@ def _line(editor: PromptSession[str]) -> str | None:
 
 
 def piped_lines() -> Iterator[str]:
-    """The lines of stdin as they come; `OptionError` for one that is not UTF-8."""
+    """The lines of stdin as they arrive; `OptionError` for one that is not UTF-8."""
     if sys.stdin is None:  # closed
         return
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
@@ -76,7 +76,7 @@ def piped_lines() -> Iterator[str]:
 
 
 class CommandCompleter(Completer):
-    """Completes commands and what follows some of them: an option's name, or a file's."""
+    """Completes commands and their arguments: options or files."""
 
     def __init__(self, options: Iterable[str]) -> None:
         names = WordCompleter(sorted(options), WORD=True)
@@ -87,7 +87,7 @@ class CommandCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """As prompt_toolkit's completers."""
+        """See prompt_toolkit's `Completer`."""
         name, space, argument = document.text_before_cursor.partition(" ")
         completer: Completer = self._arguments.get(name, DummyCompleter())
         if not space:
@@ -113,13 +113,13 @@ def _keys() -> KeyBindings:
 
 
 def _history(file: Path | None) -> History:
-    """What was typed in this file, or else in memory; others cannot read it."""
+    """The history in this file, which only its owner can read, or else in memory."""
     if file is None:
         return InMemoryHistory()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch(mode=0o600)
         file.open("ab").close()
-    except OSError:  # read-only, for instance: a chat is possible without
+    except OSError:  # read-only, for instance: a chat needs no history
         return InMemoryHistory()
     return FileHistory(file)

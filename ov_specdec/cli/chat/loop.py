@@ -1,4 +1,4 @@
-"""The loop of a chat: what each line asks for, and the model's answers."""
+"""The loop of a chat: lines and the model's answers."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,7 +7,7 @@ from ov_specdec.cli.chat.conversation import Conversation
 from ov_specdec.errors import SpecdecError
 
 Answer = Callable[[Chat, Conversation], Conversation]
-"""Has the model answer the last message of a conversation; returns it with what came of that."""
+"""Answers the last message of a conversation; returns the conversation with the answer."""
 
 
 def converse(
@@ -17,10 +17,10 @@ def converse(
     note: Callable[[str], None],
     on_error: Callable[[SpecdecError], None],
 ) -> None:
-    """Follow lines until one of them leaves the chat, or they end.
+    """Execute lines until one of them leaves the chat, or they end.
 
-    note: shows a command's reply. on_error: told of an error, after which the chat is as it was
-    before the line; it may raise.
+    note: shows a command's reply. on_error: called with an error, after which the chat is
+    unchanged; it may raise.
     """
     for line in lines:
         try:

@@ -1,4 +1,4 @@
-"""The options of a generation during a chat: set and listed by their names on the command line."""
+"""The generation options of a chat, by their names on the command line."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,11 +14,11 @@ from ov_specdec.options import GenerationOptions
 
 @dataclass(frozen=True)
 class Settings:
-    """The options that were given, by the names that they have in Python; others are left open.
+    """The given options, by their Python names.
 
-    options: those of the command line, by the same names. given: keyword arguments for
-    `SpeculativePipeline.generate`. complete: all options of a generation that is given these;
-    raises `OptionError` for bad ones. defaults: what is given unless the user says otherwise.
+    options: of the command line, by the same names. given: keyword arguments for
+    `SpeculativePipeline.generate`. complete: adds defaults to these, and raises `OptionError` for
+    invalid ones. defaults: given unless the user changes them.
     """
 
     options: Mapping[str, click.Option]
@@ -27,10 +27,10 @@ class Settings:
     defaults: Mapping[str, Any]
 
     def with_value(self, name: str, text: str) -> "Settings":
-        """With an option set; one that may be given several times is given once more.
+        """With an option set; a repeatable option gets another value.
 
-        name: as on the command line, with or without hyphens before it. Raises `OptionError` for
-        an unknown option, a bad value, and one that contradicts the others.
+        name: as on the command line, with or without leading hyphens. Raises `OptionError` for an
+        unknown option, an invalid value, and one that contradicts the others.
         """
         key = self._find(name)
         option = self.options[key]
@@ -52,12 +52,12 @@ class Settings:
         return self._checked({**self.defaults, **others})
 
     def listed(self) -> dict[str, str]:
-        """All options by their names on the command line, without hyphens, with their values."""
+        """All options with their values, by their command-line names without hyphens."""
         values = self.complete(self.given)
         return {flag: _shown(getattr(values, key)) for flag, key in self._flags().items()}
 
     def _flags(self) -> dict[str, str]:
-        """Names in Python by those on the command line, without hyphens."""
+        """Python names by command-line names without hyphens."""
         return {flag_of(option).removeprefix("--"): key for key, option in self.options.items()}
 
     def _find(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What passes of the models cost on this machine: measured, kept in a file, corrected in use."""
+"""Cost curves of passes on this machine: measured, kept in a file, corrected in use."""
 
 from ov_specdec.planning.costs.correction import FixedCurve, LiveCurve
 from ov_specdec.planning.costs.curve import GRID, NOMINAL, SIZES, CostCurve, PassCurve, Role

@@ -1,50 +1,48 @@
-"""Corrects a cost curve by the passes that really run."""
+"""Corrects a cost curve with the times of actual passes."""
 
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import median
-from typing import Any
+from statistics import geometric_mean, median
 
-from ov_specdec.planning.costs.curve import CostCurve, PassCurve, Role, nearest_row, nearest_size
+from ov_specdec.planning.costs.curve import CostCurve, Role, nearest_row, nearest_size
 from ov_specdec.stats import PassStats, StepStats
 
 Cell = tuple[Role, int, int]
 """The model, tokens in the pass, and the row of the curve."""
 
 ENOUGH = 15
-"""Comparisons whose median corrects a cell: it bears seven that were disturbed."""
+"""Comparisons whose median corrects a cell: it tolerates seven outliers."""
 
 AT_THE_TIME = 4
-"""Last passes of the main model that tell the machine's pace: it changes within seconds."""
+"""Last passes of the main model that give the machine's current speed, which changes in seconds."""
 
 STRENGTH = 0.5
-"""The part of a correction, as an exponent, that is believed at once."""
-
-WORTH_KEEPING = 0.03
-"""How much a correction has to change for the curve to be written again."""
+"""The exponent of each correction, a damping."""
 
 
 class LiveCurve:
-    """A curve that follows the machine. Implements `Costs`, and keeps nothing.
+    """A measured curve, corrected by the passes that run. Implements `Costs`.
 
-    A pass takes what the curve says times the machine's present pace, which is the same for all
-    passes. So what the main model's passes of a size take is compared with those of other sizes
-    just before, and drafting with the main model's passes: what takes longer as a whole changes
-    nothing, and a size that runs alone cannot be told from the pace.
+    A pass takes the time of the curve times the machine's current slowdown, which is common to all
+    passes. So passes of one size are compared with recent ones of other sizes, and drafting with
+    passes of the main model. A common slowdown changes nothing, and a size that runs alone cannot
+    be corrected.
+
+    The mean of the main model's corrections is 1. Otherwise two sizes that are compared only with
+    each other, in steps that differ in more than their size, would correct each other for ever.
     """
 
-    def __init__(self, curve: CostCurve) -> None:
-        self.curve = curve
-        self.is_changed = False
-        """Whether there is something worth keeping."""
+    def __init__(self, measured: CostCurve) -> None:
+        self.measured = self.curve = measured
+        self._factors: dict[Cell, float] = {}
         # Cells of the last passes of the main model, and how many times as long as in the curve.
         self._last: deque[tuple[Cell, float]] = deque(maxlen=AT_THE_TIME)
         self._compared: dict[Cell, list[float]] = defaultdict(list)
         self._last_size = 0
 
     def learn(self, step: StepStats) -> None:
-        """Take note of a step without prefill. Changes of size are like no other."""
+        """Learn from a step without prefill; ignores passes after a change of size."""
         done = step.main
         row = nearest_row(done.num_cached)
         self._learn_drafting(step.drafts, row)
@@ -59,7 +57,7 @@ class LiveCurve:
             self._last_size = done.num_tokens
 
     def _learn_drafting(self, drafts: Sequence[PassStats], row: int) -> None:
-        """One comparison of each size; passes that were prepared anew tell nothing of it."""
+        """Compare each size once; ignores passes after a change of size."""
         draft = self.curve.draft
         if draft is None:
             return
@@ -74,15 +72,12 @@ class LiveCurve:
             self._compare(("draft", size, row), seconds[size] / expected[size])
 
     def improve(self) -> None:
-        """Nothing to do: see `KeptCosts`."""
+        """Do nothing: see `KeptCosts`."""
 
     def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
-        """Have a model's static shapes be these, each of which saves so many seconds."""
-        self.curve = self.curve.with_static(role, sizes, saved)
-        self.is_changed = True
-
-    def keep(self) -> None:
-        """Nothing to do: see `KeptCosts`."""
+        """Set a model's static shapes, each of which saves `saved` seconds."""
+        self.measured = self.measured.with_static(role, sizes, saved)
+        self._correct()
 
     def _compare(self, cell: Cell, ratio: float) -> None:
         others = [other for last, other in self._last if last != cell]
@@ -92,18 +87,26 @@ class LiveCurve:
         compared.append(ratio / median(others))
         if len(compared) < ENOUGH:
             return
-        factor = median(compared) ** STRENGTH
-        role, size, row = cell
-        curve: PassCurve = getattr(self.curve, role)
-        corrected: Mapping[str, Any] = {role: curve.corrected(size, row, factor)}
-        self.curve = replace(self.curve, **corrected)
-        self.is_changed |= abs(factor - 1.0) > WORTH_KEEPING
+        self._factors[cell] = self._factors.get(cell, 1.0) * median(compared) ** STRENGTH
         compared.clear()
+        self._correct()
+
+    def _correct(self) -> None:
+        """Have the curve be the measured one times what was learnt."""
+        of_main = [factor for (role, *_), factor in self._factors.items() if role == "main"]
+        mean = geometric_mean(of_main) if of_main else 1.0
+        main, draft = self.measured.main, self.measured.draft
+        for (role, size, row), factor in self._factors.items():
+            if role == "main":
+                main = main.corrected(size, row, factor / mean)
+            elif draft is not None:
+                draft = draft.corrected(size, row, factor / mean)
+        self.curve = replace(self.measured, main=main, draft=draft)
 
 
 @dataclass(frozen=True)
 class FixedCurve:
-    """A curve that nothing that is measured changes. Implements `Costs`."""
+    """A constant curve. Implements `Costs`."""
 
     curve: CostCurve
 
@@ -115,6 +118,3 @@ class FixedCurve:
 
     def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Nothing changes."""
-
-    def keep(self) -> None:
-        """Nothing to keep."""

@@ -1,4 +1,4 @@
-"""Seconds of a pass by the tokens in it and the cached tokens that it reads."""
+"""Cost curves: seconds of a pass by its tokens and the cached tokens that it reads."""
 
 import math
 from bisect import bisect_left
@@ -12,46 +12,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Tokens of the passes that are measured, and to which others are padded.
+"""Sizes of measured passes, to which others are padded.
 
-Near its best, the speed hardly depends on the length; each size more takes time to measure.
+Near the optimum, speed hardly depends on the length, and each size takes time to measure.
 """
 
 LARGER = (24, 32, 48, 64, 96, 128, 192, 256)
 """Sizes of passes over several sequences: two are measured, all are corrected in use."""
 
 GRID = (*SIZES, *LARGER)
-"""Sizes that passes are told apart by."""
+"""All sizes of the curve."""
 
 LONGEST = 1024
-"""Tokens of the longest pass that is told from others: twice the longest chunk of a prefill."""
+"""Tokens of the longest distinguished pass: twice the longest chunk of a prefill."""
 
 ROWS = (16, 256, 1024, 4096, 16384, 65536)
-"""Cached tokens at which passes are told apart; the first two are measured, the others met in use.
+"""Rows of the curve, by cached tokens; the first two are measured, the others learnt in use.
 
 From 32 to 200 cached tokens passes of a small model grow by less than they vary.
 """
 BORDERS = tuple(math.isqrt(low * high) for low, high in pairwise(ROWS))
 SIZE_BORDERS = tuple(math.sqrt(low * high) for low, high in pairwise(GRID))
-"""Where a row, or a size, is as many times too small as the next one is too large."""
+"""Boundaries between rows and sizes: geometric means."""
 
 MOST_SAVED = 0.5
-"""Of a pass over one token, by a static shape: it was 0.13 to 0.25."""
+"""Maximum plausible saving of a static shape, in passes over one token: measured 0.13 to 0.25."""
 
 Role = Literal["main", "draft"]
-"""Whose passes."""
+"""The model of a pass."""
 
 
 @dataclass(frozen=True)
 class PassCurve:
     """Passes of one model.
 
-    seconds: by cached tokens, then by tokens in the pass. change: seconds that a pass takes longer
-    if it has another size than the one before, because OpenVINO prepares for the new shapes.
+    seconds: by cached tokens, then by tokens in the pass. change: extra seconds of a pass with
+    another size than the previous one, because OpenVINO prepares the model for new shapes.
     per_sequence: seconds that each sequence beyond the first adds to a pass over as many tokens.
-    saved: seconds that a pass takes less in a static shape, whatever its size: what OpenVINO asks
-    and prepares of a dynamic one. static: sizes that there are static shapes of at present; they
-    are always prepared.
+    saved: seconds that a static shape saves at any size, since OpenVINO need not prepare it.
+    static: sizes of current static shapes, which have no change cost.
     """
 
     seconds: Mapping[int, Mapping[int, float]]
@@ -63,8 +62,8 @@ class PassCurve:
     def at(self, num_tokens: int, num_cached: int, num_sequences: int = 1) -> float:
         """Seconds of a pass over `num_tokens` that reads `num_cached`; positive.
 
-        Linear between measurements, and beyond the largest pass. Beyond the most cached tokens that
-        were met it stays: over a short stretch passes grow by less than the machine's pace changes.
+        Linear between measurements, and beyond the largest pass. Beyond the last row of cached
+        tokens it is constant: the growth over a short range is below the machine's variation.
         """
         low, high, share = self._between(num_cached)
         size = min(num_tokens, LONGEST)
@@ -72,19 +71,19 @@ class PassCurve:
         return seconds + self.per_sequence * (num_sequences - 1) - self.saved_at(num_tokens)
 
     def saved_at(self, num_tokens: int) -> float:
-        """Seconds that the static shape of a size saves; 0 where there is none."""
+        """Seconds that the static shape of a size saves; 0 if there is none."""
         return self._saved if num_tokens in self.static else 0.0
 
     @cached_property
     def _saved(self) -> float:
-        """What disturbs a trial must not make passes cost nothing."""
+        """`saved`, bounded so that a disturbed trial cannot make passes free."""
         return min(self.saved, MOST_SAVED * self.pace)
 
     def changes(self, first: int, last: int, prepared: int, home: int) -> NDArray[np.floating]:
-        """Seconds that passes over `first` to `last` tokens take longer, and those after them.
+        """Extra seconds by changes of size for passes over `first` to `last` tokens, and back.
 
-        prepared: the size of the last pass. home: the one that will be returned to; many passes
-        share the change to it.
+        prepared: the size of the last pass. home: the home size, to which later passes return; many
+        passes share the change to it.
         """
         back = 0.0 if home in self.static else self.change
         result = np.full(last - first + 1, self.change + back)
@@ -94,7 +93,7 @@ class PassCurve:
         return result
 
     def by_size(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
-        """Seconds of passes over `first` to `last` tokens; those beyond the longest are as long."""
+        """Seconds of passes over `first` to `last` tokens; constant beyond the longest."""
         result = self.dynamic(first, last, num_cached)
         for size in self.static:
             if first <= size <= last:
@@ -102,7 +101,7 @@ class PassCurve:
         return result
 
     def dynamic(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
-        """The same, as if there were no static shapes."""
+        """The same without static shapes."""
         low, high, share = self._between(num_cached)
         sizes = slice(min(first, LONGEST), last + 1)
         result: NDArray[np.floating] = low[sizes] + share * (high[sizes] - low[sizes])
@@ -111,7 +110,7 @@ class PassCurve:
         return result
 
     def _between(self, num_cached: int) -> tuple[NDArray[np.floating], NDArray[np.floating], float]:
-        """The rows on both sides of so many cached tokens, and how near they are to the second."""
+        """The rows on both sides of `num_cached`, and the weight of the second."""
         cached, rows = self._rows
         high = min(bisect_left(cached, num_cached), len(cached) - 1)
         low = max(high - 1, 0)
@@ -122,19 +121,19 @@ class PassCurve:
 
     @cached_property
     def _rows(self) -> tuple[list[int], list[NDArray[np.floating]]]:
-        """Cached tokens, ascending, and for each the seconds by tokens in the pass, from 0 on."""
+        """Cached tokens, ascending, and for each the seconds by tokens in the pass, from 0."""
         cached = sorted(self.seconds)
         return cached, [_line(sorted(self.seconds[row].items())) for row in cached]
 
     def corrected(self, num_tokens: int, num_cached: int, factor: float) -> "PassCurve":
-        """The curve with one measurement multiplied; one that is missing is taken from others."""
+        """The curve with one measurement multiplied; a missing one is interpolated first."""
         place = nearest_row(num_cached)
         row = dict(self.seconds.get(place) or self._row(place))
         row[num_tokens] = factor * self.at(num_tokens, place) + self.saved_at(num_tokens)
         return replace(self, seconds={**self.seconds, place: row})
 
     def _row(self, num_cached: int) -> dict[int, float]:
-        """What is known of dynamic passes after so many tokens."""
+        """The measurements of dynamic passes in a row."""
         seconds = self.dynamic(0, SIZES[-1], num_cached)
         return {size: float(seconds[size]) for size in SIZES}
 
@@ -151,10 +150,10 @@ class PassCurve:
                 yield cached, size, scale * seconds
 
     def least(self, other: "PassCurve") -> "PassCurve":
-        """Of two measurements each the shorter time: whatever disturbs a pass lengthens it.
+        """The minimum of two measurements: disturbances only lengthen passes.
 
-        What disturbed all passes of one of them is taken out before: sizes that only that one has
-        would else look expensive beside the others.
+        A common slowdown of one measurement is removed first: otherwise sizes that only that one
+        has would look expensive.
         """
         pace = min(self.pace, other.pace)
         rows: dict[int, dict[int, float]] = {}
@@ -172,11 +171,10 @@ class PassCurve:
 
 @dataclass(frozen=True)
 class CostCurve:
-    """What a round is made of: passes of the main model, and of the draft model where there is one.
+    """The costs of a round: passes of the main model, and of the draft model if there is one.
 
-    A lookup in the text is no part of it: it takes some ten microseconds, and has been made before
-    the planner is asked how many of its tokens to take. sweeps: how often all sizes were timed, or
-    as many of them as there was time for.
+    It excludes lookups in the text, which take some ten microseconds, and run before the planner.
+    sweeps: how often all sizes were timed, or as many of them as time allowed; 0: nominal costs.
     """
 
     main: PassCurve
@@ -184,12 +182,12 @@ class CostCurve:
     sweeps: int = 0
 
     def least(self, other: "CostCurve") -> "CostCurve":
-        """What two measurements of the same models tell together."""
+        """The minimum of two measurements of the same models."""
         draft = self.draft and other.draft and self.draft.least(other.draft)
         return CostCurve(self.main.least(other.main), draft, self.sweeps + other.sweeps)
 
     def with_static(self, role: Role, sizes: frozenset[int], saved: float) -> "CostCurve":
-        """The curve with static shapes of these sizes, each of which saves so many seconds."""
+        """The curve with static shapes of these sizes, each of which saves `saved` seconds."""
         passes = self.main if role == "main" else self.draft
         if passes is None:
             return self
@@ -209,20 +207,20 @@ class CostCurve:
 
 
 def nearest_size(num_tokens: int) -> int:
-    """The size that tells most about passes over so many tokens."""
+    """The size nearest to `num_tokens`."""
     return GRID[bisect_left(SIZE_BORDERS, num_tokens)]
 
 
 def nearest_row(num_cached: int) -> int:
-    """The row that tells most about passes that read so many tokens."""
+    """The row nearest to `num_cached`."""
     return ROWS[bisect_left(BORDERS, num_cached)]
 
 
 def _line(points: Sequence[tuple[int, float]]) -> NDArray[np.floating]:
-    """Linear between points, by x from 0 on; the first before them, beyond them their mean slope.
+    """Linear interpolation by x from 0; constant before the first point, mean slope after the last.
 
-    That of the last two is lower where passes over one sequence were measured, and several share a
-    larger one: 0.6 ms a token on the embedded pair, 1.2 in passes over 16 sequences, 0.9 this way.
+    The slope of the last two points would be too low: 0.6 ms a token on the embedded pair, where
+    passes over 16 sequences take 1.2, and the mean slope is 0.9.
     """
     xs = np.arange(LONGEST + 1)
     result: NDArray[np.floating] = np.interp(xs, [x for x, _ in points], [y for _, y in points])
@@ -237,8 +235,8 @@ def _rising(step: float) -> dict[int, float]:
 
 
 NOMINAL = CostCurve(PassCurve({ROWS[0]: _rising(0.1)}), PassCurve({ROWS[0]: {1: 0.1}}))
-"""An imagined machine in plain passes, for runs whose draft lengths must not follow the clock.
+"""The nominal cost curve, in plain passes, for draft lengths that must not depend on measurements.
 
-A tenth of a plain pass for a draft token and for a token more lies between what was measured of
-pairs with AMX (0.08 and 0.06 of the embedded pair) and without (0.09 and 0.13).
+A draft token and each further token cost a tenth of a plain pass, between pairs measured with AMX
+(0.08 and 0.06 for the embedded pair) and without (0.09 and 0.13).
 """

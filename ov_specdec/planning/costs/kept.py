@@ -13,7 +13,7 @@ VERSION = 5
 
 
 def read_curve(path: Path | None) -> CostCurve | None:
-    """The curve in a file; None where there is none that can be used, so that it is measured."""
+    """The curve in a file; None if there is no valid one."""
 
     def read(content: dict[str, Any]) -> CostCurve:
         draft = content["draft"]
@@ -27,15 +27,15 @@ def read_curve(path: Path | None) -> CostCurve | None:
 
 
 def write_curve(path: Path, curve: CostCurve) -> None:
-    """Keep a curve; a folder that cannot be written to is a reason to warn, not to stop."""
+    """Write a curve to a file; warns if the folder cannot be written."""
     try:
         with replacing(path) as partial:
             content = {"version": VERSION, **curve_as_dict(curve)}
             partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
     except OSError as error:
         warnings.warn(
-            f"what passes cost cannot be kept in '{path}' ({error.strerror}), and is measured in "
-            "each process: let XDG_CACHE_HOME name a folder that can be written to",
+            f"the cost curve cannot be kept in '{path}' ({error.strerror}), so each process "
+            "measures it again: set XDG_CACHE_HOME to a writable folder",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -61,7 +61,7 @@ def _as_dict(curve: PassCurve) -> dict[str, Any]:
 
 
 def _pass_curve(content: Any) -> PassCurve:
-    """`ValueError` for numbers that are no times."""
+    """Parse a curve; `ValueError` for invalid times."""
     seconds = {
         int(cached): {int(size): float(value) for size, value in row.items()}
         for cached, row in content["seconds"].items()
@@ -75,6 +75,6 @@ def _pass_curve(content: Any) -> PassCurve:
     ):
         raise ValueError("rows without times")
     if not all(0.0 < value < math.inf for value in values):
-        raise ValueError("times that are none")
+        raise ValueError("invalid times")
     change, per_sequence, saved = extras
     return PassCurve(seconds, change, per_sequence, saved)

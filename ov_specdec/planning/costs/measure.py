@@ -1,4 +1,4 @@
-"""Measures what passes cost, in turns and in a given time."""
+"""Measures the cost of passes, interleaved and within a time budget."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
@@ -15,44 +15,44 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward
 
 SWEEPS = 5
-"""Sweeps over all sizes: of five, one at least is hardly ever disturbed."""
+"""Sweeps over all sizes: of five, at least one is usually undisturbed."""
 
 FIRST_SWEEP = (1, 8, 4, 2, 3, 1, 4, 16, 6, 12)
-"""The sizes whose absence would cost most come first; two of them twice, to see a change of size.
+"""Order of sizes, the most important first; two of them twice, to measure a change of size.
 
-Where there is no time for all, passes are long, and a line through one token and eight tells more
-of those between and beyond than a single pass over 16 that takes half of the time. A first pass of
-a size is longer than any other, so that it shows no change.
+If there is no time for all, passes are long, and a line through one and eight tokens predicts more
+than a single pass over 16 that takes half of the time. The very first pass of a size is longer
+than any other, so it does not show the cost of a change.
 """
 
 WIDE = (32, 64)
-"""Sizes that several sequences fill: measured after the others, as far as there is time.
+"""Sizes for several sequences: measured after the others, if there is time.
 
-The embedded main takes 0.8 ms for a token more up to 16, and 0.3 from there to 64.
+The embedded main model takes 0.8 ms for each token up to 16, and 0.3 from there to 64.
 """
 
 SEQUENCES = 8
-"""Sequences of a pass that tells what each of them adds to it."""
+"""Sequences of the pass that measures the cost of each."""
 
 LEAST = 6
-"""Turns without which a curve would be none, whatever they take: the draft's, and 1, 8, 4."""
+"""Measurements that every curve needs, however long they take: the draft's, and 1, 8, 4."""
 
 DRAFT_SIZES = (16, 2, 1)
-"""Passes of a draft model: reading, one that also feeds the last accepted draft token, and a
+"""Passes of a draft model: prefill, one that also feeds the last accepted draft token, and a
 step."""
 
 Compare = Callable[[int, Logits, str], None]
-"""Told of the rows of logits that passes over `text` have given, from a place on, and how."""
+"""Called with rows of logits of passes over `text`, their first position, and the pass's name."""
 
 
 def no_comparison(place: int, logits: Logits, way: str) -> None:
-    """Take rows of logits, and do nothing with them."""
+    """Ignore rows of logits."""
 
 
 class PassTimes:
-    """The passes of one model that were timed, over a sequence of its own.
+    """Times of passes of one model, over its own sequence.
 
-    saved: seconds that a pass takes less in a static shape.
+    saved: seconds that a static shape saves.
     """
 
     def __init__(
@@ -67,28 +67,28 @@ class PassTimes:
         self._compare = compare
         self._cache = CachedSequence(model, new_namespace())
         self._tokens = text(0, 1)
-        # By cached tokens and size: the first of some passes, and the last.
+        # By cached tokens and size: the first of a few passes, and the last.
         self._times: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(dict)
         self._spreads: list[float] = []
 
     def has_room(self, num_cached: int) -> bool:
-        """Whether passes of all sizes fit after so many tokens."""
+        """Whether passes of all sizes fit after `num_cached` tokens."""
         return num_cached + WIDE[-1] <= self._cache.runner.max_length
 
     def seconds_to_read(self, num_cached: int) -> float:
-        """At most so many for reading so many tokens."""
+        """An upper bound of the seconds to prefill `num_cached` tokens."""
         return num_cached / SIZES[-1] * self.curve().at(SIZES[-1], ROWS[0])
 
     def read(self, num_cached: int) -> None:
-        """Have so many tokens cached, and with the first pass that is timed one more."""
+        """Prefill `num_cached` tokens, of which the first timed pass feeds the last."""
         self._tokens += text(len(self._tokens), num_cached + 1)
         alone(self._cache.advance(self._tokens[:-1], num_rows=1))
 
     def time(self, size: int, row: int) -> None:
-        """Time passes of a size: the first comes after a change, and the last does not.
+        """Time passes of a size: the first follows a change of size, the last does not.
 
-        The last of three of one token: a draft model's steps follow each other. A size that context
-        or memory have no room for is left out.
+        For one token it is the last of three, as a draft model's steps follow each other. Sizes
+        without room in context or memory are skipped.
         """
         if len(self._tokens) + size - 1 > self._cache.runner.max_length:
             return
@@ -106,7 +106,7 @@ class PassTimes:
             return
         caches = [CachedSequence(model, self._new_namespace()) for _ in range(SEQUENCES)]
         try:
-            for _ in range(2):  # the first comes after a change of size
+            for _ in range(2):  # the first follows a change of size
                 steps = [cache.advance(text(0, 1)) for cache in caches]
                 for waiting in steps:
                     next(waiting)
@@ -116,16 +116,16 @@ class PassTimes:
                 for step in steps:
                     self._compare(0, alone(step).logits, f"{SEQUENCES} sequences in a pass")
         except CacheFullError:
-            return  # memory for one sequence, which is all that will run
+            return  # memory for only one sequence
         finally:
             for cache in caches:
                 cache.discard()
         self._spreads.append(seconds)
 
     def curve(self) -> PassCurve:
-        """What was measured: the least of all times, as whatever disturbs a pass lengthens it.
+        """The minimum of all times, because disturbances only lengthen passes.
 
-        Medians were off by two where another program had the cores for half of the time.
+        Medians were off by a factor of two when another program used the cores half of the time.
         """
         static = self._cache.runner.static_shapes
         changes = [
@@ -149,15 +149,15 @@ class PassTimes:
         return replace(curve, per_sequence=max(more / (SEQUENCES - 1), 0.0))
 
     def end(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._cache.discard()
 
     def _pass(self, size: int) -> float:
         place = len(self._tokens) - 1
-        # All are draft tokens, so that a runner that goes back to copies has one of this place.
+        # All are draft tokens, so that a runner with state copies has one at this position.
         draft_tokens = [*self._tokens[place:], *text(place + 1, place + size)]
         start = perf_counter()
-        # A row for each: they are fed, whatever is cached.
+        # A wanted row for each forces them to be fed even if cached.
         done = alone(self._cache.advance(self._tokens[:place], draft_tokens, size))
         seconds = perf_counter() - start
         self._compare(place, done.logits, f"a pass over {size} tokens")
@@ -180,11 +180,11 @@ def measure(
 ) -> CostCurve:
     """The cost curve of a main and a draft model, in about `seconds`; at least three sizes.
 
-    What is not measured is interpolated. kept: what an earlier measurement had time for: sizes that
-    it has not come first. progress: told of the share of the time that has passed, 0 to 1.
-    new_namespace: of sequences that share nothing: for encoder-decoder models, their sources.
-    compare: is told of the main model's rows. Nothing else may use the models meanwhile. Raises
-    `CacheFullError` where memory has no room for the shortest passes.
+    Other sizes are interpolated. kept: an earlier measurement, whose missing sizes come first.
+    progress: called with the elapsed fraction of the time, 0 to 1. new_namespace: makes namespaces
+    that share nothing; for encoder-decoder models, sources. compare: called with the main model's
+    rows. Nothing else may use the models meanwhile. Raises `CacheFullError` if memory has no room
+    for the shortest passes.
     """
     known: Collection[int] = ()
     saved = draft_saved = 0.0
@@ -211,7 +211,7 @@ def _time_rows(
     known: Collection[int],
     progress: Callable[[float], None] | None,
 ) -> int:
-    """Time what there is time for; how many sweeps over the first row were complete."""
+    """Time passes within the budget. Returns the number of complete sweeps over the first row."""
     begin, complete = perf_counter(), 1
     for row in ROWS[:2]:
         timed = models
@@ -237,7 +237,7 @@ def _time_rows(
 
 
 def _read(models: Sequence[PassTimes], row: int) -> bool:
-    """Have all models read the tokens of a row; whether there is memory for more than the first."""
+    """Prefill the tokens of a row in all models; False if memory has no room for it."""
     try:
         for model in models:
             model.read(row)
@@ -251,12 +251,12 @@ def _read(models: Sequence[PassTimes], row: int) -> bool:
 def _turns(
     models: Sequence[PassTimes], sweeps: int, known: Collection[int]
 ) -> Iterator[tuple[int, Turn]]:
-    """All sizes of all models in turns, so that a change of the machine's pace meets them all.
+    """All sizes of all models, interleaved, so that drifts of the machine's speed affect all.
 
-    Each with the number of the sweep that it belongs to, from 0.
+    Each comes with the index of its sweep.
     """
     main, *drafts = models
-    # One token always comes first, to tell the machine's pace.
+    # One token always comes first, as the reference for the machine's speed.
     first = FIRST_SWEEP[:1] + tuple(sorted(FIRST_SWEEP[1:], key=lambda size: size in known))
     for sweep in range(sweeps):
         for draft in drafts:

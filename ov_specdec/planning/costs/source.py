@@ -1,4 +1,4 @@
-"""Where a pipeline's cost curve comes from: a file, or a measurement while nothing else runs."""
+"""The source of a pipeline's cost curve: a file, or a measurement while nothing else runs."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -16,53 +16,44 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.stats import StepStats, Stopwatch
 
 Progress = Callable[[float], None]
-"""Told of the share of a measurement that is done, from 0 to 1."""
+"""Called with the finished fraction of a measurement, 0 to 1."""
 
 
 class Costs(Protocol):
-    """What passes cost, as far as it is known."""
+    """Provides the cost curve of passes."""
 
     @property
     def curve(self) -> CostCurve:
-        """The present curve. Looking at it runs no passes."""
+        """The current curve. Runs no passes."""
         ...
 
     def improve(self) -> None:
-        """Measure a part of what is not known, if it is due. Nothing else may use the models."""
+        """Measure a missing part, if it is due. Nothing else may use the models."""
         ...
 
     def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
-        """Have a model's static shapes be these, each of which saves so many seconds."""
+        """Set a model's static shapes, each of which saves `saved` seconds."""
         ...
 
     def learn(self, step: StepStats) -> None:
-        """Take note of a step without prefill."""
-        ...
-
-    def keep(self) -> None:
-        """Keep what was learnt."""
+        """Learn from a step without prefill."""
         ...
 
 
 PART = 1 / 16
-"""Of the time for measuring a curve, at a time."""
+"""Fraction of the time for a curve that one part takes."""
 
 SPENT_ON_MEASURING = 0.05
-"""Part of the time of decoding."""
-
-BETWEEN_WRITES = 1.0
-"""Seconds of decoding. To write the curve takes 1 to 2 ms, and a batch ends sixteen texts at once:
-each of them may have changed it."""
+"""Fraction of decoding time for measurements."""
 
 
 class KeptCosts:
     """The curve of a pair of models on this machine. Implements `Costs`.
 
-    path: the file that keeps it, None: none does. seconds: for measuring all of it at once, where
-    the file has none, or one of fewer than `SWEEPS`: of a large model, the time allows a part of
-    one, and what is measured in later processes makes it better. In use, it is measured part by
-    part. Where memory has no room for that the curve is an imagined one, which the passes that run
-    correct. new_namespace, compare: see `measure`.
+    path: the file that keeps it; None: no file. seconds: for a measurement of all of it, if the
+    file has none or fewer than `SWEEPS` sweeps; for a large model that covers a part, and later
+    processes add to it. In use, it is measured part by part. If memory has no room for that, it
+    stays the nominal curve, corrected by actual passes. new_namespace, compare: see `measure`.
     """
 
     def __init__(
@@ -84,67 +75,56 @@ class KeptCosts:
         self._is_prepared = False
         self._decoding, self._part = 0.0, 0.0
         """Seconds of decoding since a part was measured, and what that took."""
-        self._not_kept = BETWEEN_WRITES
-        """Seconds of decoding since the curve was written."""
 
     @property
     def curve(self) -> CostCurve:
-        """The present curve: one of no sweeps is imagined."""
+        """The current curve; with 0 sweeps it is the nominal one."""
         return self._known.curve
 
     def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> CostCurve:
-        """Measure the curve, where that has not been done. seconds: measure it anew."""
+        """Measure the curve unless it is known. seconds: measure it in any case."""
         if seconds is not None:
             require_number("seconds", seconds, above=0.0)
             sweeps = ceil(SWEEPS * seconds / self._seconds)
-            self._measure(progress, seconds, sweeps, replace(self.curve, sweeps=0))
+            self._measure(progress, seconds, sweeps, replace(self._known.measured, sweeps=0))
         else:
-            known = self.curve
+            known = self._known.measured
             if known.sweeps < SWEEPS:
                 self._measure(progress, self._seconds, SWEEPS - known.sweeps, known)
         self._is_prepared = True
         return self.curve
 
     def improve(self) -> None:
-        """Measure a part of the curve: at once the sizes without which there is none, 0.1 s.
+        """Measure a part of the curve: the required sizes at once, in 0.1 s.
 
-        Others as decoding goes on, for a small share of its time.
+        Others follow during decoding, for a small fraction of its time.
         """
-        known = self.curve
+        known = self._known.measured
         is_first = known.sweeps == 0 and not self._is_prepared
         is_due = SPENT_ON_MEASURING * self._decoding > max(self._part, PART * self._seconds)
         if is_first or (is_due and known.sweeps < SWEEPS):
             watch = Stopwatch()
             self._measure(None, 0.0 if is_first else PART * self._seconds, 1, known)
-            self._is_prepared = True  # also where memory has no room for it
+            self._is_prepared = True  # even if memory has no room for it
             self._decoding, self._part = 0.0, watch.total()
 
     def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
-        """Have a model's static shapes be these, each of which saves so many seconds."""
+        """Set a model's static shapes, each of which saves `saved` seconds."""
         self._known.take_up(role, sizes, saved)
+        self._write(self._known.measured)
 
     def learn(self, step: StepStats) -> None:
-        """Correct the curve by a step, once somebody has looked at it."""
+        """Correct the curve by a step, once it is in use."""
         self._decoding += step.main.seconds
-        self._not_kept += step.main.seconds
         if self._live is not None:
             self._live.learn(step)
 
-    def keep(self) -> None:
-        """Write the curve where it has changed, but not an imagined one."""
-        live = self._live
-        if live is None or self._path is None or self._not_kept < BETWEEN_WRITES:
-            return
-        if live.is_changed and live.curve.sweeps:
-            write_curve(self._path, live.curve)
-            live.is_changed, self._not_kept = False, 0.0
-
     @property
     def _known(self) -> LiveCurve:
-        """The curve as it was measured or read, else an imagined one."""
+        """The measured or loaded curve, else the nominal one."""
         if self._live is None:
             kept = read_curve(self._path)
-            # A file that was made for a pair serves no main model alone, and the reverse.
+            # A pair's file does not fit a main model alone, nor the reverse.
             if kept is None or (kept.draft is None) != (self._models[1] is None):
                 kept = NOMINAL if self._models[1] is not None else CostCurve(NOMINAL.main)
             self._live = LiveCurve(kept)
@@ -157,7 +137,7 @@ class KeptCosts:
         sweeps: int,
         kept: CostCurve,
     ) -> None:
-        """Time passes. kept: the curve so far; one of no sweeps is replaced."""
+        """Time passes. kept: the curve so far; one with 0 sweeps is replaced."""
         try:
             curve = measure(
                 *self._models,
@@ -168,10 +148,14 @@ class KeptCosts:
                 new_namespace=self._new_namespace,
                 compare=self._compare,
             )
-        except CacheFullError:  # only requests that are as short can run
+        except CacheFullError:  # only very short requests can run
             return
         if kept.sweeps:
             curve = kept.least(curve)
         self._live = LiveCurve(curve)
-        if self._path is not None:
+        self._write(curve)
+
+    def _write(self, curve: CostCurve) -> None:
+        """Keep what was measured, but not an imagined curve."""
+        if self._path is not None and curve.sweeps:
             write_curve(self._path, curve)

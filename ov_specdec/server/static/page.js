@@ -1,5 +1,5 @@
 "use strict";
-// The page of the server: sends a text, and shows its answer by where the tokens come from.
+// The page of the server: sends a text, and shows the answer with the origin of its tokens.
 
 const LABELS = {
   messages: "Message", text: "Text to continue", source: "Text to summarize or translate",
@@ -56,7 +56,7 @@ async function find_model() {
 }
 
 function ask_for_key() {
-  if (!$("key").value) $("about").textContent = "This server asks for an API key.";
+  if (!$("key").value) $("about").textContent = "This server requires an API key.";
   $("key-form").hidden = false;
   $("key").focus();
 }
@@ -173,7 +173,7 @@ async function send(event) {
     await answer(text, shown);
     keep();
   } catch (error) {
-    // An answer that was cut short stays as far as it came; a message without one goes back.
+    // A partial answer stays; a message without an answer returns to the input.
     if (shown.textContent) keep();
     else {
       turn.remove();

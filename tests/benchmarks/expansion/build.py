@@ -10,9 +10,10 @@ import openvino as ov
 
 from ov_specdec.errors import ExportError
 from ov_specdec.files import expand_home, read_json
-from ov_specdec.loading.export import check_optimum, export_model, require_complete
+from ov_specdec.loading.export import export_model, require_complete
 from ov_specdec.loading.folder import ModelFolder
 from ov_specdec.loading.locate import IR_FILE, locate
+from ov_specdec.loading.optimum import check_optimum
 from ov_specdec.loading.origin import require_origin, write_origin
 from ov_specdec.loading.partial import partial_folder
 from ov_specdec.loading.source import read_ir

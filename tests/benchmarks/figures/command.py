@@ -16,7 +16,7 @@ from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.parts import PARTS
 from tests.benchmarks.figures.results import FOLDER, widest
 from tests.benchmarks.measuring import Measurements, measure_into
-from tests.benchmarks.options import PATH, several
+from tests.benchmarks.options import PATH, property_option, several
 from tests.benchmarks.record import Record
 
 
@@ -29,6 +29,7 @@ from tests.benchmarks.record import Record
 @click.option("--expanded", metavar="DIR", help="What `expand` made of the embedded main.")
 @click.option("--speech", metavar="DIR", help="A Whisper.")
 @click.option("--recording", "recordings", type=PATH, multiple=True, help="English, for --speech.")
+@property_option
 @click.option("--output", type=PATH, help="[docs/figures/PROCESSOR.json]")
 def figures(
     minutes: float,
@@ -38,18 +39,24 @@ def figures(
     expanded: str | None,
     speech: str | None,
     recordings: tuple[Path, ...],
+    properties: dict[str, str],
     output: Path | None,
 ) -> None:
     """Measure what the pages state into one file for each processor.
 
     A file is gone on with on the same processor, with the same commit, models and versions only.
-    With the environment variable ONEDNN_MAX_CPU_ISA=AVX2 the processor counts as another one.
+    With the environment variable ONEDNN_MAX_CPU_ISA=AVX2 the processor counts as another one. On a
+    processor with bf16 it takes --property INFERENCE_PRECISION_HINT=f32 too, as AVX2 has by
+    default.
     """
     folders = {"expanded": expanded, "chat": chat, "speech": speech}
     paths = {role: locate(name) for role, name in folders.items() if name}
     with TemporaryDirectory() as scratch:
-        given = Given(**paths, gguf=gguf, recordings=recordings, scratch=scratch)
-        record = Record.begin("figures", {}, given.folders)
+        given = Given(
+            **paths, gguf=gguf, recordings=recordings, scratch=scratch, properties=properties
+        )
+        options = {"properties": properties} if properties else {}
+        record = Record.begin("figures", options, given.folders)
         file = output or FOLDER / f"{processor(record)}.json"
         record = resumed(record, file)
         failed = measure_parts(record, given, only, minutes, file)

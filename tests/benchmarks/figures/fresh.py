@@ -1,8 +1,8 @@
 """The first generations of a process: `python -m tests.benchmarks.figures.fresh`.
 
-Its arguments are main and draft model, how many generations, and their tokens. It prints JSON:
-tokens per second of all of them, seconds to the first token of the first one, and the memory that
-the process held after that one, in MiB.
+Its arguments are main and draft model, how many generations, their tokens, and OpenVINO's
+properties as JSON. It prints JSON: tokens per second of all of them, seconds to the first token of
+the first one, and the memory that the process held after that one, in MiB.
 """
 
 import json
@@ -18,9 +18,11 @@ from ov_specdec.bench.prompts import CODE
 MIB = 2**20
 
 
-def main(model: str, draft: str, runs: int, tokens: int) -> None:
+def main(model: str, draft: str, runs: int, tokens: int, properties: dict[str, str]) -> None:
     """Generate, as somebody who calls nothing else before."""
-    with SpeculativePipeline(model, draft or None, profile="none") as pipeline:
+    with SpeculativePipeline(
+        model, draft or None, properties=properties, profile="none"
+    ) as pipeline:
         options: dict[str, Any] = {
             "max_new_tokens": tokens,
             "ignore_eos": True,
@@ -37,4 +39,4 @@ def main(model: str, draft: str, runs: int, tokens: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), json.loads(sys.argv[5]))

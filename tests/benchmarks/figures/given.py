@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,7 +19,7 @@ class Given:
 
     expanded: the embedded main at the cost of a larger one. chat: a chat model, which has no draft
     model. gguf: the same for llama.cpp. speech: a Whisper. scratch: for what other frameworks want
-    converted.
+    converted. properties: OpenVINO's, for all models and frameworks that take them.
     """
 
     expanded: Path | None = None
@@ -28,16 +28,17 @@ class Given:
     speech: Path | None = None
     recordings: tuple[Path, ...] = ()
     scratch: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pairs(self) -> Mapping[str, Models]:
         """Main and draft models by name."""
         main, draft = embedded_folder("main"), embedded_folder("draft")
-        pairs = {"embedded": Models(main, draft)}
+        pairs = {"embedded": Models(main, draft, properties=self.properties)}
         if self.chat:
-            pairs["chat"] = Models(self.chat)
+            pairs["chat"] = Models(self.chat, properties=self.properties)
         if self.expanded:
-            pairs["expanded"] = Models(self.expanded, draft)
+            pairs["expanded"] = Models(self.expanded, draft, properties=self.properties)
         return pairs
 
     @property
@@ -59,4 +60,10 @@ class Given:
         models = self.pairs[pair]
         draft = str(models.draft) if models.draft else ""
         with TemporaryDirectory(dir=self.scratch or None) as scratch:
-            yield Setup(str(models.main), draft, scratch=scratch, gguf=str(self.gguf or ""))
+            yield Setup(
+                str(models.main),
+                draft,
+                properties=self.properties,
+                scratch=scratch,
+                gguf=str(self.gguf or ""),
+            )

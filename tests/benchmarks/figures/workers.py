@@ -94,7 +94,7 @@ def memory(given: Given, cases: Mapping[str, Sequence[tuple[str, Any]]]) -> Meas
 
 
 def settled(request: dict[str, Any], prompts: Sequence[list[int]]) -> Row:
-    """Memory in MiB after some seconds of decoding, the most until then, and the latest speeds."""
+    """Memory in MiB after some seconds of decoding, and the latest speeds."""
     with WorkerProcess() as worker:
         worker.ask(request, TIMEOUT)
         start, speeds = monotonic(), list[float]()
@@ -103,8 +103,7 @@ def settled(request: dict[str, Any], prompts: Sequence[list[int]]) -> Row:
             answer = worker.ask({"prompt_ids": prompt, "max_new_tokens": 64}, TIMEOUT)
             speeds.append(Measurement(**answer["measurement"]).speed or 0.0)
     latest = speeds[len(speeds) // 2 :]
-    found = {"speed": median(latest), "n": len(latest), "memory": answer["memory"] / MIB}
-    return compact({**found, "peak": answer["peak_memory"] / MIB})
+    return compact({"speed": median(latest), "n": len(latest), "memory": answer["memory"] / MIB})
 
 
 def frameworks(
@@ -144,7 +143,7 @@ def first_processes(given: Given, pair: str, runs: int, tokens: int, rounds: int
 def fresh_process(setup: Setup, cache: str, runs: int, tokens: int) -> Row:
     """What a new process with this cache folder says of its first generations."""
     command = [sys.executable, "-m", "tests.benchmarks.figures.fresh"]
-    command += [setup.main, setup.draft, str(runs), str(tokens)]
+    command += [setup.main, setup.draft, str(runs), str(tokens), json.dumps(dict(setup.properties))]
     environment = {**os.environ, "XDG_CACHE_HOME": cache}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:

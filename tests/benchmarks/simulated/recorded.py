@@ -46,7 +46,7 @@ class Output:
             len(list(takewhile(lambda pair: pair[0] == pair[1], pairs))),
             *(proposal.plan, proposal.source, proposal.pass_tokens > 0),
             *(proposal.confidences, proposal.match_confidence),
-            declined.judged(self.tokens[place]) if declined else None,
+            declined.outcome(self.tokens[place]) if declined else None,
         )
 
 

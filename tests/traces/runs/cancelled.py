@@ -69,7 +69,7 @@ RUNS = (
         drafter="model",
     ),
     Run(
-        "a stream that nobody reads is suspended, and goes on where it was",
+        "a stream that nobody reads is preempted, and goes on where it was",
         (
             stream("slow", "once", max_new_tokens=70, num_assistant_tokens=0),
             stream("fast", "uponatime", max_new_tokens=68, num_assistant_tokens=0),

@@ -49,7 +49,7 @@ RUNS = (
         drafter="model",
     ),
     Run(
-        "adaptive, on the imagined machine",
+        "adaptive, on the nominal cost curve",
         (add("a", PROMPT, **AUTO), FINISH),
         draft=NEAR,
         drafter="model",

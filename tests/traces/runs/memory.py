@@ -20,7 +20,7 @@ RUNS = (
         max_batch_size=3,
     ),
     Run(
-        "a draft model without room, and requests that are suspended while they draft",
+        "a draft model without room, and requests that are preempted while they draft",
         (*prompts("abc", max_new_tokens=10, num_assistant_tokens=4), FINISH),
         main=Model(max_length=512),
         draft=Model(max_length=128, memory=128, drift=1.5),
@@ -68,7 +68,7 @@ RUNS = (
         main=SMALL,
     ),
     Run(
-        "a prompt that is cancelled after it was suspended, and one that takes its place",
+        "a prompt that is cancelled after it was preempted, and one that takes its place",
         (
             *prompts("abc", max_new_tokens=12),
             Step(7),
