@@ -31,7 +31,7 @@ USUAL_STEPS: Mapping[Role, Mapping[int, float]] = {
     "main": {2: 3.0, 8: 3.0},
     "draft": {1: 4.0, 2: 1.0},
 }
-"""Tokens of passes that are expected of a process which has not decoded yet."""
+"""Initial counts of passes by their tokens, for a process that has not decoded yet."""
 
 
 def open_sources(
@@ -40,7 +40,7 @@ def open_sources(
     drafter: DrafterKind,
     chat_template: str | Path | None,
 ) -> list[ModelSource]:
-    """The main model, and the draft model where the drafter has one, as read from their folders."""
+    """Read the folders of the main model and of the draft model, if the drafter has one."""
     chosen = {"main": (main, chat_template)}
     if drafter.has_draft_model:
         chosen["draft"] = (draft, None)
@@ -96,7 +96,7 @@ def load(
         report, paired = pair_models(sources, pairing)
         file, (main, *drafts) = _take_profile(profile, sources, [main, *drafts])
     main, off = configure(batch_invariant, sources[0].folder, main, others)
-    if main.precision != wanted:  # which replaces that of the profile
+    if main.precision != wanted:  # batch_invariant's precision replaces the profile's
         file = None
     sizes = [source.vocab_size for source in sources]
     to_load = list(zip(sources, [main, *drafts], sizes, strict=True))
@@ -144,7 +144,7 @@ def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPa
 def _take_profile(
     profile: str | Path, sources: Sequence[ModelSource], configs: list[RuntimeConfig]
 ) -> tuple[Path | None, list[RuntimeConfig]]:
-    """The file of the pair's profile, None where there is none, and the configurations by it."""
+    """The pair's profile file (None if there is none) and the configurations it sets."""
     main, draft = configs
     folders = [source.folder for source in sources]
     found = find_profile(profile, folders[0], folders[1], main.device, main.kv)
@@ -180,7 +180,7 @@ def make_generator(
 def _make_static_shapes(
     models: Sequence[LoadedModel], costs: KeptCosts, drafter: DrafterKind
 ) -> dict[Role, StaticShapes]:
-    """The static shapes of those models that may have some; a draft's come soonest."""
+    """The static shapes of the models that may have some; a draft model compiles first."""
     roles: tuple[Role, Role] = "main", "draft"
     main = models[0].runner
     return {

@@ -228,13 +228,13 @@ def of_defaults(results: Results) -> Lines:
         "default / plain, temperature 0.8": lambda pair: spread(
             speedups(heldout(results, pair, 0.8), DEFAULT.get(pair, "adaptive"))
         ),
-        "default length / best constant length, greedy": lambda pair: spread(
+        "default / best constant draft length, greedy": lambda pair: spread(
             over_best(results.rows(pair, heat=0.0), "adaptive", "constant")
         ),
-        "the same, temperature 0.8": lambda pair: spread(
+        "default / best constant draft length, temperature 0.8": lambda pair: spread(
             over_best(results.rows(pair, heat=0.8), "adaptive", "constant")
         ),
-        "default length / openvino.genai's best length": lambda pair: spread(
+        "default / openvino.genai's best draft length": lambda pair: spread(
             over_best(results.rows(pair, heat=0.0), "adaptive", "genai-draft")
         ),
         "plain / openvino.genai's plain": lambda pair: spread(
@@ -244,17 +244,25 @@ def of_defaults(results: Results) -> Lines:
             f"{number} requests, default / openvino.genai's best setting": of_load(results, number)
             for number in (4, 8, 16)
         },
-        "suffix matches / openvino.genai's prompt lookup, six tasks": lambda pair: spread(
+        "suffix drafts / openvino.genai's best prompt lookup, six tasks": lambda pair: spread(
             over_best(results.rows("tasks"), "suffix", "genai-prompt") if pair == "chat" else []
         ),
-        "first process / second": lambda pair: spread(
+        "first process on a machine / second one": lambda pair: spread(
             speedups(results.rows("processes"), "first", "second") if pair == "embedded" else []
         ),
-        "MiB after 10 s": lambda pair: "".join(
+        "memory after 10 s of decoding, MiB": lambda pair: "".join(
             f"{row['memory']:.0f}" for row in default_memory(results, pair)
         ),
     }
     return [*lines, *([name, *map(cell, pairs)] for name, cell in cells.items())]
+
+
+def of_headlines(results: Results) -> Lines:
+    """The rows of `of_defaults` that a newcomer asks for."""
+    head, *lines = of_defaults(results)
+    asked = ("plain decoding", "default / plain", "plain / openvino", "4 requests", "suffix drafts")
+    named = "default / openvino.genai's best draft length"
+    return [head, *(line for line in lines if line[0].startswith(asked) or line[0] == named)]
 
 
 SINGLE = {"chat": "tasks"}
@@ -289,6 +297,7 @@ def spread(values: Iterable[float], form: str = ".2f") -> str:
 
 TABLES: Mapping[str, tuple[str, Table]] = {
     "defaults": ("embedded", of_defaults),
+    "headlines": ("embedded", of_headlines),
     "embedded": ("embedded", by_method("embedded")),
     "expanded": ("expanded", by_method("expanded")),
     "tasks": ("tasks", by_task),

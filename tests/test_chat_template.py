@@ -212,5 +212,5 @@ def test_no_option_of_a_template_is_dropped(option, tmp_path):
 def test_what_a_template_does_not_read_is_refused(tokenizer):
     with pytest.raises(OptionError, match="ignores tools: leave it out"):
         ids(tokenizer, "Hello", tools=[SCHEMA])
-    with pytest.raises(OptionError, match="no use for 'enable_thinking' of chat_template_kwargs"):
+    with pytest.raises(OptionError, match="ignores 'enable_thinking' of chat_template_kwargs"):
         ids(tokenizer, "Hello", chat_template_kwargs={"enable_thinking": False})

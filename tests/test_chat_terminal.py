@@ -204,7 +204,7 @@ def test_a_full_context_is_said_and_the_conversation_goes_on(talk, tmp_path):
     (tmp_path / "long.json").write_text(json.dumps(messages))
     talk.tell(f"/load {tmp_path}/long.json")
     (complaint,) = talk.tell("class Stack:")
-    assert re.match(r"error: the prompt has \d+ tokens, the model's context 2048 ", complaint)
+    assert re.match(r"error: the prompt has \d+ tokens, and the model's context 2048 ", complaint)
     assert complaint.endswith("; /undo or /clear makes room")
     assert talk.saved(tmp_path) == messages
     talk.tell("/undo")

@@ -240,7 +240,9 @@ def test_addresses_are_checked_before_models_are_loaded(option, value, complaint
 def test_a_prompt_beyond_the_context_is_bad_input(tiny_pair):
     models = ("--main", tiny_pair[0], "--draft", tiny_pair[1])
     done = run("generate", "--prompt-file", "-", *models, stdin=b"x y " * 300)
-    assert re.match(r"error: the prompt has \d+ tokens, the model's context 256 ", refused(done))
+    assert re.match(
+        r"error: the prompt has \d+ tokens, and the model's context 256 ", refused(done)
+    )
 
 
 def test_a_draft_with_another_tokenizer_is_bad_input(tiny_pair, tmp_path):

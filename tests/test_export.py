@@ -316,7 +316,7 @@ def test_what_is_no_model_is_refused_at_once(tmp_path, name):
 
 
 def test_an_ir_is_said_to_be_exported_already(tiny_pair, tmp_path):
-    with pytest.raises(ExportError, match=r"is already exported.*openvino_model.xml: use it as it"):
+    with pytest.raises(ExportError, match=r"is already exported.*openvino_model.xml: use it"):
         export_model(str(tiny_pair[0]), tmp_path, "fp16")
 
 

@@ -110,7 +110,7 @@ def test_what_is_no_version_is_refused(wanted, cache):
 def test_a_cache_folder_that_cannot_be_written_is_named(cache):
     cache.parent.parent.mkdir()
     cache.parent.touch()
-    with pytest.raises(ExportError, match="let XDG_CACHE_HOME name a folder"):
+    with pytest.raises(ExportError, match="set XDG_CACHE_HOME to a writable"):
         find_python("5.0")
 
 

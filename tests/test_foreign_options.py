@@ -106,7 +106,7 @@ def test_a_prompt_may_be_what_tokenizers_return(pipeline, expected):
     assert pipeline.generate(input_ids=ids, **OPTIONS).token_ids == expected
     results = pipeline.generate_batch([tensors.input_ids, TEXT], **OPTIONS)
     assert [result.token_ids for result in results] == [expected, expected]
-    with pytest.raises(OptionError, match="is no text: give one text at a time"):
+    with pytest.raises(OptionError, match="is not a text: give one text at a time"):
         pipeline.tokenizer([TEXT])
 
 

@@ -293,7 +293,7 @@ def test_a_main_model_without_hidden_states_is_refused_when_a_request_comes(tiny
     for kv in ("paged", "stateful"):
         with (
             SpeculativePipeline(tiny_pair[0], drafter=kind, kv=kv) as pipeline,
-            pytest.raises(OptionError, match="this main model gives only logits"),
+            pytest.raises(OptionError, match="this main model has only logits"),
         ):
             pipeline.stream("def area(", max_new_tokens=5)
 

@@ -132,7 +132,7 @@ def test_what_a_check_has_seen_is_kept_and_decides_how_passes_run(tmp_path):
     again = Uneven(lambda sizes: False)
     status = Invariance(again, path).status
     assert (status.is_on, status.is_checked, again.is_invariant) == (False, True, False)
-    assert "a pass over 9 tokens gave other logits" in status.reason
+    assert "a pass over 9 tokens gave different logits" in status.reason
     write_verdict(path, Verdict(max_pass_tokens=SMALL_PASS))
     small = Uneven(lambda sizes: False)
     assert Invariance(small, path).status == BatchInvariance(True, CHECKED, is_checked=True)
@@ -391,7 +391,7 @@ def test_auto_is_off_where_a_check_has_failed(tiny_pair, monkeypatch):
     assert (known.is_on, known.is_checked) == (False, True)
     with load(tiny_pair[0]) as pipeline:
         assert not pipeline.main.runner.is_invariant
-        assert "a pass over 9 tokens gave other logits" in pipeline.batch_invariant.reason
+        assert "a pass over 9 tokens gave different logits" in pipeline.batch_invariant.reason
 
 
 def test_an_emulated_processor_has_a_verdict_of_its_own(tiny_pair, monkeypatch):

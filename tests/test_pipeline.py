@@ -171,7 +171,7 @@ def test_generation_ends_with_the_context(pipeline):
     [
         ("", {}, "the prompt is empty"),
         ([], {}, "the prompt is empty"),
-        ([5] * 256, {}, "256 tokens, the model's context 256"),
+        ([5] * 256, {}, "256 tokens, and the model's context 256"),
         ([5, 290], {}, "token id 290: the model has 0 to 289"),
         ([-1], {}, "token id -1"),
         ("x", {"max_new_tokens": 0}, "max_new_tokens=0"),
@@ -306,7 +306,7 @@ def test_models_are_not_used_otherwise_while_a_generation_runs(pipeline, tmp_pat
         lambda: pipeline.load_cache(file),
         lambda: pipeline.prepare(seconds=0.0),
     ):
-        with pytest.raises(SessionError, match=r"a generation is running .*: read or close it"):
+        with pytest.raises(SessionError, match=r"a generation is running .*: read it to its end"):
             use()
     stream.close()
     pipeline.save_cache(file)
@@ -358,7 +358,7 @@ def test_a_context_may_be_shorter_than_the_models(tiny_pair):
         result = pipeline.generate([5] * 20, max_new_tokens=None, ignore_eos=True)
         assert len(result.token_ids) == 20
         assert (result.finish_reason, result.stats.length_limit) == ("length", "max_model_len")
-        with pytest.raises(ContextLengthError, match="40 tokens, the model's context 40"):
+        with pytest.raises(ContextLengthError, match="40 tokens, and the model's context 40"):
             pipeline.generate([5] * 40)
     with pytest.raises(OptionError, match=r"max_model_len=4000 is more than the context .* 256"):
         SpeculativePipeline(*tiny_pair, max_model_len=4000)

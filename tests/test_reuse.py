@@ -186,7 +186,7 @@ def test_a_saved_prompt_is_found_under_its_own_salt_only(tiny_pair, kv, tmp_path
         assert pipeline.generate(prompt, **options).stats.cached_tokens == 0
     with SpeculativePipeline(*tiny_pair, kv=kv, precision="exact") as pipeline:
         for other in (None, "other"):
-            with pytest.raises(OptionError, match=f"not saved under cache_salt={other!r}: give"):
+            with pytest.raises(OptionError, match=f"not saved with cache_salt={other!r}: give"):
                 pipeline.load_cache(file, cache_salt=other)
         with pytest.raises(OptionError, match="cache_salt=3 must be a text"):
             pipeline.load_cache(file, cache_salt=3)

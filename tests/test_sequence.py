@@ -195,7 +195,7 @@ def test_a_long_prompt_is_read_in_chunks_and_the_last_one_holds_all_rows():
 def test_rows_beyond_the_sequence_are_refused():
     cache, _ = started()
     for num_rows in (0, len(TEXT) + 1):
-        with pytest.raises(SessionError, match=f"{num_rows} rows of logits were asked for, of 8"):
+        with pytest.raises(SessionError, match=f"8 tokens cannot give {num_rows} rows"):
             alone(cache.advance(TEXT, num_rows=num_rows))
 
 

@@ -182,7 +182,7 @@ def test_cached_tokens_are_counted(server):
         ({"prompt": "x" * 5000}, "context_length_exceeded", None, "context 256"),
         ({"prompt": ""}, None, None, "the prompt is empty"),
         ({"prompt": [99999]}, None, None, "token id 99999"),
-        ({"prompt": ["a"] * 200}, None, "prompt", "200 prompts are more than the 144"),
+        ({"prompt": ["a"] * 200}, None, "prompt", "200 prompts exceed the 144"),
         ({"prompt": "a", "logit_bias": {"99999": 1}}, None, "logit_bias", "token id 99999"),
         ({"prompt": "a", "src_lang": "de"}, None, "src_lang", "needs an encoder-decoder model"),
     ],

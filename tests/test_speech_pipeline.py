@@ -143,7 +143,7 @@ def test_the_heads_that_a_model_names_are_listened_to(whisper, pipeline, tmp_pat
 
 
 def test_a_graph_without_attention_to_a_source_is_refused(tiny_pair):
-    with pytest.raises(ModelError, match=r"no attention to a source .* export it again"):
+    with pytest.raises(ModelError, match="no readable cross-attention: export it again"):
         give_weights(open_source(tiny_pair[0]).model, None)
 
 
@@ -294,13 +294,6 @@ def test_a_stream_is_closed_by_its_own_processor(pipeline):
     options = {"language": "en", **PLAIN, "logits_processor": [close]}
     stream = pipeline.stream((recording(1.5), RATE), **options)
     assert [chunk.finish_reason for chunk in stream] == ["cancelled"]
-
-
-def test_what_passes_have_cost_is_kept_after_each_output(pipeline, monkeypatch):
-    kept = []
-    monkeypatch.setattr(pipeline._costs, "keep", lambda: kept.append(True))
-    pipeline.transcribe((recording(1.5), RATE), language="en", max_new_tokens=2, **PLAIN)
-    assert kept == [True]
 
 
 def test_closing_frees_the_models(whisper):

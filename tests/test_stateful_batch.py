@@ -271,7 +271,7 @@ def test_passes_that_cannot_be_run_are_refused_and_change_nothing(model, llama):
             model.forward(spans)
         assert (first.length, second.length) == (20, 200)
     single = load(llama, max_hidden=0)
-    with pytest.raises(SessionError, match="over 2 sequences of a model that takes 1 at a time"):
+    with pytest.raises(SessionError, match="over 2 sequences: this model takes 1 at a time"):
         single.forward([Span(single.open(), [1], 1), Span(single.open(), [1], 1)])
 
 

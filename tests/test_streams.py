@@ -346,7 +346,7 @@ def test_what_memory_allows_is_not_taken_for_the_models_context():
     main = ScriptedModel(counting, max_length=60)
     text = generator(main)
     main.limit(40)
-    with pytest.raises(ContextLengthError, match="60 tokens, the model's context 60"):
+    with pytest.raises(ContextLengthError, match="60 tokens, and the model's context 60"):
         text.stream([1] * 60, GenerationOptions())
     with pytest.raises(CacheFullError, match=r"need 51 tokens .* room for 40"):
         text.stream([1] * 50, GenerationOptions(max_new_tokens=None))

@@ -24,7 +24,7 @@ def hash_prefixes(tokens: Sequence[int], namespace: Hashable = None) -> tuple[by
 
 
 def hash_key(key: str, namespace: Hashable = None) -> bytes:
-    """A hash of a key that requests have been given. Equal only within one namespace."""
+    """A hash of `prompt_cache_key`. Equal only within one namespace."""
     return blake2b(repr((namespace, key)).encode(), digest_size=16).digest()
 
 

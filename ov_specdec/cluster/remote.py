@@ -47,7 +47,7 @@ class RemoteEngine:
 
     @property
     def max_length(self) -> int:
-        """Tokens of prompt and output."""
+        """Maximum tokens of prompt and output."""
         return self._info.max_length
 
     @property

@@ -22,7 +22,7 @@ from ov_specdec.errors import DeviceError
 NAME = "ov-specdec"
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""What ends it."""
+"""Signals that end the server."""
 
 OBJECT_STORE = 100_000_000
 """Bytes of shared memory: little, because chunks of text are sent inline."""
@@ -36,8 +36,9 @@ def serve_replicas(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; running requests then get `shutdown_timeout` to end.
 
-    While replicas load, a signal ends a Ray of its own at once. address: see `connected`. on_ready:
-    called when the server accepts requests. Raises `DeviceError` if the replicas cannot be started.
+    While replicas load, a signal ends a Ray that was started here at once. address: see
+    `connected`. on_ready: called when the server accepts requests. Raises `DeviceError` if the
+    replicas cannot be started.
     """
     with ExitStack() as connection, redirect_stdout(sys.stderr):  # Ray prints what its workers do
         with nullcontext() if address else _signals_end_all():
@@ -89,9 +90,9 @@ def reason_of(application: ApplicationStatusOverview) -> str:
 
 @contextmanager
 def _signals_end_all() -> Iterator[None]:
-    """Have signals end this process at once, with 0, and all that it has started.
+    """Let signals end this process and its children at once, with exit code 0.
 
-    A thread does so: while it starts, Ray replaces handlers by its own, which take seconds.
+    A thread does so, because Ray installs signal handlers of its own, which take seconds.
     """
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
@@ -100,12 +101,12 @@ def _signals_end_all() -> Iterator[None]:
         while number := receiver.recv(1):
             if number[0] in SIGNALS:
                 for child in psutil.Process().children(recursive=True):
-                    with suppress(psutil.NoSuchProcess):  # Ray may end it just now
+                    with suppress(psutil.NoSuchProcess):  # Ray may end it first
                         child.kill()
                 os._exit(0)
 
     threading.Thread(target=end, daemon=True).start()
-    for number in SIGNALS:  # those without a handler are not told of
+    for number in SIGNALS:  # a signal without a handler wakes no thread
         signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     try:

@@ -12,7 +12,7 @@ from ov_specdec.text.tokenizer import Tokenizer
 class Work:
     """A request. tenant: namespace of its cached prefixes. prefixes: see `hash_prefixes`.
 
-    hint: the same for requests that are likely to share prefixes.
+    hint: see `hash_key`.
     """
 
     ask: Ask

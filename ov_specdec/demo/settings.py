@@ -20,7 +20,7 @@ class Settings:
 
     @property
     def samples(self) -> bool:
-        """Whether tokens are drawn."""
+        """Whether tokens are sampled."""
         return self.temperature > 0
 
     def options(self) -> dict[str, Any]:

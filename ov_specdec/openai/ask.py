@@ -18,8 +18,8 @@ class Ask:
     usage_in_events: add counts to every event too, of its choice so far. logprobs: number of most
     likely tokens at each position; None for no log-probabilities. echo: begin with the prompt.
     origins: add the origin of tokens to each piece of a stream. prediction: a text that the answer
-    is expected to repeat. user: the caller's name of its user, for the log. cache_key: the same for
-    requests that are likely to share prefixes. settings: fields of the request that a response of
+    is expected to repeat. user: the caller's name of its user, for the log. cache_key: a hint that
+    requests with the same key share prefixes. settings: fields of the request that a response of
     this endpoint repeats.
     """
 

@@ -21,7 +21,7 @@ from ov_specdec.server.queue import Place
 from ov_specdec.server.request_metrics import Clock
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
-from ov_specdec.server.work import refuse_hopeless
+from ov_specdec.server.work import reject_oversized
 
 log = logging.getLogger("ov_specdec.server")
 
@@ -62,7 +62,7 @@ class Reply(Response):
         with service.entered(self.record.tenant) as place:
             ask = await self.read()
             most = service.settings.max_request_tokens
-            refuse_hopeless(ask, service.engine.max_length, most)
+            reject_oversized(ask, service.engine.max_length, most)
             place.grow(ask.num_choices, ask.n)
             answer = service.answer(ask)
             stream = Stream[Chunk](

@@ -7,10 +7,10 @@ from ov_specdec.openai import ApiError, Ask
 from ov_specdec.openai.errors import invalid
 
 
-def refuse_hopeless(ask: Ask, context: int, most: int) -> None:
-    """Reject a request that is too large whatever its prompts are, before it enters the queue.
+def reject_oversized(ask: Ask, context: int, most: int) -> None:
+    """Raise the error of `limit_work` for a request that exceeds the limit with any prompts.
 
-    See `limit_work`.
+    So it takes no places in the queue.
     """
     asked = ask.num_choices * min(ask.options.get("max_new_tokens") or 1, context)
     if asked > most:

@@ -103,7 +103,7 @@ def by_task(results: Results) -> Any:
         axes.bar(places, middles, width, label=label(name), **looks)
     axes.axhline(1.0, color=INK, linestyle=":", linewidth=1)
     axes.set_xticks(range(len(tasks)), [task.replace("_", "\n") for task in tasks], fontsize=8)
-    axes.set_ylabel("speedup over plain decoding", fontsize=9)
+    axes.set_ylabel(SPEEDUP.replace(" (", "\n("), fontsize=8)
     each = len({row["turn"] for row in rows}) // len(tasks)
     axes.set_title(f"{results.model('chat')}, greedy, n = {each} a task", fontsize=9, loc="left")
     axes.set_ylim(0, 1.15 * axes.get_ylim()[1])  # room for the legend

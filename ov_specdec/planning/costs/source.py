@@ -74,7 +74,7 @@ class KeptCosts:
         self._live: LiveCurve | None = None
         self._is_prepared = False
         self._decoding, self._part = 0.0, 0.0
-        """Seconds of decoding since a part was measured, and what that took."""
+        """Seconds of decoding since a part was measured, and the time of that measurement."""
 
     @property
     def curve(self) -> CostCurve:
@@ -156,6 +156,6 @@ class KeptCosts:
         self._write(curve)
 
     def _write(self, curve: CostCurve) -> None:
-        """Keep what was measured, but not an imagined curve."""
+        """Write a measured curve, not the nominal one."""
         if self._path is not None and curve.sweeps:
             write_curve(self._path, curve)
