@@ -51,10 +51,11 @@ class RuntimeConfig:
     max_model_len: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("device", "encoder_device"):
-            if (device := getattr(self, name)) is not None:
-                require_text(name, device)
-                object.__setattr__(self, name, device.upper())
+        require_text("device", self.device)
+        object.__setattr__(self, "device", self.device.upper())
+        if self.encoder_device is not None:
+            require_text("encoder_device", self.encoder_device)
+            object.__setattr__(self, "encoder_device", self.encoder_device.upper())
         if self.properties is not None:
             require_texts("properties", self.properties)
         require_choice("kv", self.kv, get_args(KvBackend))
