@@ -7,12 +7,12 @@ from html import escape
 from ov_specdec.engine import Round
 from ov_specdec.engine import Sequence as EngineSequence
 from ov_specdec.errors import OptionError, shorten
+from ov_specdec.foreign_options import OF_RESULTS, name_missing
 from ov_specdec.logprobs import TokenLogprobs
 from ov_specdec.origins import Origin, as_html, legend
 from ov_specdec.stats import FinishReason, GenerationStats, LengthLimit
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
-FINISH_MESSAGES: Mapping[FinishReason, str] = {"stop": "end of text", "cancelled": "cancelled"}
 LENGTH_MESSAGES: Mapping[LengthLimit, str] = {
     "max_new_tokens": "the output has max_new_tokens",
     "max_model_len": "cut short: prompt and output fill the context, max_model_len",
@@ -28,8 +28,8 @@ class Chunk:
     on the correction that replaces the first of them. logprobs: of each token, if requested.
     prompt_logprobs: of each token of the prompt, on the first chunk. num_prompt_tokens: of the
     whole prompt, on every chunk. finish_reason and stats: on the last chunk only; "stop" after an
-    end-of-sequence token or a stop string, "cancelled" after a cancellation, "length" at the limit
-    named by `stats.length_limit`.
+    end-of-sequence token or the stop string in `stats.stop_string`, "cancelled" after a
+    cancellation, "length" at the limit named by `stats.length_limit`.
     """
 
     text: str
@@ -48,6 +48,7 @@ class Chunk:
         return self.origin == "draft"
 
 
+@name_missing(OF_RESULTS)
 @dataclass(frozen=True, repr=False)
 class GenerationResult:
     """A finished generation. `text` and `token_ids` hold the output without the prompt.
@@ -69,7 +70,10 @@ class GenerationResult:
         """Why the output ended, in words."""
         if self.finish_reason == "length":
             return LENGTH_MESSAGES[self.stats.length_limit]
-        return FINISH_MESSAGES[self.finish_reason]
+        if self.finish_reason == "cancelled":
+            return "cancelled"
+        stop = self.stats.stop_string
+        return "end of text" if stop is None else f"stop string {shorten(stop)}"
 
     def __repr__(self) -> str:
         return (
@@ -111,7 +115,7 @@ class Output:
             rejected = round_.draft_tokens[cut:]
             chunks.append(self._chunk(round_, slice(cut, end), _own_origin(round_), rejected))
         if self._text.stopped:
-            sequence.finish_reason = "stop"
+            sequence.finish_reason, self.stats.stop_string = "stop", self._text.stop_string
         stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
         if num_generated < stats.num_generated:
             stats = replace(stats, num_generated=num_generated)

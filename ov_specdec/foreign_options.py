@@ -1,10 +1,15 @@
-"""Options of transformers and its like that are otherwise here: what to give in their place."""
+"""What transformers and its like have otherwise: what to give, call or read in its place."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from inspect import signature
+from typing import Any, NoReturn, TypeVar
 
+from ov_specdec.checks import suggest
 from ov_specdec.errors import Option, OptionError
+
+Class = TypeVar("Class", bound=type)
 
 
 @dataclass(frozen=True)
@@ -119,10 +124,124 @@ FOREIGN: Mapping[str, Foreign] = {
 """
 
 
-def drop_neutral(options: Mapping[str, Any]) -> dict[str, Any]:
+OF_GENERATION = Foreign(" is an option of a generation: give it to generate")
+AT_EXPORT = ": ov-specdec export quantizes weights, by --weight-format"
+
+OF_MODELS: Mapping[str, Foreign] = {
+    **dict.fromkeys(
+        ("model", "model_id", "model_path", "models_path", "pretrained_model_name_or_path"),
+        Foreign(": give main"),
+    ),
+    **dict.fromkeys(
+        ("assistant_model", "draft_model", "speculative_model"), Foreign(": give draft")
+    ),
+    **dict.fromkeys(("load_in_4bit", "load_in_8bit"), Foreign(AT_EXPORT, (False,))),
+    **dict.fromkeys(("dtype", "torch_dtype"), Foreign(": give precision", ("auto",))),
+    "compile": Foreign(SAME, ANY),
+    "device_map": Foreign(': give device, such as "CPU" or "GPU"', ("auto", "cpu")),
+    "export": Foreign(": ov-specdec export writes a folder to give as main", (False,)),
+    "gpu_memory_utilization": Foreign(": give kv_cache_size, in GB"),
+    "max_num_seqs": Foreign(": give max_batch_size"),
+    "n_ctx": Foreign(": give max_model_len"),
+    "n_threads": Foreign(": give num_threads"),
+    "num_speculative_tokens": Foreign(": give num_assistant_tokens to generate"),
+    "ov_config": Foreign(": give properties"),
+    "prompt_lookup": Foreign(': give drafter="prompt-lookup"', (False,)),
+    "quantization_config": Foreign(AT_EXPORT),
+    "scheduler_config": Foreign(": give max_batch_size and kv_cache_size"),
+    "speculative_config": Foreign(": give draft, and num_assistant_tokens to generate"),
+    "task": Foreign(": what a model does is in its folder", ("text-generation",)),
+    "tokenizer": Foreign(": the one in the folder of main is taken"),
+    "trust_remote_code": Foreign(": code of models is run by ov-specdec export alone", (False,)),
+}
+"""By name: what pipelines of transformers, Optimum, openvino.genai, vLLM and llama.cpp are made
+with."""
+
+
+def drop_neutral(
+    options: Mapping[str, Any], others: Mapping[str, Foreign] = FOREIGN
+) -> dict[str, Any]:
     """The options without foreign ones that change nothing; `OptionError` for those that would."""
     for name, value in options.items():
-        foreign = FOREIGN.get(name)
+        foreign = others.get(name)
         if foreign is not None and not foreign.accepts(value):
             raise OptionError(Option(name, value), foreign.instead)
-    return {name: value for name, value in options.items() if name not in FOREIGN}
+    return {name: value for name, value in options.items() if name not in others}
+
+
+def refuse_foreign(others: Mapping[str, Foreign]) -> Callable[[Class], Class]:
+    """Have a class be made with its own options only: `OptionError` says what to give instead.
+
+    Its signature stays as it is, so that editors and type checkers know the options.
+    """
+
+    def decorate(made: Class) -> Class:
+        begin = made.__init__  # type: ignore[misc]  # of this class, and of no other
+        own = signature(made).parameters
+        foreign = {name: each for name, each in others.items() if name not in own}
+
+        @wraps(begin)
+        def checked(self: object, *args: Any, **options: Any) -> None:
+            options = drop_neutral(options, foreign)
+            for name in options:
+                if name not in own:
+                    hint = suggest(name, own, f"see help({made.__name__})")
+                    raise OptionError(f"unknown option '{name}': {hint}")
+            begin(self, *args, **options)
+
+        made.__init__ = checked  # type: ignore[misc]
+        return made
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A member that a class does not have, and others do. instead: what to do, as a sentence.
+
+    Raises what Python raises for one that is missing, so that `hasattr` is right.
+    """
+
+    instead: str
+    error: type[Exception] = AttributeError
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        error = AttributeError if instance is None else self.error
+        raise error(f"{owner.__name__} {self.instead}")
+
+
+def name_missing(members: Mapping[str, Missing]) -> Callable[[Class], Class]:
+    """Have a class say what to do in place of members that it does not have.
+
+    They are set so that type checkers do not know them.
+    """
+
+    def decorate(made: Class) -> Class:
+        for name, missing in members.items():
+            setattr(made, name, missing)
+        return made
+
+    return decorate
+
+
+LOADED = "is made of folders or Hub names: call {}(main, draft)"
+"""In place of a class method that loads."""
+
+OF_PIPELINES: Mapping[str, Missing] = {
+    "__call__": Missing("is not called: call generate(prompt)", TypeError),
+    "from_pretrained": Missing(LOADED.format("SpeculativePipeline")),
+    "to": Missing("stays on its device: give device when it is made"),
+}
+
+OF_SPEECH: Mapping[str, Missing] = {
+    **OF_PIPELINES,
+    "__call__": Missing("is not called: call transcribe(audio)", TypeError),
+    "from_pretrained": Missing(LOADED.format("SpeechPipeline")),
+}
+
+OF_RESULTS: Mapping[str, Missing] = {
+    "__getitem__": Missing("holds one output: read text or token_ids", TypeError),
+    "generated_text": Missing("has text: the output without the prompt"),
+    "scores": Missing("has logprobs: give logprobs=N"),
+    "sequences": Missing("has token_ids: the output without the prompt"),
+}

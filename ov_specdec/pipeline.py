@@ -12,7 +12,14 @@ from ov_specdec.checks import require_choice, require_text
 from ov_specdec.chunks import GenerationResult, collect
 from ov_specdec.drafters.factory import DrafterKind, DrafterName
 from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
-from ov_specdec.foreign_options import drop_neutral
+from ov_specdec.foreign_options import (
+    OF_GENERATION,
+    OF_MODELS,
+    OF_PIPELINES,
+    drop_neutral,
+    name_missing,
+    refuse_foreign,
+)
 from ov_specdec.generation import GenerationStream, TextGenerator
 from ov_specdec.kwargs import GenerationKwargs
 from ov_specdec.loading.compile import LoadedModel
@@ -37,6 +44,8 @@ from ov_specdec.text.pairing import PairingName
 from ov_specdec.text.prompt import Prompt, take_prompt
 
 
+@name_missing(OF_PIPELINES)
+@refuse_foreign({**dict.fromkeys(GenerationKwargs.__annotations__, OF_GENERATION), **OF_MODELS})
 class SpeculativePipeline:
     """Generates the main model's own text, faster, with draft tokens from a drafter.
 

@@ -1,5 +1,6 @@
 """Loads the models of a pipeline, and makes the generator that runs on them."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -116,6 +117,14 @@ def pair_models(
     Raises `TokenizerMismatchError` if they differ and no pairing is given, or none is possible.
     """
     report = check_pair(*sources)
+    main, draft = (source.folder for source in sources)
+    if draft.num_bytes > main.num_bytes:
+        warnings.warn(
+            f"the draft model '{draft.path}' is larger than the main model '{main.path}', which "
+            "makes decoding slower: swap the two",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     if pairing is None or report.compatible:
         report.require()
         return report, None

@@ -12,6 +12,7 @@ from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
 from ov_specdec.drafters.pairing import DraftModel
 from ov_specdec.engine import Engine, EngineLoop, Limits
 from ov_specdec.errors import CLOSED, ModelError, SessionError
+from ov_specdec.foreign_options import OF_MODELS, OF_SPEECH, name_missing, refuse_foreign
 from ov_specdec.kwargs import TranscriptionKwargs
 from ov_specdec.loading.alignment import load_aligner
 from ov_specdec.loading.compile import LoadedModel, load_models
@@ -36,6 +37,8 @@ from ov_specdec.stats import Stopwatch
 from ov_specdec.text.guard import GuardReport
 
 
+@name_missing(OF_SPEECH)
+@refuse_foreign(OF_MODELS)
 class SpeechPipeline:
     """Transcribes like the main model, but faster, with draft tokens from a drafter.
 

@@ -113,7 +113,7 @@ class GenerationStats:
 
     batch_invariant: whether its text depends only on prompt, options and model. max_sequences:
     maximum concurrent sequences in the KV caches; None: what memory allows. length_limit: the limit
-    that ended it, if it ended with "length".
+    that ended it, if it ended with "length". stop_string: the stop string that ended it, if any.
     """
 
     prompt_tokens: int
@@ -121,6 +121,7 @@ class GenerationStats:
     batch_invariant: BatchInvariance = NOT_INVARIANT
     max_sequences: int | None = None
     length_limit: LengthLimit = "max_new_tokens"
+    stop_string: str | None = None
 
     def __repr__(self) -> str:
         return (
@@ -223,7 +224,7 @@ class GenerationStats:
             "drafted accepted acceptance_rate main_passes tokens_per_main_pass "
             "time_to_first_token time_per_output_token tokens_per_second "
             "seconds draft_seconds verify_seconds rollback_seconds draft_lengths max_sequences "
-            "length_limit"
+            "length_limit stop_string"
         )
         figures = {name: getattr(self, name) for name in names.split()}
         if self.draft_failures:

@@ -277,8 +277,10 @@ def test_accepted_draft_tokens_have_a_colour_and_the_text_stays_as_it_is():
     assert coloured(no_color=True) == f"{own}d\te"
 
 
-def described(finish_reason, num_generated, num_drafted=0, limit="max_new_tokens", **more):
-    stats = GenerationStats(20, length_limit=limit)
+def described(
+    finish_reason, num_generated, num_drafted=0, limit="max_new_tokens", stop=None, **more
+):
+    stats = GenerationStats(20, length_limit=limit, stop_string=stop)
     counts = num_drafted, num_drafted, num_generated
     round_ = RoundStats(*counts, 0, 0, 0, 0.5, pass_tokens=5, cached_tokens=15, **more)
     stats.rounds.append(round_)
@@ -293,6 +295,7 @@ def test_the_statistics_say_what_ended_an_answer():
     assert context.endswith("| the model's context is full: /undo or /clear makes room")
     assert "| the KV cache is full: /undo, /clear or a larger" in cache
     assert described("cancelled", 3).endswith("| cancelled")
+    assert described("stop", 3, stop="\n").endswith("| ended by the stop string '\\n'")
     assert "| 100% of 4 draft tokens accepted |" in described("stop", 5, num_drafted=4)
     assert "| draft failures 1 |" in described("stop", 5, draft_failed=True)
 

@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 from ov_specdec.cli.app import COMMANDS
+from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.tokenizer import load_tokenizer
 from ov_specdec.tuning import Gain
@@ -25,9 +26,10 @@ def test_generate_prints_the_text_and_one_line_of_statistics():
     done = run("generate", "def fibonacci(n):", "--max-new-tokens", 24)
     assert done.returncode == 0
     assert len(done.stdout) > 10
-    assert len(done.stderr.splitlines()) == 1
-    assert re.match(r"\d+ tokens/s, .* tokens per pass$", done.stderr)
-    assert len(done.stderr) <= 101
+    figures, end = done.stderr.splitlines()
+    assert re.match(r"\d+ tokens/s, .* tokens per pass$", figures)
+    assert end == "cut after 24 tokens by --max-new-tokens"
+    assert len(figures) <= 100
     rest = run("generate", "def fibonacci(n):", "--max-new-tokens", 24, "--verbose").stderr
     assert "KV cache       paged" in rest
 
@@ -51,6 +53,22 @@ def test_generate_json_is_one_object_and_nothing_else(pair):
     assert content["generated_tokens"] == len(content["token_ids"]) == 20
     assert content["finish_reason"] == "length"
     assert content["stats"]["drafted"] > 0
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_main_and_draft_that_are_swapped_are_warned_of(is_swapped):
+    main, draft = map(embedded_folder, ("draft", "main") if is_swapped else ("main", "draft"))
+    done = run("generate", "x", "--main", main, "--draft", draft, "--max-new-tokens", 2)
+    assert done.returncode == 0
+    warning = f"warning: the draft model '{draft}' is larger than the main model '{main}'"
+    assert (warning in done.stderr) == is_swapped
+
+
+def test_a_prompt_that_names_a_file_says_how_it_is_read(pair, tmp_path):
+    (tmp_path / "a b.txt").write_text("def f(", encoding="utf-8")
+    done = run("generate", "a b.txt", *pair, "--max-new-tokens", 2, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "the name of a file: to read it, give --prompt-file 'a b.txt'\n" in done.stderr
 
 
 def test_the_prompt_may_come_from_a_file_or_from_stdin(pair, tmp_path):
@@ -275,7 +293,7 @@ def test_tune_has_an_effect_on_later_runs(tiny_pair, tmp_path, monkeypatch):
     profile.write_text("{}")
     done = run("generate", "x", *models, *few, **here)
     assert done.returncode == 0
-    warning, summary = done.stderr.splitlines()
+    warning, summary, _ = done.stderr.splitlines()
     assert re.fullmatch(rf"warning: the profile '{profile}' cannot be read .*", warning)
     assert "profile" not in summary
 

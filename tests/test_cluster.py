@@ -133,7 +133,8 @@ def test_what_is_wrong_is_told_as_without_replicas(cluster):
     assert "99999" in answer.json()["error"]["message"]
     messages = [{"role": "user", "content": "x"}]
     answer = cluster.http.post("/v1/chat/completions", json={"messages": messages})
-    assert "no chat template" in answer.json()["error"]["message"]
+    message = answer.json()["error"]["message"]
+    assert "no chat template: send a text to /v1/completions, or start" in message
     assert cluster.http.get("/health").status_code == 200
 
 

@@ -370,3 +370,9 @@ def test_a_static_shape_is_kept_with_what_was_measured_and_no_correction(tmp_pat
     assert costs.curve != CURVE
     costs.take_up("main", frozenset({4}), 0.25)
     assert read_curve(path) == replace(CURVE, main=replace(CURVE.main, saved=0.25))
+
+
+def test_what_a_static_shape_saves_makes_no_pass_free():
+    disturbed = PassCurve({16: {1: 0.7}, 256: {1: 0.2}}, saved=0.9, static=frozenset([1]))
+    assert disturbed.at(1, 256) == pytest.approx(0.1)
+    assert disturbed.by_size(1, 1, 256)[0] == pytest.approx(0.1)

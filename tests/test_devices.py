@@ -59,7 +59,7 @@ def limit(monkeypatch):
 def test_models_on_one_device_share_its_memory(limit):
     assert limit(("CPU", 300), ("CPU", 100), size=800_000 / GB) == [[2000], [2000]]
     assert limit(("CPU", 300), ("CPU", 100), free=800_000) == [[1000], [1000]]
-    assert limit(("CPU", 300), ("CPU", 100), free=8_000_000) == [[4000], [4000]]
+    assert limit(("CPU", 300), ("CPU", 100), free=8_000_000) == [[4096], [4096]]  # whole blocks
 
 
 def test_models_on_two_devices_have_a_limit_each(limit):

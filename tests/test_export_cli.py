@@ -42,6 +42,14 @@ def test_a_draft_from_the_main_model_is_a_second_export_of_it(exports, tiny_pair
     assert f"--main {tiny_pair[0]} --draft {tiny_pair[0]}" in done.stdout
 
 
+def test_without_a_model_it_says_how_to_name_one(exports):
+    done = run("export")
+    assert (done.returncode, exports) == (2, [])
+    assert done.stderr.startswith(
+        "error: no model is named: give --main NAME, --draft NAME or both"
+    )
+
+
 def test_a_draft_of_its_own_has_the_format_of_the_main_model(exports):
     done = run("export", "--main", "owner/x", "--draft", "owner/y", "--weight-format", "int8")
     assert done.returncode == 0, done.stderr

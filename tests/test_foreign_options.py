@@ -5,7 +5,13 @@ import inspect
 import numpy as np
 import pytest
 
-from ov_specdec import GenerationOptions, OptionError, SpeculativePipeline
+from ov_specdec import (
+    DeviceError,
+    GenerationOptions,
+    OptionError,
+    SpeculativePipeline,
+    SpeechPipeline,
+)
 from ov_specdec.description import describe
 from ov_specdec.foreign_options import FOREIGN, drop_neutral
 from ov_specdec.loading.generation_config import defaults_of
@@ -54,6 +60,8 @@ def test_there_is_an_answer_to_every_option_of_transformers():
         ({"use_cache": False}, "use_cache=False: there is no generation without a KV cache"),
         ({"num_return_sequences": 2}, "give generate_batch the prompt so many times"),
         ({"attention_mask": [0] + [1] * 3, "input_ids": [1, 2, 3, 4]}, "without padding"),
+        ({"attention_mask": [1, 1], "input_ids": [1, 2, 3]}, "is for 2 tokens, and .* has 3"),
+        ({"attention_mask": [1] * 99}, r"is for 99 tokens, and .*: leave it out"),
         ({"input_ids": [1], "inputs": [2]}, "the prompt is given 2 times: give one"),
         ({}, r"there is no prompt: give one, such as generate\('Hello'\)"),
     ],
@@ -100,6 +108,50 @@ def test_a_prompt_may_be_what_tokenizers_return(pipeline, expected):
     assert [result.token_ids for result in results] == [expected, expected]
     with pytest.raises(OptionError, match="is not a text: give one text at a time"):
         pipeline.tokenizer([TEXT])
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"assistant_model": "a"}, "assistant_model='a': give draft"),
+        ({"pretrained_model_name_or_path": "a"}, ": give main"),
+        ({"device_map": "cuda"}, "device_map='cuda': give device"),
+        ({"do_sample": True}, "do_sample=True is an option of a generation: give it to generate"),
+        ({"drafer": "none"}, r"unknown option 'drafer': did you mean drafter"),
+        ({"wings": 2}, r"unknown option 'wings': see help\(SpeculativePipeline\)"),
+    ],
+)
+def test_what_others_are_made_with_is_refused_with_what_to_give_instead(options, complaint):
+    with pytest.raises(OptionError, match=complaint):
+        SpeculativePipeline(**options)
+    assert [*inspect.signature(SpeculativePipeline).parameters][:3] == ["main", "draft", "drafter"]
+
+
+def test_what_others_are_made_with_is_accepted_where_it_changes_nothing(tiny_pair):
+    neutral = {"device_map": "auto", "trust_remote_code": False, "assistant_model": None}
+    with SpeculativePipeline(*tiny_pair, device="cpu", **neutral) as made:
+        assert made.main.config.device == "CPU"
+
+
+def test_devices_of_torch_are_not_openvinos():
+    with pytest.raises(DeviceError, match=r"'CUDA' is not available: OpenVINO finds .*Intel GPU"):
+        SpeculativePipeline(device="cuda")
+
+
+def test_members_that_others_have_name_what_there_is(pipeline):
+    result = pipeline.generate(TEXT, max_new_tokens=2)
+    with pytest.raises(AttributeError, match=r"call SpeculativePipeline\(main, draft\)"):
+        SpeculativePipeline.from_pretrained("owner/model")
+    with pytest.raises(AttributeError, match=r"call SpeechPipeline\(main, draft\)"):
+        SpeechPipeline.from_pretrained("owner/model")
+    with pytest.raises(TypeError, match=r"call generate\(prompt\)"):
+        pipeline(TEXT)
+    with pytest.raises(TypeError, match="read text or token_ids"):
+        result[0]["generated_text"]
+    with pytest.raises(AttributeError, match="has token_ids"):
+        _ = result.sequences
+    assert not hasattr(result, "sequences")
+    assert inspect.getmembers(type(result))
 
 
 def test_a_generation_config_is_honoured(pipeline):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from ov_specdec import OptionError, SpeculativePipeline, TokenizerMismatchError, arguments
+from ov_specdec import OptionError, SpeculativePipeline, TokenizerMismatchError, pipeline_models
 from ov_specdec.drafters.intersection import OUTSIDE, IntersectionCache
 from ov_specdec.drafters.pairing import DraftModel, Pairing
 from ov_specdec.engine import Engine, EngineLoop, Sequence
@@ -244,7 +244,7 @@ def test_the_embedded_pair_is_as_good_with_a_pairing_that_it_does_not_need(monke
     options = {"max_new_tokens": 64, "num_assistant_tokens": 4}
     with SpeculativePipeline(precision="exact") as pipeline:
         expected = pipeline.generate("def fibonacci(n):", **options)
-    monkeypatch.setattr(arguments, "check_pair", differing)
+    monkeypatch.setattr(pipeline_models, "check_pair", differing)
     with SpeculativePipeline(pairing=name, precision="exact") as pipeline:
         paired = pipeline.generate("def fibonacci(n):", **options)
     assert paired.token_ids == expected.token_ids
@@ -323,7 +323,7 @@ def test_kv_caches_of_a_pairing_are_kept_in_files(tiny_pair, other_draft, tmp_pa
     ("options", "message"),
     [
         ({"pairing": "both"}, "pairing='both'"),
-        ({"pairing": "auto", "drafter": "prompt-lookup"}, "pairing='auto' has no use"),
+        ({"pairing": "auto", "drafter": "prompt-lookup"}, "pairing='auto' has no effect"),
     ],
 )
 def test_a_pairing_that_cannot_be_is_refused(options, message):

@@ -115,6 +115,9 @@ def test_stop_strings_end_the_text_as_in_plain_decoding(pipeline):
         assert plain.text == speculative.text == full.text[: full.text.index(stop)]
         assert plain.token_ids == speculative.token_ids
         assert speculative.finish_reason == "stop"
+        assert speculative.stats.as_dict()["stop_string"] == stop
+        assert speculative.finish_message == f"stop string {stop!r}"
+        assert full.stats.stop_string is None
         assert speculative.stats.generated_tokens == len(speculative.token_ids)
         checked += 1
     assert checked > 5
@@ -351,7 +354,7 @@ def test_a_small_cache_is_enough_for_many_and_too_small_for_one_that_cannot_fit(
 
 
 def test_a_context_may_be_shorter_than_the_models(tiny_pair):
-    with SpeculativePipeline(*tiny_pair, max_model_len=40) as pipeline:
+    with SpeculativePipeline(*tiny_pair, max_model_len=40, max_batch_size=1) as pipeline:
         result = pipeline.generate([5] * 20, max_new_tokens=None, ignore_eos=True)
         assert len(result.token_ids) == 20
         assert (result.finish_reason, result.stats.length_limit) == ("length", "max_model_len")

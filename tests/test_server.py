@@ -260,6 +260,30 @@ def test_paths_and_methods_that_are_not_there(server):
         assert answer.headers["x-request-id"]
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("/completions", "/v1/completions"),
+        ("/v1/complete", "/v1/completions"),
+        ("/models", "/v1/models"),
+        ("/responses", "/v1/responses"),
+    ],
+)
+def test_a_path_that_is_not_there_names_the_one_that_is_meant(path, meant, server):
+    answer = server.http.post(path, json={})
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"] == f"POST {path}: Not Found: did you mean {meant}?"
+
+
+def test_a_path_like_no_other_names_all_and_a_method_the_right_one(server):
+    message = server.http.post("/api/chat", json={}).json()["error"]["message"]
+    assert "there are /v1/chat/completions, /v1/completions, " in message
+    message = server.http.get("/v1/completions").json()["error"]["message"]
+    assert message == "GET /v1/completions: Method Not Allowed: send POST"
+
+
 def test_tokens_there_and_back(server):
     told = server.post("/tokenize", prompt="def area(", return_token_strs=True).json()
     assert told["count"] == len(told["tokens"]) == len(told["token_strs"])

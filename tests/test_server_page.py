@@ -206,3 +206,15 @@ def test_all_can_be_done_by_keyboard(browser, code_server):
             reached.add(page.evaluate("document.activeElement.id || document.activeElement.title"))
             page.keyboard.press("Tab")
         assert reached >= {"text", "temperature", "max-tokens", "send", "Send this example"}
+
+
+def test_a_model_that_makes_texts_of_texts_asks_for_one_to_work_on(browser, encoder_decoder):
+    bart = encoder_decoder("bart")
+    with (
+        SpeculativePipeline(bart.main, bart.draft, precision="exact") as pipeline,
+        serving(pipeline) as running,
+        visit(browser, running.url) as page,
+    ):
+        expect(page.locator("#text-label")).to_have_text("Text to summarize or translate")
+        page.locator(".example").click()
+        expect(page.locator("#status")).to_have_text(re.compile(r"\d+ tokens in"))

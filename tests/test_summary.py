@@ -42,7 +42,21 @@ def test_four_figures_tell_how_fast_it_was():
 def test_what_is_not_known_is_left_out():
     assert "plain" not in figures(result(*DRAFTED), models(CostCurve(CURVE.main, CURVE.draft)))
     assert "plain" not in figures(result(*DRAFTED[:4]), models())
+    disturbed = [a_round(3, 2, 6.0, 0.6, reason="pays")] * 2
+    assert "plain" not in figures(result(*DRAFTED, *disturbed), models())
     assert figures(result(*LOST), models(drafter="none")) == "1 tokens/s, 1.0 tokens per pass"
+
+
+def test_a_pass_of_another_size_tells_no_pace():
+    changed = a_round(2, 2, 9.0, 0.6)
+    speedup = estimate_speedup(result(changed, *DRAFTED).stats, CURVE)
+    assert speedup == pytest.approx(2.0 * (30 + 3) / (46.0 + 9.6))
+
+
+def test_drafting_that_was_stopped_is_said():
+    line = figures(result(*DRAFTED[:2], *LOST), models())
+    assert line == ("1 tokens/s, drafting was stopped, as it did not pay: 67% of drafts accepted")
+    assert "stopped" not in figures(result(*DRAFTED, *LOST), models())
 
 
 def test_it_says_why_nothing_was_drafted():
@@ -70,16 +84,22 @@ def test_an_output_that_was_cut_says_so(limit, cut, remedy):
     assert not list(warnings_of(ended))
 
 
+def test_an_output_as_long_as_was_asked_for_says_what_cut_it():
+    done = result(*DRAFTED)
+    assert list(warnings_of(done)) == ["cut after 31 tokens by --max-new-tokens"]
+    assert "ended by: the output has max_new_tokens" in "\n".join(details(done, models()))
+
+
 def test_the_line_is_no_longer_than_100_characters():
     fast = [a_round(15, 15, 0.001, 0.0005, reason="pays")] * 500
-    for rounds in (fast, LOST, [a_round(reason="unmatched", source="")]):
+    for rounds in (fast, LOST, [*DRAFTED[:2], *LOST], [a_round(reason="unmatched", source="")]):
         for limit in ("kv_cache_size", "max_model_len"):
             assert len(figures(result(*rounds, limit=limit), models())) <= 100
 
 
 def test_a_draft_model_that_failed_is_a_line_of_its_own():
     failed = a_round(reason="failed", draft_failed=True)
-    assert "NaN" in next(warnings_of(result(failed)))
+    assert "NaN" in next(warnings_of(result(failed, reason="stop")))
 
 
 def test_passes_that_others_shared_tell_no_speed():
@@ -108,3 +128,5 @@ def test_a_ratio_has_its_spread():
     assert report["ratio"] == pytest.approx(97 / 51)
     line = describe({**report, "sampled": False, "batch_invariant": "on"})[-1]
     assert re.match(r"ratio        1\.90 \(1\.00 to 1\.90\)", line)
+    lines = describe({**report, "sampled": False, "batch_invariant": "on"})
+    assert "--- medians of 3 interleaved runs of each, after a warm-up ---" in lines

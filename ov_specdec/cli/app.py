@@ -11,9 +11,9 @@ from typing import Any, TextIO
 import click
 
 import ov_specdec
-from ov_specdec.checks import suggest
 from ov_specdec.cli.interrupts import interrupts_end_the_process
 from ov_specdec.cli.messages import USER_ERROR, end_interrupted, fail, fail_to_write, say
+from ov_specdec.cli.usage import explain, explain_command
 
 PACKAGE = Path(ov_specdec.__file__).parent
 
@@ -28,7 +28,7 @@ COMMANDS = {
     "serve": "Serve the models over HTTP, with OpenAI's interface and a page to try them.",
     "tune": "Find the fastest settings and drafter for MAIN and DRAFT, or for the embedded pair.",
     "bench": "Measure the speed of plain and speculative decoding, in interleaved runs.",
-    "check": "Compare the tokenizers of MAIN and DRAFT, and check MAIN for batch invariance.",
+    "check": "Compare tokenizers of MAIN and DRAFT, and MAIN's logits across passes and KV caches.",
     "devices": "List OpenVINO's devices: name, capabilities, and the KV cache of --kv auto.",
     "export": "Export a main model, a draft model, or both.",
 }
@@ -70,8 +70,7 @@ class LazyCommands(click.Group):
         """As in click, but the error for an unknown name suggests similar ones, or lists all."""
         name = args[0]
         if name not in self._lines and not name.startswith("-"):
-            hint = suggest(name, self._lines, f"there are: {', '.join(self._lines)}")
-            ctx.fail(f"there is no command '{name}': {hint}")
+            ctx.fail(explain_command(name, self._lines))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -112,7 +111,7 @@ def run(commands: click.Group = app, name: str = "ov-specdec") -> None:
         except click.ClickException as error:
             context = getattr(error, "ctx", None)
             hint = f" (see {context.command_path} --help)" if context else ""
-            fail(f"{error.format_message()}{hint}")
+            fail(f"{explain(error)}{hint}")
         except click.Abort:
             end_interrupted()
         except OSError as error:

@@ -36,7 +36,7 @@ BATCH_SIZES = (1, 2)
 @with_options((DEVICE_OPTION, *COMPILE_OPTIONS))
 @with_errors
 def check(main: str | None, draft: str | None, **options: Any) -> None:
-    """Compare the tokenizers of MAIN and DRAFT, and check MAIN for batch invariance.
+    """Compare tokenizers of MAIN and DRAFT, and MAIN's logits across passes and KV caches.
 
     MAIN and DRAFT default to the embedded pair. The exit code is 1 if the tokenizers differ; the
     report then lists possible pairings (--pairing of other commands).

@@ -83,11 +83,14 @@ def run(
 def make_report(results: Mapping[str, list[GenerationResult]]) -> dict[str, Any]:
     """Both texts, whether they are equal, median seconds with their range, and the ratio.
 
-    ratio: the median ratio of times of adjacent runs; None if nothing was drafted, since it would
-    only be noise.
+    repeat: runs of each. ratio: the median ratio of times of adjacent runs; None if nothing was
+    drafted, since it would only be noise.
     """
     plain, speculative = (results[method][0] for method in METHODS)
-    report: dict[str, Any] = {"equal": plain.token_ids == speculative.token_ids}
+    report: dict[str, Any] = {
+        "repeat": len(results["plain"]),
+        "equal": plain.token_ids == speculative.token_ids,
+    }
     times = {method: [run.stats.seconds for run in results[method]] for method in METHODS}
     for method in METHODS:
         report[method] = {
@@ -112,7 +115,7 @@ def describe(report: Mapping[str, Any]) -> list[str]:
     else:
         for method in METHODS:
             lines += [f"--- {method} ---", report[method]["text"]]
-    lines.append("---")
+    lines.append(f"--- medians of {report['repeat']} interleaved runs of each, after a warm-up ---")
     for method in METHODS:
         run_ = report[method]
         stats = run_["stats"]

@@ -28,7 +28,7 @@ from ov_specdec.text.pairing import PairingName
 OWN_DRAFT_FORMATS = ("int8", "int4")
 
 
-@click.command(no_args_is_help=True)
+@click.command()
 @with_errors
 @click.option("--main", metavar="NAME", help="Main model: Hub name or folder.")
 @click.option("--draft", metavar="NAME", help="Draft model: Hub name or folder.")
@@ -87,7 +87,10 @@ def export(
     """
     int4 = Int4Options(group_size, ratio, sym)
     if main is None and draft is None and draft_from_main is None:
-        raise OptionError("no model is named: give --main NAME, --draft NAME, or both")
+        raise OptionError(
+            "no model is named: give --main NAME, --draft NAME or both, such as "
+            "Qwen/Qwen2.5-0.5B-Instruct (see ov-specdec export --help)"
+        )
     chosen = [(main, weight_format), (draft, weight_format)]
     if draft_from_main is not None:
         _check_own_draft(main, draft, weight_format, draft_from_main)

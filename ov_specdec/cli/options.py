@@ -30,7 +30,7 @@ SYSTEM_OPTION = click.option(
 )
 
 PROMPT_OPTIONS = (
-    click.argument("prompt", required=False),
+    click.argument("prompt", nargs=-1, metavar="[PROMPT]"),
     click.option(
         "--prompt-file",
         metavar="F",
@@ -52,7 +52,7 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def gathered(
-        prompt: str | None, prompt_file: str | None, system: str | None, **options: Any
+        prompt: tuple[str, ...], prompt_file: str | None, system: str | None, **options: Any
     ) -> None:
         pipeline = pop_pipeline(options)
         generation = pop_generation(options)

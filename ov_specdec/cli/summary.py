@@ -17,6 +17,9 @@ CUTS = {
 }
 """Limits that cut an output short: the prefix of the line, and the remedy."""
 
+MOSTLY = 0.5
+"""Fraction of rounds without draft tokens, since they would be slower, that ends drafting."""
+
 LOSES = "would be slower: a draft token costs more than it saves"
 TOO_SHORT = "the output is too short"
 LENGTH_0 = "the draft length is 0"
@@ -38,6 +41,12 @@ def why_plain(stats: GenerationStats) -> str:
     return reasons.most_common(1)[0][0] if reasons else TOO_SHORT
 
 
+def was_stopped(stats: GenerationStats) -> bool:
+    """Whether draft tokens did not pay, so that most of the output was decoded plainly."""
+    reasons = [done.reason for done in stats.rounds[1:]]
+    return stats.drafted > 0 and reasons.count("loses") > MOSTLY * len(reasons)
+
+
 def figures(result: GenerationResult, models: SpeculativePipeline) -> str:
     """The four main figures of speed, in at most 100 characters."""
     stats = result.stats
@@ -45,6 +54,9 @@ def figures(result: GenerationResult, models: SpeculativePipeline) -> str:
         CUTS.get(stats.length_limit, ("", "")) if result.finish_reason == "length" else ("", "")
     )
     parts = [f"{stats.tokens_per_second:.0f} tokens/s"]
+    if was_stopped(stats):
+        accepted = f"{stats.acceptance_rate:.0%} of drafts accepted"
+        return f"{cut}{parts[0]}, drafting was stopped, as it did not pay: {accepted}"
     if models.drafter != "none":
         if (speedup := estimate_speedup(stats, models.costs)) is not None:
             parts.append(f"about {speedup:.1f} times plain")
@@ -59,8 +71,12 @@ def figures(result: GenerationResult, models: SpeculativePipeline) -> str:
 def warnings_of(result: GenerationResult) -> Iterator[str]:
     """Warnings about this output, one line each."""
     stats = result.stats
-    if result.finish_reason == "length" and stats.length_limit in CUTS:
-        yield f"warning: cut after {stats.generated_tokens} tokens: {CUTS[stats.length_limit][1]}"
+    if result.finish_reason == "length":
+        cut = f"cut after {stats.generated_tokens} tokens"
+        if stats.length_limit in CUTS:
+            yield f"warning: {cut}: {CUTS[stats.length_limit][1]}"
+        else:
+            yield f"{cut} by --max-new-tokens"
     if stats.draft_failures:
         yield "warning: the draft model gave NaN, and was disabled: try --precision exact"
 
@@ -72,7 +88,10 @@ def details(result: GenerationResult, models: SpeculativePipeline) -> Iterator[s
         f"prompt         {stats.prompt_tokens} tokens, {stats.cached_tokens} of them from the KV "
         f"cache; first token after {stats.time_to_first_token:.2f} s"
     )
-    yield f"output         {stats.generated_tokens} tokens in {stats.seconds:.2f} s"
+    yield (
+        f"output         {stats.generated_tokens} tokens in {stats.seconds:.2f} s; "
+        f"ended by: {result.finish_message}"
+    )
     yield (
         f"draft tokens   {stats.accepted} of {stats.drafted} accepted; "
         f"at most {describe_lengths(stats)} in a pass"

@@ -38,6 +38,9 @@ BEST_FIRST = ("GPU", "CPU")
 SPREADING = ("HETERO", "MULTI", "BATCH")
 """Virtual devices of OpenVINO that spread a model, and with it its KV cache, over several."""
 
+OF_TORCH = ("CUDA", "MPS", "XPU", "HIP")
+"""Devices that OpenVINO has no name for, or another."""
+
 SEEN = {"CPU": "measured", "GPU": "simulated"}
 """How this package was tested on a kind of device."""
 
@@ -93,8 +96,10 @@ def list_devices() -> list[Device]:
 def find_device(core: ov.Core, name: str) -> Device:
     """The device called `name`: a listed one, "GPU.0" for "GPU", or the best for "AUTO".
 
-    Raises `DeviceError` if it does not exist here, or cannot hold a KV cache.
+    Names are case-insensitive. Raises `DeviceError` if it does not exist here, or cannot hold a KV
+    cache.
     """
+    name = name.upper()
     kind, _, wanted = name.partition(":")
     if kind in SPREADING:
         raise DeviceError(
@@ -108,8 +113,9 @@ def find_device(core: ov.Core, name: str) -> Device:
     if name not in available and f"{name}.0" in available:
         name = f"{name}.0"
     if name not in available:
+        hint = " (an Intel GPU is GPU)" if kind in OF_TORCH else ""
         raise DeviceError(
-            f"device '{name}' is not available: OpenVINO finds {', '.join(available)} here"
+            f"device '{name}' is not available: OpenVINO finds {', '.join(available)} here{hint}"
         )
     full_name = core.get_property(name, "FULL_DEVICE_NAME")
     return Device(name, full_name, tuple(core.get_property(name, "OPTIMIZATION_CAPABILITIES")))

@@ -1,6 +1,7 @@
 """Limits the memory for KV caches of a pair."""
 
 from collections.abc import Sequence
+from math import ceil
 
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.loading.compile import LoadedModel
@@ -10,7 +11,7 @@ from ov_specdec.loading.devices import Device, find_device, openvino_core
 GB = 10**9
 
 LEAST_TOKENS = 32
-"""Minimum capacity of KV caches in tokens: a block on CPU. Less is a mistyped unit."""
+"""Minimum capacity of KV caches in tokens: the largest block. Less is a mistyped unit."""
 
 SHARE_OF_FREE = 0.5
 """Default fraction of a device's free memory."""
@@ -32,7 +33,8 @@ def limit_memory(
     devices, which may share it. It is allocated as needed. Raises `OptionError` if the device
     manages that memory itself.
     """
-    needed = max_batch_size * models[0].runner.max_length
+    blocks = ceil(models[0].runner.max_length / LEAST_TOKENS)  # which no two sequences share
+    needed = max_batch_size * blocks * LEAST_TOKENS
     by_device: dict[Device, list[LoadedModel]] = {}
     for model in models:
         device = find_device(openvino_core(), model.config.device)

@@ -52,8 +52,10 @@ class RuntimeConfig:
 
     def __post_init__(self) -> None:
         require_text("device", self.device)
+        object.__setattr__(self, "device", self.device.upper())
         if self.encoder_device is not None:
             require_text("encoder_device", self.encoder_device)
+            object.__setattr__(self, "encoder_device", self.encoder_device.upper())
         if self.properties is not None:
             require_texts("properties", self.properties)
         require_choice("kv", self.kv, get_args(KvBackend))

@@ -1,5 +1,6 @@
 """The description of the served model for clients and the page."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,6 +8,9 @@ from ov_specdec.loading.compile import LoadedModel
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.speech_pipeline import SpeechPipeline
+
+Takes = Literal["messages", "text", "source", "audio"]
+"""Input of a model: a conversation, a text to continue, a text to transform, or a recording."""
 
 DRAFTS = {
     "model": "draft tokens from ",
@@ -18,6 +22,14 @@ DRAFTS = {
 """Descriptions of drafters; after "from" follows the draft model."""
 
 
+TASKS: Mapping[Takes, str] = {
+    "messages": "It answers chat messages",
+    "text": "It continues texts",
+    "source": "It turns texts into texts, such as summaries or translations",
+    "audio": "It transcribes recordings sent to /v1/audio/transcriptions",
+}
+
+
 @dataclass(frozen=True)
 class About:
     """A model's description. takes: type of its input. writes_code: whether it is a code model.
@@ -25,22 +37,22 @@ class About:
     description: its task, device, precision, drafter and context length.
     """
 
-    takes: Literal["messages", "text", "audio"]
+    takes: Takes
     writes_code: bool
     description: str
 
 
 def about_text(pipeline: SpeculativePipeline) -> About:
     """The description of the model of a pipeline."""
-    main, has_messages = pipeline.main, pipeline.tokenizer.chat_template is not None
-    is_embedded = _is_embedded(main, "main")
-    task = "It answers chat messages" if has_messages else "It continues texts"
+    main, is_embedded = pipeline.main, _is_embedded(pipeline.main, "main")
+    takes: Takes = "text" if pipeline.tokenizer.chat_template is None else "messages"
     if main.folder.is_encoder_decoder:
-        task = "It turns texts into texts, such as summaries or translations"
+        takes = "source"
+    task = TASKS[takes]
     if is_embedded:
         task = "A small model that comes with ov-specdec and continues Python code"
     return About(
-        "messages" if has_messages else "text",
+        takes,
         is_embedded or "code" in main.folder.path.name.lower(),
         _describe(task, main, pipeline.drafter, pipeline.draft),
     )
@@ -48,8 +60,9 @@ def about_text(pipeline: SpeculativePipeline) -> About:
 
 def about_speech(pipeline: SpeechPipeline) -> About:
     """The description of the speech model of a pipeline."""
-    task = "It transcribes recordings sent to /v1/audio/transcriptions"
-    return About("audio", False, _describe(task, pipeline.main, pipeline.drafter, pipeline.draft))
+    return About(
+        "audio", False, _describe(TASKS["audio"], pipeline.main, pipeline.drafter, pipeline.draft)
+    )
 
 
 def _describe(task: str, main: LoadedModel, drafter: str, draft: LoadedModel | None) -> str:

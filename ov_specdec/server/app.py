@@ -10,8 +10,10 @@ from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from ov_specdec.checks import suggest
 from ov_specdec.openai import ApiError, Ask, ChatBody, CompletionBody, ResponsesBody, read_ask
 from ov_specdec.openai.audio import FILE, AudioAsk, TranscriptionForm, TranslationForm
 from ov_specdec.openai.audio import read_form as read_fields
@@ -31,6 +33,9 @@ from ov_specdec.server.service import Service
 Tokens = TypeVar("Tokens", TokenizeBody, DetokenizeBody)
 
 Handler = Callable[[Request], Awaitable[Any]]
+
+LIKE = 0.75
+"""How much alike two paths have to be, so that one is taken for the other."""
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -206,8 +211,19 @@ def _answer_error(request: Request, error: Exception) -> JSONResponse:
 def _answer_http_error(request: Request, error: Exception) -> JSONResponse:
     """Errors of FastAPI itself: unknown paths and methods."""
     status = getattr(error, "status_code", 500)
-    detail = getattr(error, "detail", "")
+    detail, headers = getattr(error, "detail", ""), getattr(error, "headers", None) or {}
     message = f"{request.method} {request.url.path}: {detail}"
+    if status == 404:
+        message = f"{message}: {_meant(request)}"
+    elif "Allow" in headers:
+        message = f"{message}: send {headers['Allow']}"
     response = error_response(ApiError(status, message))
-    response.headers.update(getattr(error, "headers", None) or {})
+    response.headers.update(headers)
     return response
+
+
+def _meant(request: Request) -> str:
+    """The path most like one that is not there; clients leave out /v1, or have it twice."""
+    paths = [route.path for route in request.app.routes if isinstance(route, APIRoute)]
+    paths = [path for path in paths if "{" not in path]
+    return suggest(request.url.path, paths, f"there are {', '.join(paths)}", most=1, cutoff=LIKE)

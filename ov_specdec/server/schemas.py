@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from ov_specdec.server.about import Takes
+
 FinishReason = Literal["stop", "length"]
 
 Empty = tuple[()]
@@ -277,7 +279,7 @@ class Model(Part):
     max_model_len: int
     chat_template: bool
     batch_invariant: BatchInvariant
-    takes: Literal["messages", "text", "audio"]
+    takes: Takes
     writes_code: bool
     description: str
 

@@ -116,8 +116,18 @@ class Service:
             )
 
     def answer(self, ask: Ask) -> Answer:
-        """The common data of all bodies of an answer to this request."""
-        return Answer.begin(ask, self.settings.model_name, self.engine.tokenizer)
+        """The common data of all bodies of an answer to this request.
+
+        Raises `ApiError` for a conversation if the model has no chat template.
+        """
+        tokenizer = self.engine.tokenizer
+        if ask.endpoint != "completions" and tokenizer.chat_template is None:
+            raise invalid(
+                "messages" if ask.endpoint == "chat" else "input",
+                "the model has no chat template: send a text to /v1/completions, or start the "
+                "server with --chat-template FILE",
+            )
+        return Answer.begin(ask, self.settings.model_name, tokenizer)
 
     @contextmanager
     def entered(self, tenant: str | None) -> Iterator[Place]:

@@ -10,7 +10,7 @@ from ov_specdec.text.stop_strings import StopString
 class IncrementalDetokenizer:
     """Turns token ids into text that may be shown: whole characters, no part of a stop string.
 
-    `stopped` says whether a stop string was found. The text ends before it, or after it if the
+    `stop_string` is the one that was found, if any. The text ends before it, or after it if the
     output includes it. Text that may still become part of a character or stop string is held back.
     """
 
@@ -26,7 +26,12 @@ class IncrementalDetokenizer:
         self._includes_stop = includes_stop
         self._held: deque[str] = deque()
         self._num_held = 0
-        self.stopped = False
+        self.stop_string: str | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether there was a stop string."""
+        return self.stop_string is not None
 
     def push(self, tokens: Sequence[int]) -> int:
         """Add tokens up to the one that completes a stop string. Returns how many were added."""
@@ -53,14 +58,13 @@ class IncrementalDetokenizer:
         self._num_held += len(new)
         if not self._stop_strings:
             return
-        found = [(stop.find(new), stop.length) for stop in self._stop_strings]
-        hits = [(start, length) for start, length in found if start is not None]
+        found = [(stop.find(new), stop.text) for stop in self._stop_strings]
+        hits = [(start, len(text), text) for start, text in found if start is not None]
         if hits:
-            start, length = min(hits)
+            start, length, self.stop_string = min(hits)
             end = self._num_held - len(new) + start + length * self._includes_stop
             self._held = deque(["".join(self._held)[:end]])
             self._num_held = end
-            self.stopped = True
 
     def _take(self, num_kept: int) -> str:
         """Remove and return the held text, except for its last `num_kept` characters."""

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ov_specdec.checks import require_utf8
 from ov_specdec.errors import Option, OptionError, shorten
@@ -48,9 +49,22 @@ def encode_prompt(
 
     If the model has a chat template, a text becomes the user's message. Answers among the messages
     keep the ids of `generated_tokens`, unless the options disable caching. Raises `OptionError` for
-    other types, and for options of a chat template that is not used.
+    other types, for options of a chat template that is not used, and for an attention mask that
+    leaves tokens out.
     """
-    prompt = _as_one(prompt)
+    ids = _encode(_as_one(prompt), options, tokenizer, generated_tokens)
+    if isinstance(prompt, Mapping) and (mask := prompt.get("attention_mask")) is not None:
+        _require_whole(np.asarray(mask), len(ids))
+    return ids
+
+
+def _encode(
+    prompt: Any,
+    options: GenerationOptions,
+    tokenizer: Tokenizer,
+    generated_tokens: GeneratedTokens,
+) -> list[int]:
+    """A prompt without what transformers has around one."""
     if isinstance(prompt, Sequence) and len(prompt) == 0:
         return []
     messages = _as_messages(prompt, options, tokenizer)
@@ -110,10 +124,6 @@ def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenize
 def _as_one(prompt: Any) -> Any:
     """A prompt without the mask, tensors and batch axis of transformers."""
     if isinstance(prompt, Mapping) and "input_ids" in prompt:
-        if (mask := prompt.get("attention_mask")) is not None and not np.all(np.asarray(mask) == 1):
-            raise OptionError(
-                Option("attention_mask"), " leaves tokens out: give a prompt without padding"
-            )
         prompt = prompt["input_ids"]
     if hasattr(prompt, "tolist"):  # an array or a tensor
         prompt = prompt.tolist()
@@ -126,6 +136,19 @@ def _as_one(prompt: Any) -> Any:
             raise OptionError(f"the prompt has {len(prompt)} rows: {ONE_BY_ONE}")
         return prompt[0]
     return prompt
+
+
+def _require_whole(mask: NDArray[Any], num_tokens: int) -> None:
+    """Refuse an attention mask that would change what the model reads."""
+    if mask.size != num_tokens:
+        raise OptionError(
+            Option("attention_mask"),
+            f" is for {mask.size} tokens, and the prompt has {num_tokens}: leave it out",
+        )
+    if not np.all(mask == 1):
+        raise OptionError(
+            Option("attention_mask"), " leaves tokens out: give a prompt without padding"
+        )
 
 
 def _as_ids(prompt: object) -> list[int]:

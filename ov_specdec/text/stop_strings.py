@@ -8,8 +8,7 @@ class StopString:
     """
 
     def __init__(self, stop: str) -> None:
-        self._stop = stop
-        self.length = len(stop)
+        self.text = stop
         self._borders = _borders(stop)
         self.num_matched = 0
         """Length of the longest suffix of the text that is a prefix of the string."""
@@ -19,7 +18,7 @@ class StopString:
 
         None if it is not there. Do not call again once it was found.
         """
-        stop, matched = self._stop, self.num_matched
+        stop, matched = self.text, self.num_matched
         for position, character in enumerate(new):
             while matched and stop[matched] != character:
                 matched = self._borders[matched - 1]

@@ -50,6 +50,10 @@ def main(pictures):
                 click.echo(f"README   {why}: {' '.join(line.split())[:80]}")
             else:
                 table.step("README", line, partial(readme.follow, line, environment, servers))
+        for name in pages.LOOKS:
+            if name not in environment.addresses:  # the README names it in a sentence
+                line = f"pip install '.[{name}]' && ov-specdec {name}"
+                table.step("page", line, partial(readme.follow, line, environment, servers))
         guess(environment, table)
         for mistake in mistakes.MISTAKES:
             table.step("mistake", mistake, partial(mistakes.make, mistake, environment))

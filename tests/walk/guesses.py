@@ -21,7 +21,9 @@ WORKS = (
     "generate([ids], max_new_tokens=4)",
     "generate(BatchEncoding({'input_ids': [ids], 'attention_mask': [[1] * len(ids)]}))",
     "pipeline.generate_batch([TEXT, TEXT], max_new_tokens=4)",
+    "generate(TEXT, attention_mask=[1] * len(ids), max_new_tokens=4)",
     "generate(TEXT, max_new_tokens=4)._repr_html_()",
+    "SpeculativePipeline(device='cpu', device_map='auto').close()",
 )
 """Is accepted."""
 
@@ -35,7 +37,15 @@ HINTS = {
     "generate(TEXT, streamer=print)": "stream(",
     "generate(TEXT, max_tokens=4)": "max_new_tokens",
     "generate(TEXT, temprature=0.5)": "temperature",
+    "generate(TEXT, attention_mask=[0, 1])": "leave it out",
+    "generate(TEXT, max_new_tokens=4).sequences": "token_ids",
+    "generate(TEXT, max_new_tokens=4)[0]['generated_text']": "text",
+    "pipeline(TEXT)": "generate(",
     "SpeculativePipeline('gpt2')": "owner/model",
+    "SpeculativePipeline.from_pretrained('owner/model')": "SpeculativePipeline(main, draft)",
+    "SpeculativePipeline(assistant_model='models/draft')": "give draft",
+    "SpeculativePipeline(device='cuda')": "Intel GPU",
+    "SpeculativePipeline(temperature=0.5)": "give it to generate",
 }
 """Is refused, with a hint that names this, and no list of all options."""
 
@@ -45,7 +55,7 @@ def problem_of(guess, names):
     hint = HINTS.get(guess)
     try:
         eval(guess, names)  # noqa: S307
-    except SpecdecError as error:
+    except (SpecdecError, AttributeError, TypeError) as error:
         is_hint = hint is not None and hint in str(error) and "there are: " not in str(error)
         return "" if is_hint else f"{hint or 'an answer'} is not in: {error}"
     except Exception as error:  # what a user is not to meet

@@ -1,8 +1,18 @@
-"""Twenty mistakes on the command line, and what the message is to name."""
+"""Mistakes on the command line and over HTTP, and what the message is to name."""
+
+POST = "curl -sS -H 'content-type: application/json' http://127.0.0.1:8000"
+CHAT = '{"messages": [{"role": "user", "content": "x"}]}'
+BUT_FAIL = ">&2; false"  # curl takes an answer for a success
 
 MISTAKES = {
     "ov-specdec genrate x": ("'genrate'", "generate"),
     "ov-specdec generate x --max-tokens 5": ("--max-tokens", "--max-new-tokens"),
+    "ov-specdec generate x --model models/main": ("--model", "--main"),
+    "ov-specdec generate x --chat": ("--chat", "the command chat"),
+    "ov-specdec generate x --temprature 1": ("mean --temperature",),
+    "ov-specdec generate def fibonacci": ("'def fibonacci'", "quotes"),
+    "ov-specdec run x": ("'run'", "generate or chat"),
+    "ov-specdec generate x --device cuda": ("Intel GPU",),
     "ov-specdec generate x --main /no/where": ("'/no/where' does not exist",),
     "ov-specdec generate x --main gpt2": ("'gpt2'", "owner/model"),
     "ov-specdec generate x --draft /no/draft": ("'/no/draft' does not exist",),
@@ -21,6 +31,8 @@ MISTAKES = {
     "ov-specdec transcribe /no/talk.wav --main models/main": ("/no/talk.wav",),
     "ov-specdec serve --port 99999": ("--port 99999", "65535"),
     "ov-specdec export": ("--main",),
+    f"{POST}/chat/completions -d '{{}}' {BUT_FAIL}": ("/v1/chat/completions",),
+    f"{POST}/v1/chat/completions -d '{CHAT}' {BUT_FAIL}": ("/v1/completions", "--chat-template"),
 }
 
 

@@ -38,7 +38,7 @@ def visits(addresses, pictures):
     with chromium() as browser:
         for name, size, theme in product(LOOKS, SIZES, ("light", "dark")):
             path = pictures / f"{name}-{size}-{theme}.png"
-            address = f"{addresses[name]}?__theme={theme}"  # the demo's way to say it
+            address = f"{addresses.get(name)}?__theme={theme}"  # the demo's way to say it
             yield path.stem, partial(visit, browser, address, LOOKS[name], SIZES[size], theme, path)
 
 

@@ -97,4 +97,6 @@ def describe(result: GenerationResult, max_new_tokens: int | None) -> str:
     elif result.finish_reason == "length":
         budget = f"ended by --max-new-tokens {max_new_tokens}"
         parts.append(FULL.get(stats.length_limit, budget))
+    elif stats.stop_string is not None:
+        parts.append(f"ended by the {result.finish_message}")
     return " | ".join(parts)

@@ -36,7 +36,7 @@ SIZE_BORDERS = tuple(math.sqrt(low * high) for low, high in pairwise(GRID))
 """Boundaries between rows and sizes: geometric means."""
 
 MOST_SAVED = 0.5
-"""Maximum plausible saving of a static shape, in passes over one token: measured 0.13 to 0.25."""
+"""Maximum plausible saving of a static shape, in cheapest passes: measured 0.13 to 0.25."""
 
 Role = Literal["main", "draft"]
 """The model of a pass."""
@@ -77,7 +77,7 @@ class PassCurve:
     @cached_property
     def _saved(self) -> float:
         """`saved`, bounded so that a disturbed trial cannot make passes free."""
-        return min(self.saved, MOST_SAVED * self.pace)
+        return min(self.saved, MOST_SAVED * min(min(row.values()) for row in self.seconds.values()))
 
     def changes(self, first: int, last: int, prepared: int, home: int) -> NDArray[np.floating]:
         """Extra seconds by changes of size for passes over `first` to `last` tokens, and back.

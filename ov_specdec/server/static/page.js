@@ -1,9 +1,13 @@
 "use strict";
 // The page of the server: sends a text, and shows the answer with the origin of its tokens.
 
+const LABELS = {
+  messages: "Message", text: "Text to continue", source: "Text to summarize or translate",
+};
 const EXAMPLES = {
   code: ["class Stack:", "def quicksort(xs):\n"],
-  chat: ["Why is the sky blue?", "Write a Python function that reverses a string."],
+  source: ["Paris is the capital of France. It lies on the Seine, and has two million inhabitants."],
+  messages: ["Why is the sky blue?", "Write a Python function that reverses a string."],
   text: ["The three most important inventions of the last century are"],
 };
 const LOADING_AGAIN = 1000; // milliseconds
@@ -44,11 +48,11 @@ async function find_model() {
     $("form").hidden = $("legend").hidden = true;
     return;
   }
-  $("text-label").textContent = model.takes === "messages" ? "Message" : "Text to continue";
+  $("text-label").textContent = LABELS[model.takes];
   const kind = model.takes === "messages" ? "chat" : "completion";
   document.body.classList.add(kind, ...(model.writes_code ? ["code"] : []));
   $("send").disabled = false;
-  offer_examples(kind === "chat" ? EXAMPLES.chat : model.writes_code ? EXAMPLES.code : EXAMPLES.text);
+  offer_examples(EXAMPLES[model.takes === "text" && model.writes_code ? "code" : model.takes]);
 }
 
 function ask_for_key() {
