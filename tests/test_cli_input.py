@@ -17,7 +17,10 @@ BAD_INPUT = {
     "empty prompt": (["generate", ""], "the prompt is empty"),
     "no prompt": (["generate"], "stdin is empty: give at least one token of text, or a PROMPT"),
     "two prompts": (["generate", "x", "--prompt-file", "y"], "a PROMPT or --prompt-file 'y', not"),
-    "missing prompt file": (["generate", "--prompt-file", "/nowhere"], "'/nowhere' cannot be read"),
+    "missing prompt file": (
+        ["generate", "--prompt-file", "/nowhere"],
+        "'/nowhere' cannot be read: No such file",
+    ),
     "prompt not UTF-8": (["generate", "a\udcff"], "the prompt is not text at character 2"),
     "no folder": (["generate", "x", "--main", "nowhere", "--drafter", "none"], "'nowhere' is not"),
     "no IR": (["generate", "x", "--main", ".", "--drafter", "none"], "holds no openvino_model.xml"),
@@ -131,6 +134,7 @@ BAD_INPUT = {
     ),
     "option of others": (["chat", "--model", "x"], "there is no option --model: give --main"),
     "command as option": (["generate", "x", "--chat"], "give the command chat, or"),
+    "argument as option": (["check", "--main", "x"], "no option --main: give MAIN without it"),
     "option of others, not here": (["check", "-n", "5"], "there is no option -n (see ov-"),
     "option before a command": (["--model", "x"], "--model is no option of ov-specdec: give a"),
     "unquoted prompt": (

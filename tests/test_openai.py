@@ -213,6 +213,15 @@ def test_what_cannot_be_honoured_is_refused_by_name(fields, message):
     assert error.message.startswith(message)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"response_format": {"type": "json_object"}}, {"guided_json": {}}, {"guided_regex": "a"}],
+)
+def test_no_endpoint_ignores_a_structure_that_is_asked_for(fields):
+    for ask in (chat, completion):
+        assert refused(ask, **fields).param.partition(".")[0] in fields
+
+
 def test_limits_that_contradict_each_other_are_refused():
     error = refused(chat, max_tokens=5, max_completion_tokens=6)
     assert error.param == "max_tokens"

@@ -13,6 +13,11 @@ BEGINNING = f'{{"id": "{RESULT_ID}'.encode()
 """The beginning of every line, as `Results.write` writes it."""
 
 
+def is_failure(result: dict[str, Any]) -> bool:
+    """Whether a result is an error."""
+    return result["response"] is None or result["response"]["status_code"] != 200
+
+
 class Results:
     """A file of results: reads existing results, and appends new ones.
 
@@ -25,6 +30,7 @@ class Results:
         self._digests: dict[str, str] = {}
         """Digests of answered requests, by custom id."""
         self._lines: set[int] = set()
+        self._failed: set[str | int] = set()
         self._file: IO[bytes] = path.open("ab+")
         self._file.seek(0)
         end = 0
@@ -58,10 +64,15 @@ class Results:
         self._file = self._path.open("ab+")
         for custom_id in custom_ids:
             del self._digests[custom_id]
+            self._failed.discard(custom_id)
 
     def answers_line(self, number: int) -> bool:
         """Whether the file already has an error for this line, which is no request."""
         return number in self._lines
+
+    def has_failed(self, key: str | int) -> bool:
+        """Whether the file has an error for this custom id, or for a line that is no request."""
+        return key in self._failed
 
     def write(self, result: dict[str, Any]) -> None:
         """Append a result as one whole line."""
@@ -80,7 +91,11 @@ class Results:
         self.close()
 
     def _note(self, result: dict[str, Any]) -> None:
-        if result["custom_id"] is None:
-            self._lines.add(result["error"]["line"])
+        key = result["custom_id"]
+        if key is None:
+            key = result["error"]["line"]
+            self._lines.add(key)
         else:
-            self._digests[result["custom_id"]] = result["id"].removeprefix(RESULT_ID)
+            self._digests[key] = result["id"].removeprefix(RESULT_ID)
+        if is_failure(result):
+            self._failed.add(key)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ov_specdec.batch import Batch
 from ov_specdec.batch_file.digests import digest
-from ov_specdec.batch_file.results import Results
+from ov_specdec.batch_file.results import Results, is_failure
 from ov_specdec.chunks import Chunk, collect
 from ov_specdec.openai import Answer, ApiError, from_exception, make_body
 from ov_specdec.openai.batches import (
@@ -41,21 +41,26 @@ class Serving:
 
 @dataclass
 class Tally:
-    """Counts of requests that were answered, failed, or answered before."""
+    """Counts of requests that were answered, failed, or answered before; with an error or not."""
 
     answered: int = 0
     failed: int = 0
     skipped: int = 0
+    failed_before: int = 0
     tokens: int = 0
 
     def add(self, result: dict[str, Any]) -> None:
         """Count a result."""
-        response = result["response"]
-        if response is None or response["status_code"] != 200:
+        if is_failure(result):
             self.failed += 1
             return
         self.answered += 1
-        self.tokens += response["body"]["usage"]["completion_tokens"]
+        self.tokens += result["response"]["body"]["usage"]["completion_tokens"]
+
+    def skip(self, *, has_failed: bool) -> None:
+        """Count a request that an earlier run answered. has_failed: with an error."""
+        self.skipped += 1
+        self.failed_before += has_failed
 
 
 @dataclass
@@ -107,13 +112,13 @@ def _read(
                 raise LineError("duplicate_custom_id", complaint)
         except LineError as error:
             if results.answers_line(number):
-                tally.skipped += 1
+                tally.skip(has_failed=True)
             else:
                 yield make_line_failure(number, error)
             continue
         seen.add(request.custom_id)
         if results.digest_of(request) is not None:
-            tally.skipped += 1
+            tally.skip(has_failed=results.has_failed(request.custom_id))
         else:
             yield request
 

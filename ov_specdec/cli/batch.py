@@ -81,7 +81,7 @@ def batch(
             rules = Rules(temperature, UnknownNames(refuse=strict_fields))
             serving = Serving(models, name, pipeline["max_batch_size"], rules, settings)
             tally = _answer(requests, num_lines, results, serving)
-    if tally.failed:
+    if tally.failed or tally.failed_before:
         sys.exit(FAILED)
 
 
@@ -116,7 +116,10 @@ def _answer(requests: Path, num_lines: int, results: Results, serving: Serving) 
 
 
 def _describe(tally: Tally) -> str:
-    return f"{tally.answered} answered, {tally.failed} failed, {tally.skipped} answered before"
+    errors = f", {tally.failed_before} of them with an error" if tally.failed_before else ""
+    return (
+        f"{tally.answered} answered, {tally.failed} failed, {tally.skipped} answered before{errors}"
+    )
 
 
 def _count_lines(file: Path) -> int:

@@ -144,4 +144,5 @@ def _describe_ratio(report: Mapping[str, Any]) -> str:
     if report["ratio"] is None:
         return f"not speculated: {report['not_speculated']}"
     low, high = min(report["ratios"]), max(report["ratios"])
-    return f"{report['ratio']:.2f} ({low:.2f} to {high:.2f}): plain time / speculative time"
+    spread = f"{report['ratio']:.2f} ({low:.2f} to {high:.2f})"
+    return f"{spread}: plain time / speculative time, run by run"

@@ -31,7 +31,9 @@ def read_prompt(given: Sequence[str], file: str | None) -> str:
     name = "stdin" if file in (None, "-") else f"--prompt-file '{file}'"
     try:
         text = _read(file)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise OptionError(f"{name} cannot be read: {error.strerror}; name a text file") from error
+    except UnicodeDecodeError as error:
         raise OptionError(f"{name} cannot be read as text: {error}; give UTF-8") from error
     if not text:
         raise OptionError(f"{name} is empty: give at least one token of text, or a PROMPT")

@@ -251,13 +251,13 @@ def describe(verdict: Verdict, output: str | None = None) -> str:
         runs = f"in {len(gain.ratios)} runs: give more --seconds"
         return f"not clear: --drafter {candidate.drafter} is {number} {runs}"
     if not gain.pays:
-        return f"--drafter none: the best other, {describe_candidate(candidate)}, is {number}"
+        return f"give --drafter none: the best other, {describe_candidate(candidate)}, is {number}"
     draft = "" if candidate.draft is None else f" --draft {as_argument(candidate.draft)}"
     pairing = "" if candidate.pairing is None else f" --pairing {candidate.pairing}"
     profile = ""
     if output is not None and candidate.profile is not None:
         profile = f" --profile {as_argument(Path(output))}"
-    return f"--drafter {candidate.drafter}{draft}{pairing}{profile}: {number}"
+    return f"give --drafter {candidate.drafter}{draft}{pairing}{profile}: {number}"
 
 
 def describe_candidate(candidate: Candidate) -> str:

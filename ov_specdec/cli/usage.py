@@ -45,6 +45,9 @@ def explain(error: click.ClickException) -> str:
     flags = [flag for each in command.params for flag in each.opts if flag.startswith("--")]
     usual = suggest(name, flags, "", most=2, cutoff=CUTOFF)
     hint = OPTIONS.get(name)
+    arguments = [each.name for each in command.params if isinstance(each, click.Argument)]
+    if name.removeprefix("--") in arguments:
+        return f"there is no option {name}: give {name.removeprefix('--').upper()} without it"
     if hint is None or (hint.startswith("--") and hint not in flags):
         return f"there is no option {name}" + (f": {usual}" if usual else "")
     return f"there is no option {name}: give {hint}"

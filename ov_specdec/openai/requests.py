@@ -74,8 +74,13 @@ class ChoicesBody(GenerationBody):
     # vLLM's, which would change the text, and are not supported here.
     allowed_token_ids: Annotated[Any, Only()] = None
     bad_words: Annotated[Any, Only([])] = None
+    guided_choice: Annotated[Any, Only()] = None
+    guided_grammar: Annotated[Any, Only()] = None
+    guided_json: Annotated[Any, Only()] = None
+    guided_regex: Annotated[Any, Only()] = None
     length_penalty: Annotated[Any, Only(1.0, 1)] = None
     logits_processors: Annotated[Any, Only()] = None
+    response_format: Annotated[Any, Only({"type": "text"})] = None
     structured_outputs: Annotated[Any, Only()] = None
     thinking_token_budget: Annotated[Any, Only()] = None
     truncate_prompt_tokens: Annotated[Any, Only()] = None
@@ -131,7 +136,6 @@ class ChatBody(ChoicesBody):
     modalities: Annotated[Any, Only(["text"])] = None
     parallel_tool_calls: Annotated[Any, Only(True, False)] = None
     reasoning_effort: Annotated[Any, Only("none")] = None
-    response_format: Annotated[Any, Only({"type": "text"})] = None
     service_tier: Annotated[Any, Only("auto", "default")] = None
     store: Annotated[Any, Only(False)] = None
     tool_choice: Annotated[Any, Only("none", "auto")] = None

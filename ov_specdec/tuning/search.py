@@ -64,7 +64,7 @@ class Found:
         name = " ".join(f"{key}={value}" for key, value in properties.items())
         return (
             f"the best of {len(self.others)} other settings, {name}, was "
-            f"{1.0 / score:.2f} times as fast, below the required {1.0 / GAIN:.2f} times in two "
+            f"{1.0 / score:.2f} times as fast in the search, but not {1.0 / GAIN:.2f} times in two "
             "measurements"
         )
 
