@@ -193,7 +193,7 @@ class GenerationOptions:
             "[vocab], which return a row of logits.",
             "Results may depend on these arguments alone. A function with state has a method "
             "`follow`, which gets accepted tokens in order. Functions cannot call the same "
-            "pipeline. Processors of transformers work too.",
+            "pipeline. Processors of transformers work too, with torch installed.",
             flag=None,
             field=None,
             check=require_functions,
