@@ -225,7 +225,7 @@ def test_what_such_a_decoder_cannot_do_is_an_error(encoder_decoder, given, messa
 
 
 def test_an_encoder_device_is_for_encoders(tiny_pair):
-    with pytest.raises(OptionError, match="encoder_device='CPU' has no use"):
+    with pytest.raises(OptionError, match="encoder_device='CPU' has no effect"):
         load_model(open_source(tiny_pair[0]), RuntimeConfig(encoder_device="CPU"), vocab_size=290)
 
 
