@@ -233,13 +233,14 @@ def test_devices_that_were_never_run_take_the_stateful_cache(tiny_pair):
     [
         *(("CPU", "CPU"), ("GPU", "GPU.0"), ("GPU.1", "GPU.1"), ("NPU", "NPU")),
         *(("AUTO", "GPU.0"), ("AUTO:CPU,GPU", "CPU"), ("AUTO:GPU.7,GPU.1", "GPU.1")),
+        *(("cpu", "CPU"), ("gpu", "GPU.0")),
     ],
 )
 def test_devices_are_found_by_their_names(name, found):
     assert find_device(FakeCore(), name).name == found
 
 
-@pytest.mark.parametrize("name", ["TPU", "GPU.2", "gpu", "", "AUTO:TPU"])
+@pytest.mark.parametrize("name", ["TPU", "GPU.2", "", "AUTO:TPU"])
 def test_a_device_that_is_not_there_is_refused(name):
     with pytest.raises(DeviceError, match=rf"device '{name}' .* CPU, GPU.0, GPU.1"):
         find_device(FakeCore(), name)
