@@ -40,7 +40,7 @@ def test_a_few_runs_say_nothing():
     assert not gain(1.5, 1.5, 1.5).pays
     assert told(gain(1.5, 1.5, 1.5)).startswith("not clear: --drafter suffix is 1.50 times")
     assert "give more --seconds" in told(always(0.9), gain(0.5))
-    expected = "--drafter suffix: 1.20 times as fast as plain decoding"
+    expected = "give --drafter suffix: 1.20 times as fast as plain decoding"
     assert told(always(1.2), gain(0.5)).startswith(expected)
 
 
@@ -51,12 +51,12 @@ def test_noise_around_plain_decoding_is_not_clear():
 def test_the_best_candidate_is_recommended_with_its_draft(tmp_path):
     own = always(1.4, Candidate("model", tmp_path / "own-int4"))
     number = "1.40 times as fast as plain decoding (1.40 to 1.40)"
-    assert told(always(1.2), own) == f"--drafter model --draft {own.candidate.draft}: {number}"
+    assert told(always(1.2), own) == f"give --drafter model --draft {own.candidate.draft}: {number}"
     noisy = gain(0.5, 0.5, 9.0, 9.0, 9.0)
-    assert told(noisy, always(1.2, Candidate("both", tmp_path))).startswith("--drafter both")
+    assert told(noisy, always(1.2, Candidate("both", tmp_path))).startswith("give --drafter both")
     paired = always(1.3, Candidate("model", tmp_path / "other", "auto"))
     assert "other --pairing auto: 1.30" in told(paired)
-    assert told(always(0.9), always(1.01)).startswith("--drafter none: the best other")
+    assert told(always(0.9), always(1.01)).startswith("give --drafter none: the best other")
 
 
 def test_of_those_that_pay_the_fastest_is_recommended(tmp_path):

@@ -143,7 +143,7 @@ def test_a_full_device_is_one_line(arguments):
     with Path("/dev/full").open("w") as full:
         done = run(COMMAND, *arguments, stdout=full, **streams)
     assert done.returncode == 2
-    message = r"error: the output cannot be written \(No space left on device\): make room.*\n"
+    message = r"error: the output cannot be written \(No space left on device\): free space.*\n"
     assert re.fullmatch(message, done.stderr)
 
 
