@@ -29,8 +29,8 @@ class Results:
         self._path = path
         self._digests: dict[str, str] = {}
         """Digests of answered requests, by custom id."""
-        self._lines: set[int] = set()
         self._failed: set[str | int] = set()
+        """Custom ids with an error, and numbers of lines that are no requests."""
         self._file: IO[bytes] = path.open("ab+")
         self._file.seek(0)
         end = 0
@@ -66,10 +66,6 @@ class Results:
             del self._digests[custom_id]
             self._failed.discard(custom_id)
 
-    def answers_line(self, number: int) -> bool:
-        """Whether the file already has an error for this line, which is no request."""
-        return number in self._lines
-
     def has_failed(self, key: str | int) -> bool:
         """Whether the file has an error for this custom id, or for a line that is no request."""
         return key in self._failed
@@ -94,7 +90,6 @@ class Results:
         key = result["custom_id"]
         if key is None:
             key = result["error"]["line"]
-            self._lines.add(key)
         else:
             self._digests[key] = result["id"].removeprefix(RESULT_ID)
         if is_failure(result):

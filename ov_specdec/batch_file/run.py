@@ -111,7 +111,7 @@ def _read(
                 complaint = f"custom_id='{request.custom_id}' is that of an earlier line"
                 raise LineError("duplicate_custom_id", complaint)
         except LineError as error:
-            if results.answers_line(number):
+            if results.has_failed(number):
                 tally.skip(has_failed=True)
             else:
                 yield make_line_failure(number, error)

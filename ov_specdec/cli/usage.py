@@ -42,12 +42,12 @@ def explain(error: click.ClickException) -> str:
     name, command = error.option_name, error.ctx.command
     if isinstance(command, click.Group):
         return f"{name} is no option of {error.ctx.command_path}: give a command before it"
+    argument = name.removeprefix("--")
+    if any(isinstance(each, click.Argument) and each.name == argument for each in command.params):
+        return f"there is no option {name}: give {argument.upper()} without it"
     flags = [flag for each in command.params for flag in each.opts if flag.startswith("--")]
     usual = suggest(name, flags, "", most=2, cutoff=CUTOFF)
     hint = OPTIONS.get(name)
-    arguments = [each.name for each in command.params if isinstance(each, click.Argument)]
-    if name.removeprefix("--") in arguments:
-        return f"there is no option {name}: give {name.removeprefix('--').upper()} without it"
     if hint is None or (hint.startswith("--") and hint not in flags):
         return f"there is no option {name}" + (f": {usual}" if usual else "")
     return f"there is no option {name}: give {hint}"
