@@ -76,6 +76,8 @@ FOREIGN: Mapping[str, Foreign] = {
         ": what is returned has text, token_ids, finish_reason, logprobs and stats already",
         (False,),
     ),
+    "return_full_text": Foreign(": text is the output without the prompt", (False,)),
+    **dict.fromkeys(("generator", "manual_seed", "random_seed"), Foreign(": give seed")),
     "output_scores": Foreign(": give logprobs=N", (False,)),
     "output_logits": Foreign(": give logprobs=N", (False,)),
     "output_attentions": Foreign(NOTHING, (False,)),
@@ -99,7 +101,19 @@ FOREIGN: Mapping[str, Foreign] = {
         (True,),
     ),
     "use_model_defaults": Foreign(f'{OF_PIPELINE}, by generation_config="model"'),
+    **dict.fromkeys(
+        (
+            *("batch_invariant", "device", "draft", "draft_device", "drafter", "kv", "main"),
+            *("kv_cache_size", "max_batch_size", "max_model_len", "num_threads", "pairing"),
+            *("precision", "properties", "static_shapes"),
+        ),
+        Foreign(OF_PIPELINE),
+    ),
     # Of the prompt.
+    **dict.fromkeys(
+        ("conversation", "messages", "prompts", "text", "text_inputs"),
+        Foreign(": give it as the first argument, without a name"),
+    ),
     "decoder_input_ids": Foreign(IN_PROMPT),
     "inputs_embeds": Foreign(IN_PROMPT),
     "negative_prompt_ids": Foreign(NOTHING),
@@ -120,7 +134,8 @@ FOREIGN: Mapping[str, Foreign] = {
     "remove_invalid_values": Foreign(": logits that are no numbers are an error", (False,)),
     "synced_gpus": Foreign(SAME, (False,)),
 }
-"""By name: all that `transformers.GenerationConfig` and `generate` take, and this project does not.
+"""By name: all that `transformers.GenerationConfig` and `generate` take and this project does not,
+and what belongs to the prompt or the pipeline.
 """
 
 
@@ -237,6 +252,14 @@ OF_SPEECH: Mapping[str, Missing] = {
     **OF_PIPELINES,
     "__call__": Missing("is not called: call transcribe(audio)", TypeError),
     "from_pretrained": Missing(LOADED.format("SpeechPipeline")),
+}
+
+OF_TOKENIZERS: Mapping[str, Missing] = {
+    "apply_chat_template": Missing(
+        "is not asked for the template: give generate the messages, and it applies the template"
+    ),
+    "batch_decode": Missing("has decode(ids), for one list of ids"),
+    "from_pretrained": Missing("is the pipeline's: read pipeline.tokenizer"),
 }
 
 OF_RESULTS: Mapping[str, Missing] = {

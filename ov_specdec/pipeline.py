@@ -230,7 +230,10 @@ class SpeculativePipeline:
         """
         generator = self._open_generator()
         if isinstance(prompts, str) or not isinstance(prompts, Sequence):
-            raise OptionError(Option("prompts", prompts), " must be a list of prompts")
+            raise OptionError(
+                Option("prompts", prompts),
+                " must be a list of prompts: of texts, of lists of ids, or of lists of messages",
+            )
         own = [{} for _ in prompts] if options is None else list(options)
         if len(own) != len(prompts):
             raise OptionError(f"{len(own)} options were given for {len(prompts)} prompts")
@@ -347,6 +350,13 @@ class SpeculativePipeline:
 
     def __enter__(self) -> "SpeculativePipeline":
         return self
+
+    def __repr__(self) -> str:
+        if not self._models:
+            return "SpeculativePipeline(closed)"
+        main, *draft = (f"'{model.folder.path}'" for model in self._models)
+        arguments = [main, *draft, f"drafter='{self.drafter}'", f"kv='{self.main.kv}'"]
+        return f"SpeculativePipeline({', '.join(arguments)})"
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -78,11 +78,15 @@ PAIR_OF = {
 """The models of a part that is not called like them."""
 
 
+COMPARED = ("prompts", "heat", "requests", "pair", "task", "way", "cached")
+"""Fields that are the same in rows that are compared with each other."""
+
+
 def columns(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows that are compared with each other: of one set of prompts, temperature, load and pair."""
+    """Rows by what they are compared with."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        key = tuple(row.get(name) for name in ("prompts", "heat", "requests", "pair", "task"))
+        key = tuple(row.get(name) for name in COMPARED)
         groups.setdefault(key, []).append(row)
     return list(groups.values())
 
@@ -200,6 +204,38 @@ def of_speech(results: Results) -> Lines:
     return lines
 
 
+def of_invariance(results: Results) -> Lines:
+    """Pairs and cached tokens down, ways to decode across: speed with it over speed without it."""
+    rows = results.rows("invariance")
+    ways = list(dict.fromkeys(row["way"] for row in rows))
+    lines: Lines = [["", "cached tokens", *ways]]
+    for pair, cached in dict.fromkeys((row["pair"], row["cached"]) for row in rows):
+        own = select(rows, pair=pair, cached=cached)
+        cells = (spread(numbers(select(own, way=way), "ratio")) for way in ways)
+        lines.append([results.model(pair), f"{cached:,}", *cells])
+    return lines
+
+
+def of_load(results: Results) -> Lines:
+    """A server under load: what has come of all requests."""
+    [row] = results.rows("load")
+    start, *later = row["memory"]
+    minutes = f"{row['seconds'] / 60:.0f} minutes"
+    return [
+        ["", f"in {minutes}"],
+        ["guidellm's requests: whole, failed", f"{row['whole']:,}, {row['failed']}"],
+        ["answers compared, wrong", f"{row['compared']:,}, {row['wrong']}"],
+        ["clients that disconnected", f"{row['left']:,}"],
+        ["hostile requests, each answered with an error", f"{row['hostile']:,}"],
+        ["requests that the full queue refused", f"{row['refused']:,}"],
+        ["answers of /health: 200, others", f"{row['health']:,}, {row['unhealthy']}"],
+        [
+            "memory (MB): before, half-way, at the end",
+            ", ".join(f"{held:,}" for held in (start, later[len(later) // 2 - 1], later[-1])),
+        ],
+    ]
+
+
 def of_frameworks(part: str) -> Table:
     """Other frameworks on the same model."""
 
@@ -241,7 +277,7 @@ def of_defaults(results: Results) -> Lines:
             speedups(results.rows(SINGLE.get(pair, pair), heat=0.0), "plain", "genai-plain")
         ),
         **{
-            f"{number} requests, default / openvino.genai's best setting": of_load(results, number)
+            f"{number} requests, default / openvino.genai's best setting": together(results, number)
             for number in (4, 8, 16)
         },
         "suffix drafts / openvino.genai's best prompt lookup, six tasks": lambda pair: spread(
@@ -278,7 +314,7 @@ def heldout(results: Results, pair: str, heat: float) -> list[Row]:
     return [row for row in rows if row["prompts"] != "code"]
 
 
-def of_load(results: Results, number: int) -> Callable[[str], str]:
+def together(results: Results, number: int) -> Callable[[str], str]:
     """A cell: so many requests, against the best of openvino.genai's settings."""
     parts = {"embedded": "concurrency", "expanded": "concurrency-expanded"}
 
@@ -307,6 +343,8 @@ TABLES: Mapping[str, tuple[str, Table]] = {
     "processes": ("processes", of_processes),
     "second-turns": ("second-turns", of_second_turns),
     "speech": ("speech", of_speech),
+    "invariance": ("invariance", of_invariance),
+    "load": ("load", of_load),
     "frameworks": ("frameworks", of_frameworks("frameworks")),
     "llama-cpp": ("llama-cpp", of_frameworks("llama-cpp")),
 }

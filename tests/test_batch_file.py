@@ -55,7 +55,9 @@ def test_the_command_answers_in_openais_shape(chat_pair, tmp_path):
     done = run(*command, "--max-batch-size", 2)
     assert done.returncode == 1, done.stderr  # since one has failed
     assert done.stdout == ""
-    assert done.stderr.splitlines()[-1].startswith("2 answered, 1 failed, 0 answered before, 46 ")
+    failure, summary = done.stderr.splitlines()[-2:]
+    assert failure.startswith("first error: custom_id='bad': max_tokens=0 must be")
+    assert summary.startswith("2 answered, 1 failed, 0 answered before, 46 ")
     results = by_id(map(json.loads, output.read_text().splitlines()))
     assert set(results) == {"chat", "text", "bad"}
     assert len({result["id"] for result in results.values()}) == 3

@@ -9,9 +9,10 @@ import pytest
 
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.charts import CHARTS
-from tests.benchmarks.figures import alone, command, speech, workers
+from tests.benchmarks.figures import alone, command, load, speech, workers
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.in_process import InProcess, compact
+from tests.benchmarks.figures.invariance import invariance
 from tests.benchmarks.figures.parts import PARTS, Part
 from tests.benchmarks.figures.results import Results
 from tests.benchmarks.options import Models
@@ -19,6 +20,7 @@ from tests.benchmarks.peers.errors import BenchmarkError
 from tests.benchmarks.record import Record
 from tests.command_line import run
 from tests.figure_tables import TABLES, filled
+from tests.load.beside import HOSTILE
 
 
 @pytest.fixture
@@ -198,14 +200,47 @@ def test_speech_is_measured_in_turns(whisper, tmp_path, monkeypatch):
     assert all(row["duration"] == 1.5 and row["seconds"] > 0 for row in rows)
 
 
+def test_invariance_costs_what_it_costs_in_each_way(given):
+    rows = measured(invariance(given, ("embedded", "chat"), (20,), 1), 9)
+    assert [(row["pair"], row["cached"], row["turn"]) for row in rows] == [("embedded", 20, 1)] * 3
+    assert [row["way"] for row in rows] == ["speculative", "plain alone", "plain 8 together"]
+    assert all(row["ratio"] > 0 for row in rows)
+
+
+def test_a_load_wants_its_clients(given, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(BenchmarkError, match="guidellm is not installed: pip install"):
+        measured(load.load(given, 1.0), 1)
+
+
+def test_a_table_of_a_load_tells_of_all_clients(results):
+    _, lines = table("load", results)
+    cells = dict(lines[1:])
+    assert cells["guidellm's requests: whole, failed"] == "1,200, 0"
+    assert cells["answers of /health: 200, others"] == "1,300, 2"
+    assert cells["memory (MB): before, half-way, at the end"] == "300, 450, 500"
+
+
 def test_every_part_can_be_asked_for_and_fits_the_time():
-    assert sum(part.minutes for part in PARTS.values() if part.needs != "gguf") <= 40
+    assert sum(part.minutes for part in PARTS.values() if part.needs != "gguf") <= 50
     assert {table for table, _ in TABLES.values()} == set(PARTS)
 
 
 SPEEDS = {"plain": 10.0, "adaptive": 20.0, "constant-4": 16.0, "constant-8": 25.0}
 SPEEDS |= {"genai-plain": 8.0, "genai-draft-2": 15.0, "suffix": 15.0, "prompt-lookup": 12.0}
 SPEEDS |= {"genai-prompt-lookup-3": 11.0}
+
+
+LOADED = {
+    "guidellm": {"whole": 1200, "failed": 0},
+    "others": {
+        "answered": {"stream": 300, "whole": 200, "hang-up": 4000, **dict.fromkeys(HOSTILE, 50)},
+        "wrong": [],
+        "told to come later": 7,
+        "health by status": {200: 1300, 503: 2},
+        "memory_mb": [300, *range(410, 510, 10)],
+    },
+}
 
 
 @pytest.fixture
@@ -215,12 +250,14 @@ def results():
     record.date, record.code = "2026-11-24T08:00:00+00:00", {"commit": 40 * "a", "clean": True}
     record.machine = {"name": "CPU", "cores": 2, "ONEDNN_MAX_CPU_ISA": None, "instructions": []}
     record.models = {"chat": {"name": "SmolLM2", "digest": "1"}}
+    record.rows.append({"part": "load", "seconds": 300, **load.as_row(LOADED, 300)})
     for turn in range(8):
         about = {"turn": turn, "task": ("qa", "rag")[turn % 2], "requests": (4, 16)[turn % 2]}
         about |= {"prompts": ("code", "heldout")[turn % 2], "heat": (0.0, 0.8)[turn // 2 % 2]}
         about |= {"pair": "embedded", "kept": 0.01, "fresh": 0.1, "memory": 300.0, "peak": 400.0}
         about |= {"first": 0.1, "seconds": 3.0, "duration": 30.0, "n": 9, "shapes": "auto"}
-        for part in PARTS:
+        about |= {"way": ("alone", "together")[turn % 2], "cached": 1900, "ratio": 0.9}
+        for part in PARTS.keys() - {"load"}:
             speeds = {"first": 9.0, "second": 10.0} if part == "processes" else SPEEDS
             for method, speed in speeds.items():
                 row = {**about, "part": part, "method": method, "speed": speed}

@@ -58,6 +58,10 @@ def test_there_is_an_answer_to_every_option_of_transformers():
         ({"return_dict_in_generate": True}, "=True: what is returned has text, token_ids"),
         ({"num_beams": 4}, "num_beams=4: there is no beam search"),
         ({"use_cache": False}, "use_cache=False: there is no generation without a KV cache"),
+        ({"device": "GPU"}, "device='GPU': it is chosen when the pipeline is made"),
+        ({"messages": [1]}, r"messages=\[1\]: give it as the first argument, without a name"),
+        ({"generator": 3}, "generator=3: give seed"),
+        ({"return_full_text": True}, "text is the output without the prompt"),
         ({"num_return_sequences": 2}, "give generate_batch the prompt so many times"),
         ({"attention_mask": [0] + [1] * 3, "input_ids": [1, 2, 3, 4]}, "without padding"),
         ({"attention_mask": [1, 1], "input_ids": [1, 2, 3]}, "is for 2 tokens, and .* has 3"),
@@ -85,6 +89,11 @@ def test_what_would_change_the_text_is_refused_with_what_to_give_instead(
 def test_several_prompts_are_generate_batchs(prompt, complaint, pipeline):
     with pytest.raises(OptionError, match=complaint):
         pipeline.generate(prompt)
+
+
+def test_a_batch_wants_a_list(pipeline):
+    with pytest.raises(OptionError, match="of texts, of lists of ids, or of lists of messages"):
+        pipeline.generate_batch(pipeline.tokenizer(TEXT))
 
 
 def test_what_changes_nothing_is_accepted(pipeline, expected):
@@ -151,6 +160,8 @@ def test_members_that_others_have_name_what_there_is(pipeline):
     with pytest.raises(AttributeError, match="has token_ids"):
         _ = result.sequences
     assert not hasattr(result, "sequences")
+    with pytest.raises(AttributeError, match="give generate the messages"):
+        pipeline.tokenizer.apply_chat_template([])
     assert inspect.getmembers(type(result))
 
 

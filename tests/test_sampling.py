@@ -166,6 +166,11 @@ def test_a_processor_that_returns_no_row_is_refused(pipeline):
         pipeline.generate(PROMPT, logits_processor=[lambda tokens, logits: None])
 
 
+def test_a_processor_for_a_batch_learns_that_there_is_none(pipeline):
+    with pytest.raises(OptionError, match=r"failed \(too many indices.*without a batch axis"):
+        pipeline.generate(PROMPT, logits_processor=[lambda tokens, logits: logits[:, 0]])
+
+
 @pytest.mark.parametrize("options", [{}, {"do_sample": True}])
 def test_forbidding_everything_is_refused(pipeline, options):
     with pytest.raises(LogitsError, match="no token may follow"):

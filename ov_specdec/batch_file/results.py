@@ -18,6 +18,15 @@ def is_failure(result: dict[str, Any]) -> bool:
     return result["response"] is None or result["response"]["status_code"] != 200
 
 
+def describe_failure(result: dict[str, Any]) -> str:
+    """The request or line of a failed result, and its error."""
+    if result["response"] is None:
+        error = result["error"]
+        return f"line {error['line']}: {error['message']}"
+    message = result["response"]["body"]["error"]["message"]
+    return f"custom_id='{result['custom_id']}': {message}"
+
+
 class Results:
     """A file of results: reads existing results, and appends new ones.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ov_specdec.batch import Batch
 from ov_specdec.batch_file.digests import digest
-from ov_specdec.batch_file.results import Results, is_failure
+from ov_specdec.batch_file.results import Results, describe_failure, is_failure
 from ov_specdec.chunks import Chunk, collect
 from ov_specdec.openai import Answer, ApiError, from_exception, make_body
 from ov_specdec.openai.batches import (
@@ -41,18 +41,23 @@ class Serving:
 
 @dataclass
 class Tally:
-    """Counts of requests that were answered, failed, or answered before; with an error or not."""
+    """Counts of requests that were answered, failed, or answered before; with an error or not.
+
+    first_failure: the request that failed first, and why.
+    """
 
     answered: int = 0
     failed: int = 0
     skipped: int = 0
     failed_before: int = 0
     tokens: int = 0
+    first_failure: str = ""
 
     def add(self, result: dict[str, Any]) -> None:
         """Count a result."""
         if is_failure(result):
             self.failed += 1
+            self.first_failure = self.first_failure or describe_failure(result)
             return
         self.answered += 1
         self.tokens += result["response"]["body"]["usage"]["completion_tokens"]

@@ -111,6 +111,8 @@ def _answer(requests: Path, num_lines: int, results: Results, serving: Serving) 
         end_interrupted(f"interrupted: {_describe(tally)}")
     seconds = perf_counter() - start
     speed = f", {tally.tokens} tokens in {seconds:.1f} s ({tally.tokens / seconds:.1f} tokens/s)"
+    if tally.first_failure:
+        click.echo(f"first error: {tally.first_failure}", err=True)
     click.echo(f"{_describe(tally)}{speed if tally.tokens else ''}", err=True)
     return tally
 

@@ -23,6 +23,17 @@ OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("-f", "--file"), "--prompt-file"),
     **dict.fromkeys(("-t", "--threads"), "--num-threads"),
     **dict.fromkeys(("--num-speculative-tokens", "--draft-max"), "--num-assistant-tokens"),
+    **dict.fromkeys(("--speculative-config", "--speculative-model"), "--draft"),
+    **dict.fromkeys(("--max-num-seqs", "--parallel"), "--max-batch-size"),
+    "--max-num-batched-tokens": "--max-prefill-tokens-per-step",
+    "--gpu-memory-utilization": "--kv-cache-size",
+    "--dtype": "--precision",
+    "--tensor-parallel-size": "--replicas, for more requests at once",
+    "--data-parallel-size": "--replicas",
+    "--disable-log-requests": "--log-level",
+    **dict.fromkeys(
+        ("--enable-prefix-caching", "--enable-chunked-prefill"), "nothing: it is always done"
+    ),
     "--chat": "the command chat, or --chat-template",
     "--stop-strings": "--stop",
     "--stream": "nothing: the text comes as it is generated",
@@ -35,10 +46,14 @@ CUTOFF = 0.7
 """How much alike options have to be: below it they have little but "--" in common."""
 
 
+EXTRA = "Got unexpected extra argument"
+"""The beginning of click's error for an argument of a command that takes fewer."""
+
+
 def explain(error: click.ClickException) -> str:
-    """An error of click's, with the way to mend it."""
+    """The message of an error of click's, with what to type in its place."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
-        return error.format_message()
+        return error.format_message() + _where_models_go(error)
     name, command = error.option_name, error.ctx.command
     if isinstance(command, click.Group):
         return f"{name} is no option of {error.ctx.command_path}: give a command before it"
@@ -48,9 +63,20 @@ def explain(error: click.ClickException) -> str:
     flags = [flag for each in command.params for flag in each.opts if flag.startswith("--")]
     usual = suggest(name, flags, "", most=2, cutoff=CUTOFF)
     hint = OPTIONS.get(name)
-    if hint is None or (hint.startswith("--") and hint not in flags):
+    if hint is None or (hint.startswith("--") and hint.split(",")[0] not in flags):
         return f"there is no option {name}" + (f": {usual}" if usual else "")
     return f"there is no option {name}: give {hint}"
+
+
+def _where_models_go(error: click.ClickException) -> str:
+    """A hint for an argument of a command that takes its models by option alone."""
+    context = getattr(error, "ctx", None)
+    if context is None or not error.message.startswith(EXTRA):
+        return ""
+    params = context.command.params
+    if any(isinstance(each, click.Argument) for each in params):
+        return ""
+    return ": give a model with --main" if any("--main" in each.opts for each in params) else ""
 
 
 def explain_command(name: str, commands: Mapping[str, str]) -> str:

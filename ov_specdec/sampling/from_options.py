@@ -46,9 +46,15 @@ class UserLogitsProcessor:
     function: Callable[..., Any]
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The function's row; `OptionError` if it is not a row of logits."""
-        # Copies, because the function may write to its arguments.
-        row = np.asarray(self.function(list(tokens), logits.copy()))
+        """The function's row; `OptionError` if it is none, or if the function misses an index."""
+        try:  # with copies, because the function may write to its arguments
+            row = np.asarray(self.function(list(tokens), logits.copy()))
+        except IndexError as error:
+            raise OptionError(
+                Option("logits_processor"),
+                f" {self.function!r} failed ({error}): it gets a list of token ids and one row of "
+                f"logits of shape {logits.shape}, without a batch axis",
+            ) from error
         if row.shape != logits.shape or not np.issubdtype(row.dtype, np.floating):
             raise OptionError(
                 Option("logits_processor"),

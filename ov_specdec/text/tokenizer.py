@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as BackendTokenizer
 
 from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError, shorten
 from ov_specdec.files import read_json
+from ov_specdec.foreign_options import OF_TOKENIZERS, name_missing
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.chat import render_chat
 from ov_specdec.text.generated_tokens import EncodedText
@@ -24,6 +25,7 @@ MARIAN_FILE = "source.spm"
 """File of a Marian tokenizer, which the `tokenizers` library does not support."""
 
 
+@name_missing(OF_TOKENIZERS)
 class Tokenizer:
     """The tokenizer.json and chat template of a folder. chat_template: a file that replaces it.
 

@@ -11,9 +11,10 @@ from time import perf_counter
 import click
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.loading.static_shapes import StaticShapes
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, several
-from tests.benchmarks.record import Row
+from tests.benchmarks.record import Key, Row
 from tests.benchmarks.tables import across, quartiles, table
 from tests.benchmarks.texts import long_text
 
@@ -67,22 +68,14 @@ def with_over_without(
     return {"ratio": without / with_it}
 
 
-def tables(rows: Sequence[Row]) -> Iterator[str]:
-    """A line for each number of cached tokens, medians over rounds."""
-    yield table(rows, ["cached"], across(rows, "way", quartiles("ratio")))
-
-
-@click.command()
-@model_options
-@click.option("--rounds", default=15, show_default=True, help="After one to warm up.")
-@several("--cached", int, (200, 500, 2000), says="Tokens of prompts.")
-@click.option("--static-shapes", default="none", show_default=True)
-@several("--ways", str, tuple(CELLS), says="What is timed.", among=CELLS)
-@measures
-def invariance_cost(
-    models: Models, rounds: int, cached: tuple[int, ...], static_shapes: str, ways: tuple[str, ...]
+def costs(
+    models: Models,
+    rounds: int,
+    cached: Sequence[int],
+    static_shapes: StaticShapes = "none",
+    ways: Sequence[str] = tuple(CELLS),
 ) -> Measurements:
-    """Measure the speed with batch invariance over that without it."""
+    """The ratios of a pair, by way and cached tokens: rounds of them, after one to warm up."""
     for way in ways:
         batch, seconds = CELLS[way]
         settings = {"max_batch_size": batch, "static_shapes": static_shapes}
@@ -100,5 +93,24 @@ def invariance_cost(
                     measure = partial(with_over_without, pipelines, seconds, text, length)
                     measure(0)
                     for round_ in range(1, rounds + 1):
-                        key = {"way": way, "cached": length, "round": round_}
+                        key: Key = {"way": way, "cached": length, "turn": round_}
                         yield key, partial(measure, round_)
+
+
+def tables(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each number of cached tokens, medians over rounds."""
+    yield table(rows, ["cached"], across(rows, "way", quartiles("ratio")))
+
+
+@click.command()
+@model_options
+@click.option("--rounds", default=15, show_default=True, help="After one to warm up.")
+@several("--cached", int, (200, 500, 2000), says="Tokens of prompts.")
+@click.option("--static-shapes", default="none", show_default=True)
+@several("--ways", str, tuple(CELLS), says="What is timed.", among=CELLS)
+@measures
+def invariance_cost(
+    models: Models, rounds: int, cached: tuple[int, ...], static_shapes: str, ways: tuple[str, ...]
+) -> Measurements:
+    """Measure the speed with batch invariance over that without it."""
+    yield from costs(models, rounds, cached, static_shapes, ways)

@@ -27,11 +27,8 @@ STREAMS, OTHERS = 43, 32
 BUSY = 8
 """Requests at once, more than guidellm's first ones, which see whether there is a server."""
 
-WEIGHTS = {
-    "hang-up": 42,
-    **{"stream": 3, "whole": 3},
-    **{"bad": 4, "too-long": 4, "long-stop": 4, "too-many": 4},
-}
+HOSTILE = ("bad", "too-long", "long-stop", "too-many")
+WEIGHTS = {"hang-up": 42, "stream": 3, "whole": 3, **dict.fromkeys(HOSTILE, 4)}
 SERVER = (
     *("--precision", "exact", "--log-level", "error", "--request-timeout", "300"),
     *("--kv-cache-size", "0.3"),  # cached prompts fill it, and what grows then is a leak

@@ -22,7 +22,7 @@ from tests.benchmarks.record import Record
 
 @click.command()
 @with_errors
-@click.option("--minutes", default=40.0, show_default=True, help="Of all parts together, at most.")
+@click.option("--minutes", default=50.0, show_default=True, help="Of all parts together, at most.")
 @several("--only", str, tuple(PARTS), says="Parts.", among=PARTS)
 @click.option("--chat", metavar="DIR", help="A chat model, such as SmolLM2-135M-Instruct.")
 @click.option("--gguf", type=PATH, help="The chat model for llama.cpp.")

@@ -6,6 +6,8 @@ from functools import partial
 
 from tests.benchmarks.figures.alone import requests, second_turns
 from tests.benchmarks.figures.given import Given
+from tests.benchmarks.figures.invariance import invariance
+from tests.benchmarks.figures.load import load
 from tests.benchmarks.figures.speech import speech
 from tests.benchmarks.figures.workers import first_processes, frameworks, many, memory
 from tests.benchmarks.measuring import Measurements
@@ -121,6 +123,12 @@ PARTS: Mapping[str, Part] = {
             rounds=2,
         ),
     ),
+    "invariance": Part(
+        4,
+        "embedded",
+        partial(invariance, pairs=("embedded", "chat"), cached=(200, 1900), rounds=5),
+    ),
+    "load": Part(5.5, "embedded", partial(load, seconds=300)),
     "frameworks": Part(
         1.5,
         "expanded",

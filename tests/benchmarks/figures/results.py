@@ -29,7 +29,7 @@ class Results:
         """Rows by part; what stopped at its first token has no speed, and is left out."""
         parts: dict[str, list[Row]] = {}
         for row in self.record.rows:
-            if "speed" in row or "kept" in row:
+            if TIMED & row.keys():
                 parts.setdefault(row["part"], []).append(row)
         return parts
 
@@ -56,6 +56,9 @@ class Results:
             return "embedded pair"
         return self.record.models.get(pair, {}).get("name", pair)
 
+
+TIMED = {"speed", "kept", "ratio"}
+"""Fields of which a row has one, unless it stopped at its first token."""
 
 SHOWN = ("openvino", "openvino-genai", "transformers", "torch", "llama-cpp-python")
 """Packages whose versions are printed."""
