@@ -3,7 +3,7 @@
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from statistics import mean
+from statistics import median
 from typing import Protocol
 
 from ov_specdec.errors import DeviceError, SessionError
@@ -160,7 +160,7 @@ class StaticShapes:
             self._refuse(size, "its logits differ from the dynamic model's")
             return
         self._saved.append(trial.seconds_saved)
-        self._costs.take_up(self._role, self._runner.static_shapes, mean(self._saved))
+        self._costs.take_up(self._role, self._runner.static_shapes, median(self._saved))
 
     def _refuse(self, size: int, reason: str) -> None:
         self._refused.add(size)

@@ -125,12 +125,20 @@ def _is_among(name: str, available: Sequence[str]) -> bool:
     return name in available or f"{name}.0" in available
 
 
+CPU_OPTIONS = {"CPU_RUNTIME_CACHE_CAPACITY": "200"}
+"""Entries of the cache in which OpenVINO keeps operations prepared for their shapes, 5000 by
+default. Passes over prompts have hundreds of sizes. Memory of 1,900 requests of the embedded pair
+grew by 367 MiB with 5000, by 163 with 200 and by 101 with 100, and the speed stayed the same.
+"""
+
+
 def compile_for(
     device: Device, model: ov.Model, properties: Mapping[str, str], path: Path
 ) -> ov.CompiledModel | DeviceError:
     """The compiled model, or the error of the device. path: of the model, for the message."""
     try:
-        compiled = openvino_core().compile_model(model, device.name, dict(properties))
+        options = {**(CPU_OPTIONS if device.is_cpu else {}), **properties}
+        compiled = openvino_core().compile_model(model, device.name, options)
         return with_errors(compiled) if device.is_cpu else compiled
     except RuntimeError as error:
         settings = ", ".join(f"{key}={value}" for key, value in properties.items())

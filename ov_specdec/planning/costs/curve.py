@@ -2,10 +2,11 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from statistics import median
 from typing import Literal
 
 import numpy as np
@@ -137,17 +138,28 @@ class PassCurve:
         seconds = self.dynamic(0, SIZES[-1], num_cached)
         return {size: float(seconds[size]) for size in SIZES}
 
-    @property
-    def pace(self) -> float:
-        """Seconds of a dynamic pass over one token."""
-        return float(self.dynamic(1, 1, ROWS[0])[0])
+    def _scaled(self, factor: float) -> "PassCurve":
+        """The measurements as a machine of another pace would make them."""
+        rows = {
+            cached: {size: factor * seconds for size, seconds in row.items()}
+            for cached, row in self.seconds.items()
+        }
+        return PassCurve(
+            rows, factor * self.change, factor * self.per_sequence, self.saved, self.static
+        )
 
-    def _cells(self, pace: float) -> Iterator[tuple[int, int, float]]:
-        """All measurements, scaled so that a pass over one token takes `pace` seconds."""
-        scale = pace / self.pace
-        for cached, row in self.seconds.items():
-            for size, seconds in row.items():
-                yield cached, size, scale * seconds
+    def _slowdown(self, other: "PassCurve") -> float:
+        """How many times as long passes took here as in `other`, in the median of common ones.
+
+        A single one would do on a quiet machine. If it was disturbed, all others would seem short.
+        """
+        ratios = [
+            seconds / other.seconds[cached][size]
+            for cached, row in self.seconds.items()
+            for size, seconds in row.items()
+            if size in other.seconds.get(cached, ())
+        ]
+        return median(ratios) if ratios else 1.0
 
     def least(self, other: "PassCurve") -> "PassCurve":
         """The minimum of two measurements: disturbances only lengthen passes.
@@ -155,15 +167,17 @@ class PassCurve:
         A common slowdown of one measurement is removed first: otherwise sizes that only that one
         has would look expensive.
         """
-        pace = min(self.pace, other.pace)
+        slowdown = self._slowdown(other)
+        one, two = self._scaled(min(1.0 / slowdown, 1.0)), other._scaled(min(slowdown, 1.0))
         rows: dict[int, dict[int, float]] = {}
-        for cached, size, seconds in (*self._cells(pace), *other._cells(pace)):
+        for cached, measured in (*one.seconds.items(), *two.seconds.items()):
             row = rows.setdefault(cached, {})
-            row[size] = min(seconds, row.get(size, seconds))
+            for size, seconds in measured.items():
+                row[size] = min(seconds, row.get(size, seconds))
         return PassCurve(
             rows,
-            other.change or self.change,
-            other.per_sequence or self.per_sequence,
+            _least_known(one.change, two.change),
+            _least_known(one.per_sequence, two.per_sequence),
             other.saved or self.saved,
             other.static,
         )
@@ -214,6 +228,11 @@ def nearest_size(num_tokens: int) -> int:
 def nearest_row(num_cached: int) -> int:
     """The row nearest to `num_cached`."""
     return ROWS[bisect_left(BORDERS, num_cached)]
+
+
+def _least_known(one: float, other: float) -> float:
+    """The minimum of two measurements, of which 0 is none."""
+    return min(one or other, other or one)
 
 
 def _line(points: Sequence[tuple[int, float]]) -> NDArray[np.floating]:

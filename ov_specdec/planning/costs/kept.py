@@ -9,7 +9,7 @@ from typing import Any
 from ov_specdec.files import read_kept, replacing
 from ov_specdec.planning.costs.curve import CostCurve, PassCurve
 
-VERSION = 5
+VERSION = 6
 
 
 def read_curve(path: Path | None) -> CostCurve | None:
