@@ -33,8 +33,7 @@ from ov_specdec.loading.generation_config import (
 from ov_specdec.loading.invariance import WantedInvariance, check_wanted
 from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
-from ov_specdec.loading.static_shapes import StaticShapes as WantedShapes
-from ov_specdec.loading.static_shapes import check_sizes
+from ov_specdec.loading.static_shapes import WantedShapes, check_sizes
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline_models import load, make_generator, open_sources
 from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress
@@ -69,7 +68,7 @@ class SpeculativePipeline:
     properties are given, "none" does not; or a file. The attribute `profile` is its path.
     max_hidden_tokens: rejected entries that a stateful KV cache masks before it is trimmed; 0 trims
     at every rollback.
-    static_shapes: see `StaticShapes`.
+    static_shapes: see `WantedShapes`.
     generation_config: default sampling options: "model" takes those of the main model's
     generation_config.json, "none" is greedy decoding.
     chat_template: a Jinja file that replaces the main model's template.

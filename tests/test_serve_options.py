@@ -35,6 +35,10 @@ def test_what_is_typed_counts_more_than_the_environment_and_that_more_than_a_fil
     settings = handed("--config", file, "--max-queue", 100, **environment).settings
     assert (settings.max_queue, settings.queue_timeout) == (100, 20.0)
     assert (settings.max_request_tokens, settings.cors_origins) == (3, ("a", "b"))
+    several = {"OV_SPECDEC_API_KEY": "one two", "OV_SPECDEC_SERVED_MODEL_NAME": "mine other"}
+    settings = handed(**several, OV_SPECDEC_CORS_ORIGINS="c").settings
+    assert (settings.api_keys, settings.cors_origins) == (("one", "two"), ("c",))
+    assert (settings.model_name, [*settings.aliases]) == ("mine", ["other"])
     named = handed(OV_SPECDEC_CONFIG=str(file)).settings
     assert named.max_queue == 1
 

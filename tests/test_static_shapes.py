@@ -1,5 +1,7 @@
 """Static shapes: a model compiled once more for passes over so many tokens."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -96,7 +98,7 @@ def test_output_stays_the_main_model_s_own(tiny_pair):
 def test_they_come_while_texts_are_decoded(tiny_pair, monkeypatch):
     monkeypatch.setattr("ov_specdec.engine.static_shapes.SECONDS", 0.05)
     # In idle time it would never end where other tests have all cores.
-    monkeypatch.setattr(shapes_module, "lower_priority", lambda: None)
+    monkeypatch.setattr(shapes_module, "set_policy", lambda *_: None)
     settings = {"precision": "exact", "num_threads": 1, "batch_invariant": True}
     options = {"max_new_tokens": 300, "ignore_eos": True}
     with SpeculativePipeline(*tiny_pair, static_shapes="none", **settings) as pipeline:
@@ -243,6 +245,26 @@ def test_a_context_without_room_for_a_trial_goes_without_them(tiny_pair):
             pipeline.prepare()
         assert pipeline.main.runner.static_shapes - {1} == {2}
         assert pipeline.generate("a = ", max_new_tokens=4).token_ids
+
+
+def test_a_compilation_whose_end_is_waited_for_has_the_usual_priority(tiny_pair, monkeypatch):
+    def compile_(begun, ended):
+        begun.set()
+        ended.wait(10)
+        return DeviceError("it does not compile")
+
+    policies, begun, ended = [], threading.Event(), threading.Event()
+    monkeypatch.setattr(shapes_module, "set_policy", lambda *given: policies.append(given))
+    config = RuntimeConfig(static_shapes="auto")
+    compiler = load_model(open_source(tiny_pair[0]), config, vocab_size=290).compiler
+    monkeypatch.setattr(compiler, "_compile", lambda _: compile_(begun, ended))
+    compiler.start(2)
+    assert begun.wait(10)
+    compiler.close()
+    ended.set()
+    compiler.wait()
+    (thread, policy), *others = policies
+    assert (policy, set(others)) == ("SCHED_IDLE", {(thread, "SCHED_OTHER")})
 
 
 def test_a_thread_that_may_not_lower_its_priority_compiles_all_the_same(tiny_pair, monkeypatch):

@@ -14,7 +14,7 @@ from ov_specdec.loading.devices import Precision
 from ov_specdec.loading.generation_config import GenerationConfigUse
 from ov_specdec.loading.invariance import WantedInvariance
 from ov_specdec.loading.runtime_config import KvBackend
-from ov_specdec.loading.static_shapes import StaticShapes, check_sizes
+from ov_specdec.loading.static_shapes import WantedShapes, check_sizes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName
 
@@ -127,8 +127,8 @@ RUNTIME_OPTIONS = (
         "--kv-cache-size",
         type=float,
         metavar="GB",
-        help="Maximum memory in GB for the KV caches of both models, on each device. [half of the "
-        "free memory]",
+        help="Maximum memory in GB for the KV caches of both models, on each device. [enough "
+        "for --max-batch-size, at most half of the free memory]",
     ),
     click.option(
         "--max-model-len",
@@ -249,7 +249,7 @@ def parse_invariance(given: str) -> WantedInvariance:
     return "auto" if given == "auto" else given == "true"
 
 
-def parse_sizes(given: str) -> StaticShapes:
+def parse_sizes(given: str) -> WantedShapes:
     """The sizes of `--static-shapes`, or its keyword; `OptionError` for other values."""
     numbers = given.split(",")
     return check_sizes(list(map(int, numbers)) if all(map(str.isdecimal, numbers)) else given)

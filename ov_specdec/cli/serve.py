@@ -66,6 +66,7 @@ SERVER_OPTIONS = (
     click.option(
         "--api-key",
         "api_keys",
+        envvar="OV_SPECDEC_API_KEY",
         multiple=True,
         metavar="KEY",
         help="Require this API key; repeatable. Other users of the machine can see it in the "
@@ -79,6 +80,7 @@ SERVER_OPTIONS = (
     click.option(
         "--served-model-name",
         "served_model_names",
+        envvar="OV_SPECDEC_SERVED_MODEL_NAME",
         multiple=True,
         metavar="NAME",
         help="Name of the model; repeatable, answers have the first one. [its folder's name]",
@@ -146,6 +148,7 @@ SERVER_OPTIONS = (
     click.option(
         "--cors-origin",
         "cors_origins",
+        envvar="OV_SPECDEC_CORS_ORIGIN",
         multiple=True,
         metavar="URL",
         help="Allow pages of this web site to call the server; repeatable. [none]",

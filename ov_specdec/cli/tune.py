@@ -16,7 +16,7 @@ from ov_specdec.errors import OptionError
 from ov_specdec.files import as_argument
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.profile import default_path, require_writable
-from ov_specdec.loading.static_shapes import StaticShapes
+from ov_specdec.loading.static_shapes import WantedShapes
 from ov_specdec.pipeline_models import find_pairing
 from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.tuning import (
@@ -147,7 +147,7 @@ class Conditions:
     main: Path
     device: str
     pairing: PairingName | None
-    static_shapes: StaticShapes
+    static_shapes: WantedShapes
     budget: Budget
 
 

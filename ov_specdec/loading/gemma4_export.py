@@ -1,22 +1,23 @@
-"""Optimum's command line for Gemma 4, which optimum-intel 2.1 knows and yet refuses.
+"""Optimum's command line, changed so that it exports Gemma 4.
 
-Run as a file, like `child.py`: an environment for an export need not have this package.
+optimum-intel 2.1 knows the family, but no version of transformers meets its limits. Runs as a
+file, like `child.py`, because the environment of an export may lack this package.
 """
 
 import runpy
 from typing import Any
 
 
-def admit() -> None:
-    """Have Optimum export Gemma 4 with the transformers that knows it.
+def allow_gemma4() -> None:
+    """Remove what keeps Optimum from exporting Gemma 4.
 
-    It asks for transformers 5.5 or later, and for 5.0 or earlier, which it inherits from Gemma 3.
-    And it traces layers with a window behind a whole window of cached tokens, all others behind
-    fewer, though the masks of both are made for the same number.
+    It requires transformers 5.5 or later, and 5.0 or earlier, a limit inherited from Gemma 3. Its
+    sample inputs have a whole window of cached tokens for layers with a window, and fewer for the
+    others, but the model makes both masks for the same number.
     """
     from optimum.exporters.openvino import model_configs
 
-    # Any version: the least one is looked at beside this.
+    # Any version: Optimum checks the minimum separately.
     model_configs.Gemma4TextOpenVINOConfig.MAX_TRANSFORMERS_VERSION = "999"
     generator = model_configs.Gemma4DummyPastKeyValuesGenerator
     make = generator.__init__
@@ -29,5 +30,5 @@ def admit() -> None:
 
 
 if __name__ == "__main__":
-    admit()
+    allow_gemma4()
     runpy.run_module("optimum.commands.optimum_cli", run_name="__main__", alter_sys=True)

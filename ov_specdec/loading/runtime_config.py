@@ -16,7 +16,7 @@ from ov_specdec.loading.devices import (
     causal_keys,
     precision_properties,
 )
-from ov_specdec.loading.static_shapes import StaticShapes
+from ov_specdec.loading.static_shapes import WantedShapes
 
 Backend = Literal["paged", "stateful"]
 KvBackend = Literal["auto", "paged", "stateful"]
@@ -31,7 +31,7 @@ class RuntimeConfig:
     compiled models for the next time, one folder for each device and set of properties; None:
     nowhere. encoder_device: where the encoder of an encoder-decoder model runs; None: where its
     decoder does. static_shapes: numbers of tokens that a paged model may be compiled for once more,
-    see `StaticShapes`. batch_invariant: run the passes of a paged model in the form that gives a
+    see `WantedShapes`. batch_invariant: run the passes of a paged model in the form that gives a
     token the same logits in any of them. shares_passes: several sequences may share passes.
     max_model_len: tokens that a sequence may have, where that is fewer than the model's context;
     None: as many.
@@ -45,7 +45,7 @@ class RuntimeConfig:
     num_threads: int | None = None
     cache_dir: str | Path | None = None
     encoder_device: str | None = None
-    static_shapes: StaticShapes = "none"
+    static_shapes: WantedShapes = "none"
     batch_invariant: bool = False
     shares_passes: bool = True
     max_model_len: int | None = None

@@ -13,7 +13,7 @@ from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
 from ov_specdec.loading.graph import static_shape
 from ov_specdec.runner.static_shape import StaticShape
 
-StaticShapes = Sequence[int] | Literal["auto", "none"]
+WantedShapes = Sequence[int] | Literal["auto", "none"]
 """Numbers of tokens in a pass for which a paged main model also gets static shapes.
 
 OpenVINO prepares a dynamic model again for each pass with another number of tokens than the last
@@ -39,7 +39,7 @@ COMPILE_OPTIONS = {"SNIPPETS_MODE": "DISABLE"}
 embedded main model takes 8 MB less, and passes take the same time."""
 
 
-def check_sizes(given: object) -> StaticShapes:
+def check_sizes(given: object) -> WantedShapes:
     """The given value, if it is valid; else raises `OptionError`."""
     if given == "auto" or given == "none":
         return given
@@ -86,6 +86,7 @@ class ShapeCompiler:
 
     def wait(self) -> None:
         """Wait for the compilation in the background."""
+        self._hurry()
         if self._thread is not None:
             self._thread.join()
 
@@ -101,10 +102,16 @@ class ShapeCompiler:
     def close(self) -> None:
         """Release the model; a running compilation ends by itself."""
         self._model = None
+        self._hurry()
+
+    def _hurry(self) -> None:
+        """Give a running compilation the usual priority, since somebody waits for its end."""
+        if self._thread is not None and self._thread.is_alive():
+            set_policy(self._thread.native_id, "SCHED_OTHER")
 
     def _run(self, size: int) -> None:
         graph = self._graph(size)  # holds the GIL, so not at idle priority
-        lower_priority()
+        set_policy(get_native_id(), "SCHED_IDLE")
         self._done = self._compile_graph(size, graph)
 
     def _compile_graph(self, size: int, graph: ov.Model | DeviceError) -> StaticShape | DeviceError:
@@ -122,12 +129,12 @@ class ShapeCompiler:
             return DeviceError(str(error))
 
 
-def lower_priority() -> None:
-    """Give this thread idle priority (`SCHED_IDLE`), on Linux if permitted.
+def set_policy(thread: int | None, policy: Literal["SCHED_IDLE", "SCHED_OTHER"]) -> None:
+    """Give a thread a scheduling policy, on Linux if permitted.
 
-    Compilation takes one thread. It did not slow down decoding, which at nice 19 was 15 to 35 %
-    slower. While decoding uses both cores, it takes five to ten times as long.
+    Compilation takes one thread. At idle priority it did not slow down decoding, which at nice 19
+    was 15 to 35 % slower. While decoding uses both cores, it takes five to ten times as long.
     """
-    if hasattr(os, "SCHED_IDLE"):
-        with suppress(PermissionError):  # in some containers; decoding is then only slower
-            os.sched_setscheduler(get_native_id(), os.SCHED_IDLE, os.sched_param(0))
+    if thread is not None and hasattr(os, "sched_setscheduler"):
+        with suppress(OSError):  # not permitted in some containers, or the thread has ended
+            os.sched_setscheduler(thread, getattr(os, policy), os.sched_param(0))

@@ -10,7 +10,7 @@ from statistics import median, quantiles
 from ov_specdec.baseline import plain_options
 from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.errors import OptionError, shorten
-from ov_specdec.loading.static_shapes import StaticShapes
+from ov_specdec.loading.static_shapes import WantedShapes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName
 from ov_specdec.tuning.budget import Budget
@@ -114,7 +114,7 @@ def measure_gain(
     *,
     seconds: float,
     budget: Budget,
-    static_shapes: StaticShapes = "none",
+    static_shapes: WantedShapes = "none",
 ) -> Gain:
     """Time greedy decoding of prompts with a candidate and plainly, with the default draft length.
 

@@ -11,7 +11,7 @@ from time import perf_counter
 import click
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.loading.static_shapes import StaticShapes
+from ov_specdec.loading.static_shapes import WantedShapes
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, several
 from tests.benchmarks.record import Key, Row
@@ -72,7 +72,7 @@ def costs(
     models: Models,
     rounds: int,
     cached: Sequence[int],
-    static_shapes: StaticShapes = "none",
+    static_shapes: WantedShapes = "none",
     ways: Sequence[str] = tuple(CELLS),
 ) -> Measurements:
     """The ratios of a pair, by way and cached tokens: rounds of them, after one to warm up."""

@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from ov_specdec.loading.gemma4_export import admit
+from ov_specdec.loading.gemma4_export import allow_gemma4
 from tests.families.settings import SETTINGS
 from tests.tiny import export, reference, save_tokenizer
 
@@ -26,7 +26,7 @@ def make(family: str, folder: Path) -> None:
     prompts = [generator.choices(range(1, 290), k=length) for length in LENGTHS]
     prompts[1][20:30] = prompts[1][5:15]
     if family == "gemma4_text":
-        admit()
+        allow_gemma4()
     _save_checkpoint(family, folder / "checkpoint")
     export(folder / "checkpoint", folder / "main")
     outputs = [(ids, reference(folder / "checkpoint", ids, NUM_TOKENS)) for ids in prompts]

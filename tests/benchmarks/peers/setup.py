@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ov_specdec.loading.devices import Precision, find_device, openvino_core, precision_properties
 from ov_specdec.loading.runtime_config import KvBackend
-from ov_specdec.loading.static_shapes import StaticShapes
+from ov_specdec.loading.static_shapes import WantedShapes
 from ov_specdec.text.pairing import PairingName
 
 
@@ -27,7 +27,7 @@ class Setup:
     precision: Precision = "default"
     properties: Mapping[str, str] = field(default_factory=dict)
     scratch: str = ""
-    static_shapes: StaticShapes = "auto"
+    static_shapes: WantedShapes = "auto"
     max_batch_size: int = 1
     gguf: str = ""
     pairing: PairingName | None = None
