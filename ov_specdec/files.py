@@ -5,7 +5,8 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import list2cmdline
@@ -70,6 +71,23 @@ def read_kept(path: Path | None, version: int, read: Callable[[dict[str, Any]], 
         return read(content) if content["version"] == version else None
     except (OSError, *UNREADABLE):
         return None
+
+
+def write_kept(path: Path, version: int, content: Mapping[str, Any], what: str, again: str) -> None:
+    """Write a result for `read_kept`; warns if the folder cannot be written.
+
+    what, again: for the warning, the result and what each process does without it.
+    """
+    try:
+        with replacing(path) as partial:
+            partial.write_text(json.dumps({"version": version, **content}) + "\n", encoding="utf-8")
+    except OSError as error:
+        warnings.warn(
+            f"{what} cannot be kept in '{path}' ({error.strerror}), so each process {again} again: "
+            "set XDG_CACHE_HOME to a writable folder",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def expand_home(path: str | Path) -> Path:

@@ -5,8 +5,6 @@ Source of the term: He et al., "Defeating Nondeterminism in LLM Inference" (Thin
 2025).
 """
 
-import json
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
@@ -17,7 +15,7 @@ from typing import Any, Protocol, TypeGuard
 import numpy as np
 
 from ov_specdec.errors import CacheFullError
-from ov_specdec.files import read_kept, replacing
+from ov_specdec.files import read_kept, write_kept
 from ov_specdec.logits import Logits
 from ov_specdec.runner.base import Runner, Slot, Span
 from ov_specdec.stats import BatchInvariance
@@ -61,7 +59,7 @@ class InvariantRunner(Runner, Protocol):
     is_proven: bool
     max_pass_tokens: int | None
 
-    def forget(self) -> None:
+    def clear_prefix_cache(self) -> None:
         """Clear the prefix cache."""
         ...
 
@@ -158,7 +156,7 @@ class Invariance:
         runner.is_proven = self.status.is_proven
         if verdict is not None and runner.max_pass_tokens != verdict.max_pass_tokens:
             runner.max_pass_tokens = verdict.max_pass_tokens
-            runner.forget()  # of blocks from larger passes
+            runner.clear_prefix_cache()  # of blocks from larger passes
         if not self.status.is_on:
             runner.is_invariant, self._runner = False, None
 
@@ -314,14 +312,4 @@ def read_verdict(path: Path | None) -> Verdict | None:
 
 def write_verdict(path: Path, verdict: Verdict) -> None:
     """Write a verdict to a file; warns if the folder cannot be written."""
-    try:
-        with replacing(path) as part:
-            content = {"version": VERSION, **asdict(verdict)}
-            part.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    except OSError as error:
-        warnings.warn(
-            f"the result of the check cannot be kept in '{path}' ({error.strerror}), so each "
-            "process checks again: set XDG_CACHE_HOME to a writable folder",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    write_kept(path, VERSION, asdict(verdict), "the result of the check", "checks")

@@ -81,8 +81,8 @@ class SpeculativePipeline:
     as needed; None: enough for `max_batch_size` sequences of maximum length, at most half of the
     free memory. When it is used up, the newest generation is preempted; its output is the same.
     max_model_len: maximum tokens of prompt and output; None: the main model's context.
-    max_prefill_tokens_per_step: maximum prefill tokens of each prompt in a pass while other
-    generations decode.
+    max_prefill_tokens_per_step: maximum prefill tokens of a pass while other generations decode,
+    for each prompt that is being prefilled; the first prompt may take those of all.
 
     For encoder-decoder models, the prompt is the input of the encoder. A draft shares the main
     model's encoder if it has the same weights, or none. Generations run one at a time.

@@ -2,12 +2,12 @@
 
 import pytest
 
-from ov_specdec.planning.acceptance import MODEL_PRIOR, Acceptance, Common
+from ov_specdec.planning.acceptance import MODEL_PRIOR, Acceptance, SharedCounts
 from tests.rounds import a_round
 
 
 def taught(*rounds, common=None):
-    acceptance = Acceptance(Common() if common is None else common)
+    acceptance = Acceptance(SharedCounts() if common is None else common)
     for stats in rounds:
         acceptance.learn(stats)
     return acceptance
@@ -34,7 +34,7 @@ def test_the_first_tokens_of_a_text_tell_little_of_the_others():
 
 
 def test_a_new_text_starts_with_what_others_had_and_is_believed_soon():
-    common = Common()
+    common = SharedCounts()
     taught(*[a_round(4, 0)] * 100, common=common)
     assert rate(taught(common=common)) < 0.1
     assert rate(taught(*[a_round(4, 4)] * 10, common=common)) > 0.5

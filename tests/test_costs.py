@@ -9,6 +9,7 @@ import pytest
 
 from ov_specdec.drafters import ModelDrafter
 from ov_specdec.errors import OptionError
+from ov_specdec.invariance import SMALL_PASS
 from ov_specdec.planning.costs import NOMINAL, SIZES, CostCurve, KeptCosts, LiveCurve, PassCurve
 from ov_specdec.planning.costs.kept import VERSION, read_curve, write_curve
 from ov_specdec.planning.costs.measure import SWEEPS, WIDE, measure
@@ -215,6 +216,14 @@ def test_later_processes_measure_first_what_the_earlier_had_no_time_for(tmp_path
     main = model()
     assert KeptCosts(main, model(), path, 0.0).prepare() == curve
     assert main.passes == []  # not for ever
+
+
+def test_passes_behind_a_long_prefill_are_not_compared():
+    """Where only small passes agree, the prefill of these was none."""
+    places = []
+    curve = measure(model(), None, 5.0, compare=lambda place, *_: places.append(place))
+    assert 256 in curve.main.seconds
+    assert 0 < max(places) <= SMALL_PASS
 
 
 def test_sweeps_are_counted():

@@ -50,7 +50,7 @@ class Uneven:
     def __getattr__(self, name):
         return getattr(self._model, name)
 
-    def forget(self):
+    def clear_prefix_cache(self):
         self.num_forgotten += 1
 
     def forward(self, spans):

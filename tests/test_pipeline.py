@@ -237,6 +237,25 @@ def test_a_closed_pipeline_frees_its_models_and_says_that_it_is_closed(tiny_pair
     pipeline.close()
 
 
+def test_what_is_cancelled_at_the_end_of_the_last_step_ends(tiny_pair, monkeypatch):
+    with SpeculativePipeline(tiny_pair[0], drafter="none") as pipeline:
+        short = pipeline.stream("def", max_new_tokens=2, ignore_eos=True)
+        long = pipeline.stream("abc", max_new_tokens=20, ignore_eos=True)
+        next(long)
+        next(short)
+        engine = pipeline._generator.loop.engine
+        step = engine.step
+
+        def last_step():
+            step()
+            long.cancel()
+
+        monkeypatch.setattr(engine, "step", last_step)
+        assert next(short).finish_reason == "length"
+        assert engine.scheduler.running == []
+        assert [chunk.finish_reason for chunk in long][-1] == "cancelled"
+
+
 def test_a_stream_that_was_made_before_the_end_runs_no_pass_after_it(tiny_pair):
     pipeline = SpeculativePipeline(*tiny_pair)
     chunks = pipeline.stream("def", **OPTIONS)

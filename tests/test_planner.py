@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.acceptance import SharedCounts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import AdaptiveLength, Ask, Bid
 from ov_specdec.planning.planner import OUTBID, Load, Planner
@@ -95,7 +95,7 @@ def run(text, seed=0, curve="linear", change=0.3, common=None, planner=None, pol
     machine = Machine(machine_of(curve, change).curve)
     generator = Random(seed)
     planner = planner or Planner(measured(machine, generator))
-    policy = policy or AdaptiveLength(text.sources, common or Common())
+    policy = policy or AdaptiveLength(text.sources, common or SharedCounts())
     return [stats for stats, _ in rounds_of(planner, policy, text, machine, generator)]
 
 
@@ -104,7 +104,7 @@ def a_planner(curve="linear", change=0.3):
 
 
 def test_probes_of_a_useless_draft_take_one_hundredth_of_the_time():
-    common, planner = Common(), a_planner()
+    common, planner = SharedCounts(), a_planner()
     for _ in range(4):
         run(TEXTS["0.0"], common=common, planner=planner)
     rounds = [
@@ -116,7 +116,7 @@ def test_probes_of_a_useless_draft_take_one_hundredth_of_the_time():
 
 
 def test_a_probe_that_succeeds_is_followed_by_drafts():
-    common, planner = Common(), a_planner()
+    common, planner = SharedCounts(), a_planner()
     for _ in range(4):
         useless = run(TEXTS["0.0"], common=common, planner=planner)
     assert useless[-1].reason == "loses"
@@ -127,7 +127,7 @@ def test_a_probe_that_succeeds_is_followed_by_drafts():
 
 
 def test_a_match_that_was_declined_comes_back_without_probes():
-    common, planner = Common(), a_planner()
+    common, planner = SharedCounts(), a_planner()
     poor = MadeUp(steady(0.0), matches={0.5: (0.5, 0.0)}, sources=("prompt-lookup",))
     good = MadeUp(steady(0.0), matches={0.5: (0.5, 1.0)}, sources=("prompt-lookup",))
     rounds = run(poor, common=common, planner=planner)
@@ -153,7 +153,7 @@ def test_passes_keep_one_size_where_a_change_costs_more():
 
 def test_lengths_of_a_run_that_must_repeat_do_not_follow_what_passes_cost():
     def lengths(curve):
-        policy = IsolatedLength(AdaptiveLength(("model",), Common()))
+        policy = IsolatedLength(AdaptiveLength(("model",), SharedCounts()))
         passes = machine_of(curve, 0.3).curve.main
         generator, drafted = Random(0), []
         for _ in range(40):
@@ -171,7 +171,7 @@ def test_lengths_of_a_run_that_must_repeat_do_not_follow_what_passes_cost():
 
 def test_a_run_that_must_repeat_counts_rounds_without_a_match():
     def length(num_unmatched):
-        policy = IsolatedLength(AdaptiveLength(("prompt-lookup",), Common()))
+        policy = IsolatedLength(AdaptiveLength(("prompt-lookup",), SharedCounts()))
         for _ in range(num_unmatched):
             policy.update(a_round(reason="unmatched"))
         return policy.answer(Ask("prompt-lookup", 0.8)).length
@@ -181,7 +181,7 @@ def test_a_run_that_must_repeat_counts_rounds_without_a_match():
 
 def test_a_run_that_must_repeat_does_not_follow_who_shares_its_passes():
     def reasons(num_sequences):
-        policy, found = IsolatedLength(AdaptiveLength(("model",), Common())), []
+        policy, found = IsolatedLength(AdaptiveLength(("model",), SharedCounts())), []
         for _ in range(200):
             plan = policy.answer(Ask("model"))
             policy.update(a_round(plan.length, 0, num_sequences=num_sequences, reason=plan.reason))
@@ -194,7 +194,7 @@ def test_a_run_that_must_repeat_does_not_follow_who_shares_its_passes():
 
 def test_the_length_of_the_prompt_is_no_cost_of_drafting():
     """Eight short texts, whose prompts the draft model reads, leave a long one as it is."""
-    planner, common = a_planner(), Common()
+    planner, common = a_planner(), SharedCounts()
     for _ in range(8):
         policy = AdaptiveLength(("model",), common)
         policy.update(replace(a_round(0, 0, 30.0), reason="prefill", pass_tokens=100))
@@ -544,7 +544,7 @@ def test_a_pass_has_the_size_of_the_last_one_where_a_change_costs_more():
 
 
 def test_a_sequence_tells_what_it_has_learnt():
-    policy = AdaptiveLength(("prompt-lookup", "model"), Common(), min_confidence=0.2)
+    policy = AdaptiveLength(("prompt-lookup", "model"), SharedCounts(), min_confidence=0.2)
     policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
     found = policy.answer(Ask("model"))
     assert (found.num_unread, found.min_confidence, found.takes_passes) == (30, 0.2, True)
@@ -561,7 +561,7 @@ def test_a_sequence_tells_what_it_has_learnt():
 
 
 def test_a_draft_model_that_has_failed_outbids_no_match():
-    policy = AdaptiveLength(("suffix", "model"), Common())
+    policy = AdaptiveLength(("suffix", "model"), SharedCounts())
     assert policy.answer(Ask("suffix", 0.5)).rival is not None
     policy.update(a_round(draft_failed=True))
     policy.update(a_round())
@@ -572,7 +572,7 @@ def test_a_draft_model_that_has_failed_outbids_no_match():
 def test_a_source_that_is_never_right_is_probed_as_seldom_as_a_draft_model(draft):
     def probes(source):
         planner = Planner(FixedCurve(CostCurve(NOMINAL.main, draft)))
-        policy, found = AdaptiveLength((source,), Common()), Counter()
+        policy, found = AdaptiveLength((source,), SharedCounts()), Counter()
         for _ in range(400):
             [plan] = planner.plan([policy.answer(Ask(source))], Load())
             policy.update(a_round(plan.length, 0, reason=plan.reason, source=source))
@@ -586,7 +586,7 @@ def test_a_source_that_is_never_right_is_probed_as_seldom_as_a_draft_model(draft
 def test_matches_that_do_not_pay_either_do_not_make_probes_more_frequent():
     def probes(asks):
         planner = Planner(FixedCurve(NOMINAL))
-        policy, found = AdaptiveLength(("suffix", "model"), Common()), Counter()
+        policy, found = AdaptiveLength(("suffix", "model"), SharedCounts()), Counter()
         for _ in range(2000):
             for ask in asks:
                 [plan] = planner.plan([policy.answer(ask)], Load())

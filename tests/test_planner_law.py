@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from ov_specdec.drafters import ModelDrafter
-from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.acceptance import SharedCounts
 from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
 from ov_specdec.planning.draft_length import AdaptiveLength
 from ov_specdec.runner.cached_sequence import CachedSequence
@@ -45,7 +45,7 @@ def output_probs(pair, drafter, lengths):
     main, draft = map(table_model, PAIRS[pair])
 
     def run(random):
-        common = Common()
+        common = SharedCounts()
         models = scripted(main), scripted(draft)
 
         def planned(tokens, sampler, kind):

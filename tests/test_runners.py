@@ -57,6 +57,18 @@ def fresh(model: Runner, slot: Slot, text) -> np.ndarray:
     return forward(model, slot, text).copy()
 
 
+@pytest.mark.parametrize("kv", ["paged", "stateful"])
+def test_a_last_layer_that_computes_all_rows_gives_those_that_are_wanted(
+    tiny_pair, kv, monkeypatch
+):
+    monkeypatch.setattr("ov_specdec.loading.prepare.select_rows", lambda *_, **__: False)
+    config = RuntimeConfig(kv=kv, precision="exact")
+    model = load_model(open_source(tiny_pair[0]), config, vocab_size=VOCAB_SIZE).runner
+    slot, text = model.open(), tokens(7)
+    last = forward(model, slot, text, 1).copy()
+    np.testing.assert_allclose(last, fresh(model, slot, text)[-1:], **CLOSE)
+
+
 def test_logits_have_a_row_per_token_and_a_column_per_token_of_the_vocabulary(model, slot):
     assert forward(model, slot, tokens(5)).shape == (5, VOCAB_SIZE)
     assert slot.length == 5

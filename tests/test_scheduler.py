@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ov_specdec.drafters import ModelDrafter, PromptLookup
 from ov_specdec.engine import Cancelled, Engine, EngineLoop, Limits, Sequence
 from ov_specdec.errors import CacheFullError, SessionError
-from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.acceptance import SharedCounts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
@@ -67,7 +67,7 @@ class Service:
         }
         policy = ConstantLength(length)
         if length is None:
-            policy = AdaptiveLength(("model",), Common())
+            policy = AdaptiveLength(("model",), SharedCounts())
         return Sequence(
             list(prompt),
             len(prompt) + num_new,

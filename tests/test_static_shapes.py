@@ -8,7 +8,7 @@ import pytest
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.chunks import collect
 from ov_specdec.engine.static_shapes import MOST
-from ov_specdec.errors import DeviceError, ModelError
+from ov_specdec.errors import CacheFullError, DeviceError, ModelError
 from ov_specdec.loading import prepare as prepare_module
 from ov_specdec.loading import static_shapes as shapes_module
 from ov_specdec.loading.compile import load_model
@@ -17,6 +17,7 @@ from ov_specdec.loading.graph import static_shape
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 from ov_specdec.runner.base import Span
+from ov_specdec.static_trial import try_out
 from tests.flaky import make_flaky
 
 PROMPT = "def area(w, h):"
@@ -245,6 +246,24 @@ def test_a_context_without_room_for_a_trial_goes_without_them(tiny_pair):
             pipeline.prepare()
         assert pipeline.main.runner.static_shapes - {1} == {2}
         assert pipeline.generate("a = ", max_new_tokens=4).token_ids
+
+
+def test_a_shape_for_whose_trial_there_is_no_memory_is_tried_again(tiny_pair, monkeypatch):
+    tried = []
+
+    def full_at_first(*given):
+        tried.append(given)
+        if len(tried) == 1:
+            raise CacheFullError("no block is free")
+        return try_out(*given)
+
+    monkeypatch.setattr("ov_specdec.engine.static_shapes.try_out", full_at_first)
+    with SpeculativePipeline(tiny_pair[0], drafter="none", static_shapes=[2]) as pipeline:
+        pipeline.prepare()
+        assert pipeline.main.runner.static_shapes == set()
+        pipeline.prepare()
+        assert 2 in pipeline.main.runner.static_shapes
+    assert tried[0][1] is tried[1][1]  # it was compiled once
 
 
 def test_a_compilation_whose_end_is_waited_for_has_the_usual_priority(tiny_pair, monkeypatch):

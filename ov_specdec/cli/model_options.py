@@ -196,7 +196,7 @@ BATCH_OPTIONS = (
         "--max-prefill-tokens-per-step",
         type=int,
         metavar="N",
-        help="Maximum prefill tokens of each prompt in a pass while other requests decode. "
+        help="Maximum prefill tokens of a pass for each prompt in it, while other requests decode. "
         f"[{Limits.max_prefill_tokens_per_step}]",
     ),
 )

@@ -189,4 +189,5 @@ class EngineLoop:
     def _leave_work(self) -> None:
         with self._changed:
             self._worker = self._began = None
+            self.engine.scheduler.sweep()  # cancelled after the last step
             self._changed.notify_all()

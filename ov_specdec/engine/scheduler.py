@@ -27,8 +27,8 @@ SPARE = 64
 class Limits:
     """Limits of one step.
 
-    max_batch_size: sequences. max_prefill_tokens_per_step: prefill tokens for each prompt while
-    other sequences decode.
+    max_batch_size: sequences. max_prefill_tokens_per_step: prefill tokens of a pass for each
+    prompt that is being prefilled, while other sequences decode; the first may take those of all.
 
     48: while 1,000 tokens are prefilled and four sequences decode, the 95th percentile of a step of
     the embedded pair is 1.8 to 3.4 times the median without prefill (32: 1.9 to 3.0, 64: 2.2 to
@@ -164,7 +164,7 @@ class Scheduler:
 
     @property
     def prefill_budget(self) -> int:
-        """Prefill tokens for each prompt in a pass: fewer while other sequences decode.
+        """Prefill tokens of a pass, of all prompts together: fewer while other sequences decode.
 
         Together with the tokens to verify they fill one of the usual sizes, if possible.
         """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Protocol
 
-from ov_specdec.errors import DeviceError, SessionError
+from ov_specdec.errors import CacheFullError, DeviceError, SessionError
 from ov_specdec.planning.costs import GRID, SIZES, Costs, Progress, Role
 from ov_specdec.planning.static_sizes import most_saving
 from ov_specdec.runner.static_shape import ShapedRunner, StaticShape
@@ -81,6 +81,8 @@ class StaticShapes:
         self._can_swap = can_swap
         self._due = SECONDS if wanted is None else 0.0
         self._compiling = 0
+        self._postponed: StaticShape | None = None
+        """A compiled shape for whose trial the KV cache had no room."""
         self._saved: list[float] = []
         self._refused: set[int] = set()
 
@@ -93,22 +95,28 @@ class StaticShapes:
 
         seconds: of the last step. is_idle: no sequence is running.
         """
-        if self._compiling:
-            if is_idle or self._can_swap():
+        can_swap = is_idle or self._can_swap()
+        if self._compiling and self._postponed is None:
+            if can_swap:
                 self._take_up(self._compiler.take())
             return
         self._due -= seconds
-        if self._due <= 0.0 and (size := self._next()):
+        if self._due > 0.0:
+            return
+        if self._postponed is not None:
+            if can_swap:
+                self._take_up(self._postponed)
+        elif size := self._next():
             self._compiling = size
             self._compiler.start(size)
 
     def complete(self, progress: Progress | None = None) -> None:
         """Compile all that pay; no sequence may run. progress: called with the share done."""
         self._compiler.wait()
-        self._take_up(self._compiler.take())
+        self._take_up(self._postponed or self._compiler.take())
         most = len(self._wanted) if self._wanted else MOST
         done = 0
-        while size := self._next():
+        while self._postponed is None and (size := self._next()):
             if progress is not None:
                 progress(min(done / most, 1.0))
             self._compiling = size
@@ -147,12 +155,15 @@ class StaticShapes:
         """Use a static shape if its logits are right; otherwise warn."""
         if shape is None:
             return
-        size, self._compiling = self._compiling, 0
+        size, self._compiling, self._postponed = self._compiling, 0, None
         if isinstance(shape, DeviceError):
             self._refuse(size, str(shape))
             return
         try:
             trial = try_out(self._runner, shape)
+        except CacheFullError:
+            self._compiling, self._postponed, self._due = size, shape, SECONDS
+            return
         except (SessionError, RuntimeError) as error:  # no room in memory or context, or OpenVINO's
             self._refuse(size, str(error))
             return

@@ -72,7 +72,7 @@ class Counts:
 
 
 @dataclass
-class Common:
+class SharedCounts:
     """The counts that sequences of one kind share, greedy ones for example."""
 
     sources: Counts = field(default_factory=lambda: Counts(COMMON_MEMORY))
@@ -82,7 +82,7 @@ class Common:
 class Acceptance:
     """The acceptance of one sequence, by source and confidence in the match."""
 
-    def __init__(self, common: Common) -> None:
+    def __init__(self, common: SharedCounts) -> None:
         self._common = common
         self._own = Counts(MEMORY)
         self._num_generated = 0

@@ -8,7 +8,7 @@ from operator import mul
 from typing import Protocol
 
 from ov_specdec.options import MAX_DRAFT_LENGTH
-from ov_specdec.planning.acceptance import MODEL, Acceptance, Common
+from ov_specdec.planning.acceptance import MODEL, Acceptance, SharedCounts
 from ov_specdec.planning.costs import SIZES
 from ov_specdec.stats import RoundStats
 
@@ -183,7 +183,9 @@ class AdaptiveLength:
 
     is_planned = True
 
-    def __init__(self, sources: Sequence[str], common: Common, min_confidence: float = 0.0) -> None:
+    def __init__(
+        self, sources: Sequence[str], common: SharedCounts, min_confidence: float = 0.0
+    ) -> None:
         self._acceptance = Acceptance(common)
         self._drafts = MODEL in sources
         self._min_confidence = min_confidence

@@ -84,7 +84,7 @@ class Kind:
     wished: int = 0
 
 
-class SizesKept:
+class SizeCache:
     """A cache of padded sizes, by number of tokens, while their inputs stay the same."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Planner:
         self._kinds: dict[Sources, Kind] = {}
         self._alike: Hashable = None
         """The common context of the counted kinds."""
-        self._pass_sizes, self._draft_sizes = SizesKept(), SizesKept()
+        self._pass_sizes, self._draft_sizes = SizeCache(), SizeCache()
 
     def plan(self, bids: Sequence[Bid], load: Load) -> list[Plan]:
         """The plans for the bids; without bids, a step without drafts.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ov_specdec.options import GenerationOptions
-from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.acceptance import SharedCounts
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
 from ov_specdec.planning.draft_length import (
     AdaptiveLength,
@@ -28,9 +28,9 @@ class LearnedStats:
     """
 
     costs: Costs = field(default_factory=lambda: FixedCurve(NOMINAL))
-    greedy: Common = field(default_factory=Common)
-    sampled: Common = field(default_factory=Common)
-    seeded: Common = field(default_factory=Common)
+    greedy: SharedCounts = field(default_factory=SharedCounts)
+    sampled: SharedCounts = field(default_factory=SharedCounts)
+    seeded: SharedCounts = field(default_factory=SharedCounts)
 
 
 class IsolatedLength:
@@ -88,7 +88,7 @@ def make_policy(
     if schedule == "heuristic":
         return HeuristicLength(min_confidence=threshold)
     if not follows_costs(options, main):
-        return IsolatedLength(AdaptiveLength(sources, Common(), threshold))
+        return IsolatedLength(AdaptiveLength(sources, SharedCounts(), threshold))
     common = learned.sampled if options.samples else learned.greedy
     if options.is_repeatable_draw:
         common = learned.seeded

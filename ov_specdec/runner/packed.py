@@ -158,8 +158,8 @@ class PackedModel:
         self._request = compiled.create_infer_request()
         outputs = [port.names for port in compiled.outputs]
         self._logits = next(place for place, names in enumerate(outputs) if "logits" in names)
-        self._size = size
         self._inputs = {name for port in compiled.inputs for name in port.names}
+        self._all_rows = size is not None or LOGITS_INDICES not in self._inputs
         self.repeats_rows = ATTENTION_INDICES in self._inputs
         """Whether its attention can have more rows than the pass has tokens."""
         self._feeds: dict[tuple[Layout, Form], Feed] = {}
@@ -187,7 +187,7 @@ class PackedModel:
         """
         layout = tuple((len(span.tokens), span.num_rows) for span in spans)
         repeats_tokens = is_invariant and not self.repeats_rows
-        form = Form(self._size is not None, is_invariant, repeats_tokens, is_beyond)
+        form = Form(self._all_rows, is_invariant, repeats_tokens, is_beyond)
         feed = self._feed(layout, form)
         feed.fill(spans, past, blocks, states)
         rows = self._infer(feed.tensors)[feed.taken]

@@ -294,7 +294,7 @@ class PagedModel:
         """The last block of the tensors, which no sequence owns or reads."""
         return self._num_blocks - 1
 
-    def forget(self) -> None:
+    def clear_prefix_cache(self) -> None:
         """Clear the prefix cache."""
         self.pool.forget_all()
         if self._recurrent is not None:

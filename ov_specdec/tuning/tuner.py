@@ -24,7 +24,7 @@ from ov_specdec.loading.profile import Profile, fingerprint
 from ov_specdec.loading.runtime_config import RuntimeConfig
 from ov_specdec.loading.source import open_source
 from ov_specdec.pipeline_models import pair_models
-from ov_specdec.planning.acceptance import MODEL, Acceptance, Common
+from ov_specdec.planning.acceptance import MODEL, Acceptance, SharedCounts
 from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve, Role
 from ov_specdec.planning.costs.curve import ROWS
 from ov_specdec.planning.draft_length import Bid, ConstantLength
@@ -245,7 +245,7 @@ class Tuner:
 
     def _measure_acceptance(self) -> float:
         """Acceptance of draft tokens, given those before, over the sample prompts."""
-        acceptance = Acceptance(Common())
+        acceptance = Acceptance(SharedCounts())
         main, draft = self._load("main", {}).runner, self._load("draft", {}).runner
         for prompt in self._prompts:
             drafter = DraftModel(draft, self._pairing).make(GreedySampler())

@@ -19,7 +19,7 @@ import click
 
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.errors import OptionError
-from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.acceptance import SharedCounts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
 from ov_specdec.planning.costs.kept import read_curve
 from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
@@ -55,14 +55,17 @@ def replay_all(
     In the first round they come as they were recorded, later in an order that follows its number.
     is_fresh: the planner knows nothing of those before.
     """
-    generator, common, earlier = Random(round_), Common(), EarlierOutputs()
+    generator, common, earlier = Random(round_), SharedCounts(), EarlierOutputs()
     planner = Planner(LiveCurve(curve) if noise else FixedCurve(curve))
     order = generator.sample(range(len(outputs)), len(outputs)) if round_ else range(len(outputs))
     found: list[Row] = [{}] * len(outputs)
     for place, number in enumerate(order):
         row = outputs[number]
         if is_fresh:
-            common, planner = Common(), Planner(LiveCurve(curve) if noise else FixedCurve(curve))
+            common, planner = (
+                SharedCounts(),
+                Planner(LiveCurve(curve) if noise else FixedCurve(curve)),
+            )
         text = output_of(row, DRAFTERS[drafter](row, earlier))
         policy = (
             AdaptiveLength(text.drafter.sources, common)

@@ -74,4 +74,4 @@ def test_blocks_are_copied_read_and_written_where_they_lie(gpu):
     memory.write(name, [3], content)
     memory.copy(3, 5)
     assert np.array_equal(memory.read(name, [5, 3]), np.repeat(content, 2, axis=0))
-    gpu.main.runner.forget()  # what was written over
+    gpu.main.runner.clear_prefix_cache()  # what was written over

@@ -1,12 +1,10 @@
 """Cost curves in the user's cache folder."""
 
-import json
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
-from ov_specdec.files import read_kept, replacing
+from ov_specdec.files import read_kept, write_kept
 from ov_specdec.planning.costs.curve import CostCurve, PassCurve
 
 VERSION = 6
@@ -28,17 +26,7 @@ def read_curve(path: Path | None) -> CostCurve | None:
 
 def write_curve(path: Path, curve: CostCurve) -> None:
     """Write a curve to a file; warns if the folder cannot be written."""
-    try:
-        with replacing(path) as partial:
-            content = {"version": VERSION, **curve_as_dict(curve)}
-            partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    except OSError as error:
-        warnings.warn(
-            f"the cost curve cannot be kept in '{path}' ({error.strerror}), so each process "
-            "measures it again: set XDG_CACHE_HOME to a writable folder",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    write_kept(path, VERSION, curve_as_dict(curve), "the cost curve", "measures it")
 
 
 def curve_as_dict(curve: CostCurve) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from random import Random
 from statistics import median
 
-from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.acceptance import SharedCounts
 from ov_specdec.planning.costs import SIZES, CostCurve, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import AdaptiveLength, Ask
 from ov_specdec.planning.planner import Load, Planner
@@ -71,7 +71,7 @@ class Shared:
 
     def __init__(self, machine, concurrency, before=None):
         self.costs = before.costs if before else machine.measured()
-        self.common = before.common if before else Common()
+        self.common = before.common if before else SharedCounts()
         self._policies = [AdaptiveLength(("model",), self.common) for _ in range(concurrency)]
         for policy in self._policies:
             policy.update(RoundStats(0, 0, 1, 0, 1.0, 0, 1.0, CACHED, reason="prefill"))

@@ -6,7 +6,7 @@ from itertools import accumulate
 from random import Random
 from statistics import median
 
-from ov_specdec.planning.acceptance import Common
+from ov_specdec.planning.acceptance import SharedCounts
 from ov_specdec.planning.costs import SIZES, CostCurve, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import NO_PLAN, AdaptiveLength, Ask, Plan
 from ov_specdec.planning.planner import Planner
@@ -131,7 +131,7 @@ def measured(machine: Machine, generator: Random) -> LiveCurve:
 def planner_speed(machine: Machine, text: MadeUp, seed: int) -> float:
     """Tokens per plain pass of some texts in a fresh process with a kept curve."""
     generator = Random(seed)
-    planner, common = Planner(measured(machine, generator)), Common()
+    planner, common = Planner(measured(machine, generator)), SharedCounts()
     tokens = seconds = 0.0
     for _ in range(NUM_TEXTS):
         policy = AdaptiveLength(text.sources, common)
