@@ -47,7 +47,7 @@ def figures(
     A file is gone on with on the same processor, with the same commit, models and versions only.
     With the environment variable ONEDNN_MAX_CPU_ISA=AVX2 the processor counts as another one. On a
     processor with bf16 it takes --property INFERENCE_PRECISION_HINT=f32 too, as AVX2 has by
-    default.
+    default, and --property DYNAMIC_QUANTIZATION_GROUP_SIZE=0: OpenVINO has no kernel for the rest.
     """
     folders = {"expanded": expanded, "chat": chat, "speech": speech}
     paths = {role: locate(name) for role, name in folders.items() if name}
