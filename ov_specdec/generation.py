@@ -247,20 +247,36 @@ class TextGenerator:
         """The prompt's ids; `OptionError` if it is empty, too long or invalid."""
         if self.text_to_text is None:
             _require_no_languages(options)
-        ids = encode_prompt(prompt, options, self.tokenizer, self.generated_tokens)
+        ids = encode_prompt(
+            prompt, options, self.tokenizer, self.generated_tokens, self._check_length
+        )
         if not ids:
             raise OptionError("the prompt is empty: give at least one token of text")
-        if self.text_to_text is not None:
-            self._check_source(ids)
-            return ids
-        context, capacity = self.main.max_length, self.main.capacity
-        if len(ids) >= context:
+        self._check_length(len(ids))
+        if self.text_to_text is None:
+            self._check_capacity(len(ids), options.max_new_tokens)
+        require_ids("the prompt", ids, self.vocab_size)
+        return ids
+
+    def _check_length(self, num_tokens: int) -> None:
+        """Refuse a prompt that is too long for the model's context or encoder."""
+        context = self.main.max_length
+        if self.text_to_text is not None and num_tokens > context:
             raise ContextLengthError(
-                f"the prompt has {len(ids)} tokens, and the model's context {context} for prompt "
+                f"the prompt has {num_tokens} tokens, and the model's encoder takes up to "
+                f"{context}: shorten the prompt"
+            )
+        if self.text_to_text is None and num_tokens >= context:
+            raise ContextLengthError(
+                f"the prompt has {num_tokens} tokens, and the model's context {context} for prompt "
                 "and output: shorten the prompt"
             )
-        num_new = 1 if options.max_new_tokens is None else options.max_new_tokens
-        needed = min(len(ids) + num_new, context)
+
+    def _check_capacity(self, num_tokens: int, max_new_tokens: int | None) -> None:
+        """Refuse a prompt that has no room in the KV cache with its output."""
+        capacity = self.main.capacity
+        num_new = 1 if max_new_tokens is None else max_new_tokens
+        needed = min(num_tokens + num_new, self.main.max_length)
         if capacity is not None and needed > capacity:
             raise CacheFullError(
                 "prompt and ",
@@ -270,8 +286,6 @@ class TextGenerator:
                 f" has room for {capacity}: raise it, or lower ",
                 Option("max_new_tokens"),
             )
-        require_ids("the prompt", ids, self.vocab_size)
-        return ids
 
     def _references(self, options: GenerationOptions) -> References:
         """Reference texts; all choices of a request share them and their index."""
@@ -299,15 +313,6 @@ class TextGenerator:
             limits["kv_cache_size"] = self.main.capacity
         name = min(limits, key=limits.__getitem__)  # the first of equal ones
         return limits[name], name
-
-    def _check_source(self, ids: Sequence[int]) -> None:
-        """Refuse a text that is too long for the encoder."""
-        if len(ids) > self.main.max_length:
-            raise ContextLengthError(
-                f"the prompt has {len(ids)} tokens, and the model's encoder takes up to "
-                f"{self.main.max_length}: shorten the prompt"
-            )
-        require_ids("the prompt", ids, self.vocab_size)
 
 
 def _require_no_languages(options: GenerationOptions) -> None:

@@ -1,6 +1,7 @@
 """The options of a generation, under the names of transformers.GenerationConfig."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,9 @@ MAX_DRAFT_LENGTH = 256
 
 MAX_LOGPROBS = 100
 """Maximum number of top log-probabilities at each position."""
+
+MAX_NGRAM_SIZE = 32
+"""Maximum length of a match of prompt-lookup, as of the suffix drafter: longer ones say no more."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +248,13 @@ class GenerationOptions:
     ] = None
     max_matching_ngram_size: Annotated[
         int | None,
-        About("Match n-grams of up to N tokens in prompt-lookup.", low=1, unit="tokens", unset="3"),
+        About(
+            "Match n-grams of up to N tokens in prompt-lookup.",
+            low=1,
+            high=MAX_NGRAM_SIZE,
+            unit="tokens",
+            unset="3",
+        ),
     ] = None
     reference_texts: Annotated[
         str | Sequence[str],
@@ -359,6 +369,13 @@ class GenerationOptions:
         elsewhere = {each.field: name for name, each in described.items() if each.field}
         require_known(options, described, "option", elsewhere)
         return cls(**options)
+
+    def copy_with(self, **valid: Any) -> "GenerationOptions":
+        """A copy with other values, which must be valid. Nothing is checked; lists are shared."""
+        other = copy(self)
+        for name, value in valid.items():
+            object.__setattr__(other, name, value)
+        return other
 
     @property
     def samples(self) -> bool:

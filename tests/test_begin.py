@@ -39,7 +39,7 @@ def built(monkeypatch):
         monkeypatch.setattr(owner, name, watched)
 
     watch(SuffixIndex, "extend", lambda index, tokens: len(tokens))
-    watch(PromptLookup, "_index", lambda drafter, tokens: len(tokens) - drafter._indexed)
+    watch(PromptLookup, "_read", lambda drafter, tokens: len(tokens) - drafter._num_read)
     watch(Translation, "read", lambda translation, tokens: len(tokens) - translation._num_read)
     watch(Letters, "encode_rendered", lambda tokenizer, text: len(text))
     return sizes

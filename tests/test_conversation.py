@@ -2,7 +2,7 @@
 
 import pytest
 
-from ov_specdec import SpeculativePipeline
+from ov_specdec import ContextLengthError, SpeculativePipeline
 from tests.chats import USER
 
 SAMPLED = {"temperature": 1.5, "seed": 3, "max_new_tokens": 24, "suppress_tokens": [0]}
@@ -77,3 +77,15 @@ def test_an_answer_that_a_stop_string_cut_is_remembered(pipeline):
     assert (cut.text, len(cut.token_ids)) == (decode(full.token_ids[:size]), size + 1)
     before = prompt_ids(pipeline, [USER])
     assert later(pipeline, cut.text)[: len(before) + size] == [*before, *cut.token_ids[:size]]
+
+
+def test_a_conversation_that_is_too_long_is_refused_before_its_answers_are_looked_for(
+    pipeline, monkeypatch
+):
+    looked = []
+    monkeypatch.setattr(
+        pipeline._generator.generated_tokens, "restore", lambda *arguments: looked.append(arguments)
+    )
+    with pytest.raises(ContextLengthError, match="the model's context 256"):
+        pipeline.generate([USER, {"role": "assistant", "content": "width " * 300}, USER])
+    assert looked == []

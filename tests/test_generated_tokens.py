@@ -88,8 +88,9 @@ def test_a_later_turn_begins_with_all_that_was_generated(tokenizer, text):
         lambda tokenizer: [tokenizer.eos_token_id],
         lambda tokenizer: [tokenizer.eos_token_id] * 2,
         lambda tokenizer: spelled(tokenizer, "\n\nUser"),
+        lambda tokenizer: [tokenizer.eos_token_id] * 40,
     ],
-    ids=["end", "two ends", "stop string"],
+    ids=["end", "two ends", "stop string", "many ends"],
 )
 def test_what_was_generated_beyond_the_text_is_left_out(tokenizer, beyond):
     chat = Conversation(tokenizer)
@@ -99,6 +100,20 @@ def test_what_was_generated_beyond_the_text_is_left_out(tokenizer, beyond):
     later = chat.ids()
     assert later[: len(prompt) + len(answer)] == [*prompt, *answer]
     assert tokenizer.decode_all(later) == tokenizer.decode_all(chat.encoded().ids)
+
+
+def test_the_end_of_a_text_is_found_in_few_steps(tokenizer):
+    chat, decoded = Conversation(tokenizer), []
+
+    def decode(ids):
+        decoded.append(ids)
+        return tokenizer.decode_all(ids)
+
+    prompt, answer = chat.ask("Hello"), spelled(tokenizer, "width 鱻")
+    chat.answer("width 鱻", answer, [tokenizer.eos_token_id] * 500)
+    ids = chat.generated_tokens.restore(chat.encoded(), chat.messages, chat.render, decode)
+    assert ids[: len(prompt) + len(answer)] == [*prompt, *answer]
+    assert len(decoded) < 30
 
 
 def test_equal_answers_keep_their_own_ids(tokenizer):
@@ -206,6 +221,44 @@ def test_the_answers_that_were_used_longest_ago_are_forgotten_first(tokenizer):
         chat.ask(f"Question {turn}?")
         chat.answer(f"width {turn}", spelled(tokenizer, f"width {turn}"))
     assert [chat.ids() != chat.encoded().ids for chat in chats] == [True, False, True]
+
+
+def test_long_answers_are_forgotten_before_many(tokenizer):
+    generated_tokens = GeneratedTokens(max_tokens=100)
+    chats = [Conversation(tokenizer, generated_tokens) for _ in range(3)]
+    ids = [*spelled(tokenizer, "width"), *[tokenizer.eos_token_id] * 30]
+    for turn, chat in enumerate(chats):
+        prompt = chat.ask(f"Question {turn}?")
+        for _ in range(4):  # the same answer counts once
+            generated_tokens.remember("width", ids, prompt=prompt)
+        chat.messages.append({"role": "assistant", "content": "width"})
+    assert [chat.ids() != chat.encoded().ids for chat in chats] == [False, True, True]
+    generated_tokens.remember("all", [1] * 101, prompt=[2])
+    assert [chat.ids() != chat.encoded().ids for chat in chats] == [False] * 3
+
+
+class Copied(list):
+    """Ids that count how many of them are copied."""
+
+    num_copied = 0
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        self.num_copied += len(found) if isinstance(key, slice) else 0
+        return found
+
+
+def test_a_long_conversation_is_read_once(tokenizer):
+    chat = Conversation(tokenizer)
+    chat.generated_tokens.remember("width", spelled(tokenizer, "width"), prompt=[1])
+    for turn in range(50):
+        chat.messages.append({"role": "user", "content": f"Question {turn}?"})
+        chat.messages.append({"role": "assistant", "content": "width"})
+    encoded = chat.encoded()
+    ids = Copied(encoded.ids)
+    arguments = EncodedText(encoded.text, ids, encoded.offsets), chat.messages, chat.render
+    assert chat.generated_tokens.restore(*arguments, tokenizer.decode_all) == encoded.ids
+    assert len(ids) <= ids.num_copied < 4 * len(ids)
 
 
 @settings(max_examples=100, deadline=None)

@@ -194,6 +194,9 @@ def test_usage_in_every_event_is_that_of_its_choice_so_far():
         ({"user": 5}, "user=5 must be a text"),
         ({"num_assistant_tokens": 257}, "num_assistant_tokens=257"),
         ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size=-1"),
+        ({"no_repeat_ngram_size": 257}, "no_repeat_ngram_size=257 must be less than"),
+        ({"encoder_no_repeat_ngram_size": 257}, "encoder_no_repeat_ngram_size=257"),
+        ({"max_matching_ngram_size": 33}, "max_matching_ngram_size=33"),
         ({"max_token": 5}, "max_token=5 is not supported: did you mean max_tokens?"),
         ({"stop_strings": "a"}, 'stop_strings="a" is not supported: did you mean stop?'),
         ({"zzz": 5}, "zzz=5 is not supported: leave it out"),
@@ -211,6 +214,25 @@ def test_what_cannot_be_honoured_is_refused_by_name(fields, message):
     error = refused(chat, **fields)
     assert error.param.partition("[")[0].partition(".")[0] in fields
     assert error.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "where", "most"),
+    [
+        ("suppress_tokens", [1] * 1025, "suppress_tokens", 1024),
+        ("stop_token_ids", [1] * 1025, "stop_token_ids", 1024),
+        ("bad_words_ids", [[1]] * 1025, "bad_words_ids", 1024),
+        ("bad_words_ids", [[1], [1] * 33], "bad_words_ids[1]", 32),
+        ("logit_bias", {str(i): 1 for i in range(16_385)}, "logit_bias", 16_384),
+    ],
+)
+def test_a_list_has_a_bound_that_its_error_names(name, value, where, most):
+    error = refused(chat, **{name: value})
+    assert error.param == where
+    assert error.message.endswith(f"must have at most {most} entries")
+    if where == name:
+        kept = dict([*value.items()][:most]) if isinstance(value, dict) else value[:most]
+        assert len(chat(**{name: kept}).options[name]) == most
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tests.fakes import ScriptedModel, counting
         ),
         ({"prompt_lookup_num_tokens": 0}, "prompt_lookup_num_tokens=0"),
         ({"max_matching_ngram_size": 0}, "max_matching_ngram_size=0"),
+        ({"max_matching_ngram_size": 33}, "max_matching_ngram_size=33 .* from 1 to 32"),
         ({"reference_texts": 7}, "reference_texts=7 must be a text"),
         ({"reference_texts": ["a", 7]}, "reference_texts=7 must be a text"),
         ({"reference_texts": ["a", "\udce4"]}, "reference_texts is not valid text at character 0"),
@@ -226,3 +227,11 @@ def test_seeded_drafts_teach_the_next_seeded_ones_where_logits_are_the_same_in_a
     judged = [common.sources.verified(("model", None)) for common in kinds]
     # Draft tokens in the first places of a text count half.
     assert judged == pytest.approx([0.5, 1, 1.5], abs=0.01)
+
+
+def test_a_copy_with_other_values_checks_nothing_and_shares_lists():
+    options = GenerationOptions(seed=1, suppress_tokens=[3, 4])
+    other = options.copy_with(choice=2)
+    assert (options.choice, other.choice) == (0, 2)
+    assert other == GenerationOptions(seed=1, suppress_tokens=[3, 4], choice=2)
+    assert other.suppress_tokens is options.suppress_tokens

@@ -1,3 +1,5 @@
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,3 +95,14 @@ def test_has_no_model_and_asks_only_where_it_has_an_idea():
 
     assert PromptLookup().caches == ()
     assert running.propose(PromptLookup(), [1, 2, 3], plan).draft.tokens == []
+
+
+def test_a_long_text_and_long_matches_take_no_memory_besides_its_ids():
+    tokens = list(range(10_000)) * 2
+    tracemalloc.start()
+    try:
+        drafter = PromptLookup(32, tokens=tokens)
+        assert propose(drafter, tokens, 3).match_confidence == 32 / 33
+        assert tracemalloc.get_traced_memory()[1] < 100 * len(tokens)
+    finally:
+        tracemalloc.stop()

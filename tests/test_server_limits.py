@@ -2,7 +2,7 @@
 
 import pytest
 
-from ov_specdec import SpeculativePipeline
+from ov_specdec import GenerationOptions, SpeculativePipeline
 from ov_specdec.openai import ApiError, CompletionBody, read_ask
 from ov_specdec.server.work import limit_work
 from tests.server import paused, serving
@@ -88,3 +88,38 @@ def test_a_prompt_is_encoded_once_for_all_choices(pipeline, monkeypatch):
     with serving(pipeline) as server:
         assert server.post("/v1/completions", prompt="x = ", n=5, max_tokens=2).is_success
     assert calls == ["x = "]
+
+
+def test_options_are_checked_as_often_for_many_choices_as_for_one(pipeline, monkeypatch):
+    check, checks = GenerationOptions.__post_init__, []
+
+    def counting(options):
+        checks.append(options)
+        check(options)
+
+    monkeypatch.setattr(GenerationOptions, "__post_init__", counting)
+    begin, begun = type(pipeline._generator).begin, []
+
+    def beginning(generator, ids, options, *more):
+        begun.append(options)
+        return begin(generator, ids, options, *more)
+
+    monkeypatch.setattr(type(pipeline._generator), "begin", beginning)
+    fields = {"prompt": "x = ", "max_tokens": 1, "seed": 3, "suppress_tokens": [5, 6]}
+    with serving(pipeline) as server:
+        num_checks = []
+        for n in (1, 9):
+            assert server.post("/v1/completions", **fields, n=n).is_success
+            num_checks.append(len(checks))
+            checks.clear()
+    assert num_checks[0] == num_checks[1]
+    assert [options.choice for options in begun] == [0, *range(9)]
+    assert len({id(options.suppress_tokens) for options in begun[1:]}) == 1
+
+
+def test_a_length_that_the_limit_sets_is_checked_against_the_least_length(pipeline):
+    ask = {"messages": [{"role": "user", "content": "Hi"}], "n": 4, "min_tokens": 40}
+    with serving(pipeline, max_request_tokens=200) as server:
+        answer = server.post("/v1/chat/completions", **ask)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["param"] == "min_tokens"

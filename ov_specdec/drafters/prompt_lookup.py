@@ -1,6 +1,9 @@
 """Prompt lookup: draft what followed an earlier occurrence of the last tokens."""
 
+from array import array
 from collections.abc import Sequence
+
+import numpy as np
 
 from ov_specdec.drafters.base import Declined, Proposal, Steps
 from ov_specdec.planning.draft_length import Plan, ask
@@ -14,11 +17,10 @@ DEFAULT_NGRAM_SIZE = 3
 class PromptLookup:
     """Drafts by n-gram match in prompt and output: longest match first, most recent first.
 
-    Implements `Drafter` and needs no model. Its index of the last end of each n-gram grows with the
-    sequence, so a round needs no search. prompt: searched as if it preceded the sequence, for an
-    encoder-decoder model's source. tokens: the sequence's first tokens, indexed at once. Source:
-    prompt lookup decoding
-    (https://github.com/apoorvumang/prompt-lookup-decoding).
+    Implements `Drafter` and needs no model. Each round searches the text, which takes microseconds
+    and no memory besides its ids. prompt: searched as if it preceded the sequence, for an
+    encoder-decoder model's source. tokens: the sequence's first tokens. Source: prompt lookup
+    decoding (https://github.com/apoorvumang/prompt-lookup-decoding).
     """
 
     sources: tuple[str, ...] = (SOURCE,)
@@ -31,39 +33,50 @@ class PromptLookup:
         prompt: Sequence[int] = (),
         tokens: Sequence[int] = (),
     ) -> None:
-        self._prompt = prompt
         self._max_size = max_matching_ngram_size or DEFAULT_NGRAM_SIZE
         self._max_draft_tokens = max_draft_tokens
-        # Maps an n-gram to the position after its most recent occurrence with a follower.
-        self._follower: dict[tuple[int, ...], int] = {}
-        self._indexed = 0
-        self._index([*prompt, *tokens])
+        self._text = array("i", prompt)
+        self._num_read = 0
+        self._read(tokens)
 
     def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
         """The tokens that followed the most recent occurrence of the longest matching suffix."""
-        if self._prompt:
-            tokens = [*self._prompt, *tokens]
-        self._index(tokens)
-        for size in range(min(self._max_size, len(tokens) - 1), 0, -1):
-            start = self._follower.get(tuple(tokens[-size:]))
-            if start is not None:
-                # Not a probability, but the policy learns the acceptance of each value.
-                confidence = size / (size + 1)
-                plan = yield from ask(SOURCE, confidence)
-                length = min(plan.length, self._max_draft_tokens or plan.length)
-                if length == 0:
-                    declined = Declined(SOURCE, confidence, tokens[start])
-                    return Proposal(Draft([]), SOURCE, plan, declined=declined)
-                draft = Draft(_copy(tokens, start, length))
-                return Proposal(draft, SOURCE, plan, (confidence,) * length, confidence)
-        return Proposal(Draft([]), SOURCE, Plan(0, "unmatched"))
+        self._read(tokens)
+        size, start = self._find()
+        if size == 0:
+            return Proposal(Draft([]), SOURCE, Plan(0, "unmatched"))
+        # Not a probability, but the policy learns the acceptance of each value.
+        confidence = size / (size + 1)
+        plan = yield from ask(SOURCE, confidence)
+        length = min(plan.length, self._max_draft_tokens or plan.length)
+        if length == 0:
+            declined = Declined(SOURCE, confidence, self._text[start])
+            return Proposal(Draft([]), SOURCE, plan, declined=declined)
+        draft = Draft(_copy(self._text, start, length))
+        return Proposal(draft, SOURCE, plan, (confidence,) * length, confidence)
 
-    def _index(self, tokens: Sequence[int]) -> None:
-        """Index the n-grams that got a follower since the last call."""
-        for end in range(max(self._indexed, 1), len(tokens)):
-            for size in range(1, min(self._max_size, end) + 1):
-                self._follower[tuple(tokens[end - size : end])] = end
-        self._indexed = len(tokens)
+    def _read(self, tokens: Sequence[int]) -> None:
+        """Append the tokens that were added since the last call."""
+        self._text.extend(tokens[self._num_read :])
+        self._num_read = len(tokens)
+
+    def _find(self) -> tuple[int, int]:
+        """Length of the longest match, and the position after its most recent occurrence.
+
+        The length is 0 if nothing matches.
+        """
+        text = np.frombuffer(self._text, dtype=np.intc)
+        ends = np.flatnonzero(text[:-1] == text[-1])  # last tokens of matches
+        if not len(ends):
+            return 0, 0
+        size = 1
+        while size < self._max_size:
+            longer = ends[ends >= size]
+            longer = longer[text[longer - size] == text[-1 - size]]
+            if not len(longer):
+                break
+            size, ends = size + 1, longer
+        return size, int(ends[-1]) + 1
 
 
 def _copy(tokens: Sequence[int], start: int, limit: int) -> list[int]:

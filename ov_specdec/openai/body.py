@@ -29,9 +29,10 @@ REASONS = {
     "model_type": "must be a JSON object",
     "string_too_short": "must not be empty",
     "string_type": "must be a text",
+    "too_long": "must have at most {max_length} entries",
     "too_short": "must not be empty",
 }
-"""Messages that replace those of pydantic."""
+"""Messages that replace those of pydantic; they may name its bounds."""
 
 B = TypeVar("B", bound="Body")
 
@@ -119,11 +120,12 @@ def _explain(error: ValidationError) -> ApiError:
 
 def explain(error: ValidationError) -> tuple[str, str, str]:
     """The first error: its path, a sentence, and pydantic's type."""
-    first = error.errors(include_url=False, include_context=False)[0]
+    first = error.errors(include_url=False)[0]
     path, kind = _json_path(first["loc"]), first["type"]
     if kind == "missing":
         return path, f"{path} is missing: give it", kind
-    reason = REASONS.get(kind) or first["msg"].replace("Input should", "must", 1)
+    reason = REASONS.get(kind, "").format_map(first.get("ctx", {}))
+    reason = reason or first["msg"].replace("Input should", "must", 1)
     return path, f"{path}{'=' * bool(path)}{show(first['input'])} {reason}", kind
 
 

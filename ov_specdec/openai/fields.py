@@ -26,6 +26,20 @@ MAX_SEED = 2**63
 MAX_ID_DIGITS = 18
 """Maximum digits of a token id: Python refuses to parse numbers of thousands of digits."""
 
+MAX_ITEMS = 1024
+"""Maximum length of a list: every choice of a request makes a processor of it."""
+
+MAX_WORD = 32
+"""Maximum length of a list within a list: bad words are words and phrases."""
+
+MAX_BIASES = 16_384
+"""Maximum number of logit biases: to ban a script, or all spellings of some words, takes thousands.
+Every choice of a request keeps them as arrays."""
+
+MAX_NGRAM = 256
+"""Maximum length of banned n-grams: a row after a repetitive text costs one comparison of the whole
+text for each token of an n-gram."""
+
 Object = dict[str, Any]
 Positive = Annotated[int, Field(ge=1)]
 
@@ -100,10 +114,12 @@ def _read_bias(bias: dict[str, float]) -> dict[int, float]:
 
 
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
+NgramSize = Annotated[int, Field(ge=0, le=MAX_NGRAM)]
 
 FORMS: Mapping[str, Any] = {
     "logit_bias": Annotated[
         dict[str, float],
+        Field(max_length=MAX_BIASES),
         values(is_bias, "a number from -100 to 100"),
         AfterValidator(_read_bias),
     ],
@@ -111,6 +127,8 @@ FORMS: Mapping[str, Any] = {
         Annotated[int, Field(ge=0, le=MAX_DRAFT_LENGTH)] | Literal["auto"],
         said(f"a whole number from 0 to {MAX_DRAFT_LENGTH}, or auto"),
     ],
+    "no_repeat_ngram_size": NgramSize,
+    "encoder_no_repeat_ngram_size": NgramSize,
     # Negative values are valid there, but not here.
     "seed": Annotated[
         int,
@@ -158,10 +176,11 @@ def _field_of(each: Described) -> tuple[Any, Any]:
     return kind | None, about
 
 
-def _bounded(kind: Any, each: Described) -> Any:
-    """A type with the bounds of an option, if it is a number."""
+def _bounded(kind: Any, each: Described, max_length: int = MAX_ITEMS) -> Any:
+    """A type with the bounds of an option, if it holds numbers. max_length: of a list."""
     if get_origin(kind) is Sequence:
-        return Annotated[list[_bounded(get_args(kind)[0], each)], Field(fail_fast=True)]  # type: ignore[misc]
+        item = _bounded(get_args(kind)[0], each, MAX_WORD)
+        return Annotated[list[item], Field(max_length=max_length, fail_fast=True)]  # type: ignore[valid-type]
     if get_origin(kind) is Mapping:
         return dict[get_args(kind)]  # type: ignore[misc]
     if kind not in (int, float):

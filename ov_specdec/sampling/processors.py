@@ -140,18 +140,22 @@ class BadWords:
             # As in transformers, a word applies once the text is at least as long as it.
             if length == 0 or length < len(tokens):
                 start = tuple(tokens[len(tokens) - length :])
-                result[endings.get(start, [])] = -np.inf
+                if (banned := endings.get(start)) is not None:
+                    result[banned] = -np.inf
         return result
 
     @cached_property
-    def _endings(self) -> dict[int, dict[tuple[int, ...], list[int]]]:
+    def _endings(self) -> dict[int, dict[tuple[int, ...], NDArray[np.int64]]]:
         """By length of the preceding tokens: the last tokens for each of them."""
         endings: dict[int, dict[tuple[int, ...], list[int]]] = {}
         for *start, last in self.bad_words_ids:
             if start or last not in self.eos_token_ids:
                 starts = endings.setdefault(len(start), {})
                 starts.setdefault(tuple(start), []).append(last)
-        return endings
+        return {
+            length: {start: _as_ids(last) for start, last in starts.items()}
+            for length, starts in endings.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,11 @@ class SuppressTokens:
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:  # noqa: ARG002
         """The row with -inf at those tokens; the history does not matter."""
-        return _forbid(logits, _as_ids(self.suppress_tokens))
+        return _forbid(logits, self._ids)
+
+    @cached_property
+    def _ids(self) -> NDArray[np.int64]:
+        return _as_ids(self.suppress_tokens)
 
 
 @dataclass(frozen=True)
@@ -184,7 +192,11 @@ class MinNewTokens:
         """The row, with -inf at the end-of-sequence tokens while there are too few tokens."""
         if len(tokens) - self.prompt_length >= self.min_new_tokens:
             return logits
-        return _forbid(logits, _as_ids(list(self.eos_token_ids)))
+        return _forbid(logits, self._ids)
+
+    @cached_property
+    def _ids(self) -> NDArray[np.int64]:
+        return _as_ids(list(self.eos_token_ids))
 
 
 @dataclass(frozen=True)
@@ -258,6 +270,8 @@ def _endings(text: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np.in
     matches = np.ones(num_ngrams, dtype=np.bool_)
     for offset, token in enumerate(start):
         matches &= text[offset : offset + num_ngrams] == token
+        if not matches.any():
+            break
     return text[len(start) :][matches]
 
 

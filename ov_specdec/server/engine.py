@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import product
 from typing import Any, Protocol
 
 from prometheus_client import Metric
@@ -164,11 +165,13 @@ class LocalEngine:
         options = self.complete(ask.options, tenant)
         prompts = [self.generator.encode(prompt, options) for prompt in ask.prompts]
         limited = limit_work(ask, prompts, self.max_length, self._settings.max_request_tokens)
-        repeated = [ids for ids in prompts for _ in range(ask.n)]
-        choices = zip(repeated, limited.generations(), strict=True)
+        if limited is not ask:
+            options = self.complete(limited.options, tenant)
+        has_seed = options.seed is not None
+        choices = [options.copy_with(choice=i if has_seed else 0) for i in range(ask.n)]
         return [
-            self._check_one(ids, self.complete(own, tenant), stream, index)
-            for index, (ids, (_, own)) in enumerate(choices)
+            self._check_one(ids, own, stream, index)
+            for index, (ids, own) in enumerate(product(prompts, choices))
         ]
 
     def _check_one(

@@ -5,10 +5,12 @@ A sampled text does not always encode to the ids that were drawn: a model may wr
 earlier turn could not be reused.
 """
 
-from bisect import bisect_left
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from threading import Lock
 
 from ov_specdec.errors import OptionError
@@ -16,6 +18,10 @@ from ov_specdec.text.messages import Message, text_of
 
 MAX_ANSWERS = 1024
 """Recent answers kept: a conversation with as many turns exceeds most contexts."""
+
+MAX_TOKENS = 1_048_576
+"""Tokens of all kept answers together: some conversations of whole contexts, or 1,024 tokens for
+each answer. An id takes 4 bytes, and its text about as many."""
 
 CONTEXT_TOKENS = 8
 """Tokens decoded on either side of an answer: decoders drop the first space of a text, and join
@@ -47,6 +53,24 @@ class EncodedText:
         return first, last
 
 
+class _Prefix:
+    """Ids that grow, and their digest, for which no id is read twice."""
+
+    def __init__(self, ids: Sequence[int] = ()) -> None:
+        self.ids: list[int] = []
+        self._hash = blake2b(digest_size=16)
+        self.extend(ids)
+
+    def extend(self, ids: Sequence[int]) -> None:
+        """Append ids."""
+        self.ids.extend(ids)
+        self._hash.update(_compact(ids))
+
+    def digest(self) -> bytes:
+        """The digest of all ids."""
+        return self._hash.digest()
+
+
 class GeneratedTokens:
     """The ids of the most recent answers, by their text and the prompt that they continued.
 
@@ -54,10 +78,11 @@ class GeneratedTokens:
     Thread-safe.
     """
 
-    def __init__(self, max_answers: int = MAX_ANSWERS) -> None:
-        self._answers: OrderedDict[tuple[str | None, str, int | None], Sequence[int]]
+    def __init__(self, max_answers: int = MAX_ANSWERS, max_tokens: int = MAX_TOKENS) -> None:
+        self._answers: OrderedDict[tuple[str | None, str, bytes | None], Sequence[int]]
         self._answers = OrderedDict()
-        self._max_entries = 2 * max_answers
+        self._max_entries, self._max_tokens = 2 * max_answers, max_tokens
+        self._num_tokens = 0
         self._lock = Lock()
 
     def remember(
@@ -67,10 +92,12 @@ class GeneratedTokens:
 
         The ids may go beyond the text, for example by an end-of-sequence token.
         """
+        prefix = _Prefix(prompt).digest()
         with self._lock:
-            self._keep(text, prompt, salt, tuple(ids))
-            while len(self._answers) > self._max_entries:
-                self._answers.popitem(last=False)
+            self._keep(text, prefix, salt, _compact(ids))
+            while self._is_full:
+                _, forgotten = self._answers.popitem(last=False)
+                self._num_tokens -= len(forgotten)
 
     def restore(
         self,
@@ -86,23 +113,25 @@ class GeneratedTokens:
         changed it, or if it shares a token with the text around it. render: renders messages, as
         for `encoded`. decode: keeps special tokens.
         """
-        ids: list[int] = []
-        num_read = 0  # tokens of `encoded` that `ids` replaces
+        prefix = _Prefix()
+        num_read = 0  # tokens of `encoded` that the prefix replaces
         for content, start, end in self._find_answers(encoded.text, messages, render, salt):
             if (span := encoded.tokens_of(start, end)) is None:
                 continue
             first, last = span
-            before = ids + encoded.ids[num_read:first]
+            prefix.extend(encoded.ids[num_read:first])
+            num_read = first
             kept = _as_written(
-                self._recall(content, before, salt),
+                self._recall(content, prefix.digest(), salt),
                 encoded.ids[first:last],
-                before[-CONTEXT_TOKENS:],
+                prefix.ids[-CONTEXT_TOKENS:],
                 encoded.ids[last : last + CONTEXT_TOKENS],
                 decode,
             )
             if kept is not None:
-                ids, num_read = [*before, *kept], last
-        return ids + encoded.ids[num_read:]
+                prefix.extend(kept)
+                num_read = last
+        return prefix.ids + encoded.ids[num_read:]
 
     def _find_answers(
         self, text: str, messages: Sequence[Message], render: Render, salt: str | None
@@ -140,18 +169,27 @@ class GeneratedTokens:
                 yield content, *place
                 position = place[1]
 
-    def _recall(self, text: str, prompt: Sequence[int], salt: str | None) -> Sequence[int]:
+    def _recall(self, text: str, prefix: bytes, salt: str | None) -> Sequence[int]:
         with self._lock:
-            ids = self._answers.get((salt, text, hash(tuple(prompt))), ())
+            ids = self._answers.get((salt, text, prefix), ())
             if ids:  # keep a conversation that continues
-                self._keep(text, prompt, salt, ids)
+                self._keep(text, prefix, salt, ids)
         return ids
 
-    def _keep(self, text: str, prompt: Sequence[int], salt: str | None, ids: Sequence[int]) -> None:
+    @property
+    def _is_full(self) -> bool:
+        return len(self._answers) > self._max_entries or self._num_tokens > self._max_tokens
+
+    def _keep(self, text: str, prefix: bytes, salt: str | None, ids: Sequence[int]) -> None:
         """Store an answer as the latest, and its text for lookups. The caller holds the lock."""
-        for key, value in (((salt, text, None), ()), ((salt, text, hash(tuple(prompt))), ids)):
+        for key, value in (((salt, text, None), ()), ((salt, text, prefix), ids)):
+            self._num_tokens += len(value) - len(self._answers.pop(key, ()))
             self._answers[key] = value
-            self._answers.move_to_end(key)
+
+
+def _compact(ids: Sequence[int]) -> "array[int]":
+    """Token ids in 4 bytes each."""
+    return array("i", ids)
 
 
 def _place(text: str, content: str, start: int) -> tuple[int, int] | None:
@@ -178,9 +216,20 @@ def _as_written(
 
     encoded: the ids of the text. before, after: the ids around it.
     """
-    wanted = decode([*before, *encoded, *after])
-    for size in range(len(generated), 0, -1):
-        text = decode([*before, *generated[:size], *after])
+    if not generated:
+        return None
+
+    def written(size: int) -> str:
+        return decode([*before, *generated[:size], *after])
+
+    wanted, most = decode([*before, *encoded, *after]), len(generated)
+    if len(written(max(most - CONTEXT_TOKENS, 0))) > len(wanted):  # more than an end or two
+        sizes = range(most)
+        longer = bisect_right(sizes, len(wanted), key=lambda size: len(written(size)))
+        # A text may be longer within a character than behind it.
+        most = min(longer + CONTEXT_TOKENS, most)
+    for size in range(most, 0, -1):
+        text = written(size)
         if text == wanted:
             return generated[:size]
         if len(text) < len(wanted):

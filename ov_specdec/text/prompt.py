@@ -1,6 +1,6 @@
 """Encode a prompt (text, token ids or messages) as ids."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,6 +44,7 @@ def encode_prompt(
     options: GenerationOptions,
     tokenizer: Tokenizer,
     generated_tokens: GeneratedTokens,
+    check_length: Callable[[int], None] | None = None,
 ) -> list[int]:
     """The prompt's ids; empty for an empty prompt.
 
@@ -51,8 +52,11 @@ def encode_prompt(
     keep the ids of `generated_tokens`, unless the options disable caching. Raises `OptionError` for
     other types, for options of a chat template that is not used, and for an attention mask that
     leaves tokens out.
+
+    check_length: refuses a number of tokens; called with that of rendered messages before the work
+    that their answers need.
     """
-    ids = _encode(_as_one(prompt), options, tokenizer, generated_tokens)
+    ids = _encode(_as_one(prompt), options, tokenizer, generated_tokens, check_length)
     if isinstance(prompt, Mapping) and (mask := prompt.get("attention_mask")) is not None:
         _require_whole(np.asarray(mask), len(ids))
     return ids
@@ -63,6 +67,7 @@ def _encode(
     options: GenerationOptions,
     tokenizer: Tokenizer,
     generated_tokens: GeneratedTokens,
+    check_length: Callable[[int], None] | None,
 ) -> list[int]:
     """A prompt without what transformers has around one."""
     if isinstance(prompt, Sequence) and len(prompt) == 0:
@@ -74,6 +79,8 @@ def _encode(
         encoded = tokenizer.encode_rendered(render(messages))
         if not options.cache_prompt:
             return encoded.ids
+        if check_length is not None:
+            check_length(len(encoded.ids))
         salt = options.cache_salt
         return generated_tokens.restore(encoded, messages, render, tokenizer.decode_all, salt)
     if given := options.chat_options():

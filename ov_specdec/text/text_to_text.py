@@ -1,6 +1,6 @@
 """The tokens that the decoder of an encoder-decoder model starts with."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options import GenerationOptions
@@ -36,4 +36,4 @@ class TextToText:
             forced = find_language("tgt_lang", options.tgt_lang, tokenizer.spec)
         elif forced is None:
             forced = self.forced_bos_token_id
-        return replace(options, forced_bos_token_id=forced, tgt_lang=None)
+        return options.copy_with(forced_bos_token_id=forced, tgt_lang=None)
