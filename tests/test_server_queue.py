@@ -140,6 +140,18 @@ def test_there_is_room_for_so_many_and_no_more():
     assert queue.num_active == 0
 
 
+def test_a_full_queue_takes_one_request_of_each_other_key():
+    queue = Queue(2, 1)
+    with ExitStack() as places:
+        for _ in range(3):
+            places.enter_context(queue.entered("a"))
+        places.enter_context(queue.entered("b")).grow(3)
+        for key in ("a", "b"):
+            with pytest.raises(ApiError, match="6 requests are running"):
+                places.enter_context(queue.entered(key))
+    assert queue.num_active == 0
+
+
 def test_a_request_that_waits_too_long_is_told_to_come_again(pipeline, monkeypatch):
     settings = {"max_batch_size": 1, "max_queue": 4, "queue_timeout": SOON}
     with serving(pipeline, **settings) as server, paused(pipeline, monkeypatch) as goes_on:
