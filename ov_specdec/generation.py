@@ -3,14 +3,13 @@
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import GEN_RUNNING, getgeneratorstate
-from threading import RLock
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ov_specdec.checks import require_ids
+from ov_specdec.chunk_stream import ChunkStream
 from ov_specdec.chunks import Chunk, GenerationResult, Given, Output, collect
 from ov_specdec.description import as_tuple
 from ov_specdec.drafters.factory import DrafterFactory
@@ -34,47 +33,11 @@ from ov_specdec.text.text_to_text import TextToText
 from ov_specdec.text.tokenizer import Tokenizer
 
 
-class GenerationStream:
+class GenerationStream(ChunkStream[Chunk]):
     """The chunks of one generation: an iterator that any thread may cancel.
 
     The last chunk has a finish reason and the statistics.
     """
-
-    def __init__(self, chunks: Generator[Chunk, None, None], cancel: Callable[[], None]) -> None:
-        self._chunks = chunks
-        self._cancel = cancel
-        self._advancing = RLock()
-
-    def __iter__(self) -> "GenerationStream":
-        return self
-
-    def __next__(self) -> Chunk:
-        with self._advancing:
-            return next(self._chunks)
-
-    def cancel(self) -> None:
-        """End the generation within one pass; its last chunk has finish_reason "cancelled".
-
-        Returns at once. May be called from any thread, and during the prefill.
-        """
-        self._cancel()
-
-    def close(self) -> None:
-        """End the generation without a last chunk, and free its memory.
-
-        Waits for a pass that is running in another thread. Within one of its own logits
-        processors, it acts like `cancel`.
-        """
-        self.cancel()
-        with self._advancing:
-            if getgeneratorstate(self._chunks) != GEN_RUNNING:
-                self._chunks.close()
-
-    def __enter__(self) -> "GenerationStream":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 @dataclass

@@ -22,6 +22,9 @@ LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
 MAX_DRAFT_LENGTH = 256
 """Maximum draft length of any schedule; one pass verifies the whole draft."""
 
+MAX_REQUESTED_LENGTH = 32
+"""Maximum draft length in a request: others wait for its draft passes. "auto" plans up to 15."""
+
 MAX_LOGPROBS = 100
 """Maximum number of top log-probabilities at each position."""
 
@@ -207,6 +210,7 @@ class GenerationOptions:
         int | Literal["auto"],
         About(
             "Draft N tokens in each round; 0 is plain decoding, auto leaves N to the schedule.",
+            f"Requests may ask for up to {MAX_REQUESTED_LENGTH}.",
             low=0,
             high=MAX_DRAFT_LENGTH,
             unit="tokens",

@@ -27,7 +27,7 @@ LAYERS = (
     {"planning"},
     {"drafters", "loading"},
     {"engine"},
-    {"chunks"},
+    {"chunks", "chunk_stream"},
     {"speech"},
     {"generation", "openai"},
     {"arguments", "batch", "pipeline_models", "saved_cache"},

@@ -12,15 +12,18 @@ from starlette.responses import JSONResponse
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.openai import ApiError
+from ov_specdec.openai.streaming import StreamedCompletion
 from ov_specdec.server import reply
 from ov_specdec.server.access import digest_of
 from ov_specdec.server.app import make_app
 from ov_specdec.server.bodies import LARGE, read_form, read_json
+from ov_specdec.server.engine import LocalEngine
 from ov_specdec.server.queue import Queue
 from tests.server import paused, scope_of_completion, serving, wait_until
 
 ASK = {"prompt": "def area(", "max_tokens": 2, "temperature": 0, "ignore_eos": True}
 SOON = 0.05
+PATIENCE = 30
 FORM = "multipart/form-data; boundary=end"
 
 
@@ -140,6 +143,54 @@ def test_there_is_room_for_so_many_and_no_more():
     assert queue.num_active == 0
 
 
+def test_a_full_queue_takes_one_request_of_each_other_key():
+    queue = Queue(2, 1)
+    with ExitStack() as places:
+        for _ in range(3):
+            places.enter_context(queue.entered("a"))
+        places.enter_context(queue.entered("b")).grow(3)
+        for key in ("a", "b"):
+            with pytest.raises(ApiError, match="6 requests are running"):
+                places.enter_context(queue.entered(key))
+    assert queue.num_active == 0
+
+
+def test_a_place_is_kept_while_a_thread_works_for_a_client_that_has_left(pipeline, monkeypatch):
+    working, goes_on, check = threading.Event(), threading.Event(), LocalEngine._check
+
+    def waiting(*given):
+        working.set()
+        assert goes_on.wait(PATIENCE)
+        return check(*given)
+
+    async def run(app, queue):
+        messages = [{"type": "http.request", "body": json.dumps(ASK).encode()}]
+        left = asyncio.Event()
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            await asyncio.to_thread(working.wait, PATIENCE)
+            left.set()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            raise AssertionError("nobody reads it")
+
+        answering = asyncio.ensure_future(app(scope_of_completion(), receive, send))
+        await left.wait()
+        await asyncio.wait([answering], timeout=SOON)
+        num_active = queue.num_active
+        goes_on.set()
+        await answering
+        return num_active, queue.num_active
+
+    monkeypatch.setattr(LocalEngine, "_check", waiting)
+    with serving(pipeline) as server:
+        app = make_app(server.service)
+        assert asyncio.run(run(app, server.service.queue)) == (1, 0)
+
+
 def test_a_request_that_waits_too_long_is_told_to_come_again(pipeline, monkeypatch):
     settings = {"max_batch_size": 1, "max_queue": 4, "queue_timeout": SOON}
     with serving(pipeline, **settings) as server, paused(pipeline, monkeypatch) as goes_on:
@@ -253,6 +304,23 @@ def test_answers_are_encoded_in_another_thread(pipeline, monkeypatch, path, body
     monkeypatch.setattr(JSONResponse, "render", noted)
     with serving(pipeline) as server:
         assert server.post(path, **body).status_code == 200
+    assert in_loop == [False]
+
+
+def test_the_log_probabilities_of_a_streamed_prompt_are_described_in_another_thread(
+    pipeline, monkeypatch
+):
+    add, in_loop = StreamedCompletion.add, []
+
+    def noted(events, index, chunk):
+        if chunk.prompt_logprobs:
+            in_loop.append(asyncio._get_running_loop() is not None)
+        return add(events, index, chunk)
+
+    monkeypatch.setattr(StreamedCompletion, "add", noted)
+    with serving(pipeline) as server:
+        answer = server.post("/v1/completions", **ASK, stream=True, echo=True, logprobs=2)
+    assert answer.text.endswith("data: [DONE]\n\n")
     assert in_loop == [False]
 
 

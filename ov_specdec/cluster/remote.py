@@ -20,6 +20,7 @@ from ov_specdec.server.about import About
 from ov_specdec.server.engine import Turn
 from ov_specdec.server.salts import join_salt
 from ov_specdec.server.stream import Stream
+from ov_specdec.server.threads import run_in_thread
 from ov_specdec.stats import BatchInvariance
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
@@ -65,7 +66,7 @@ class RemoteEngine:
         self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
     ) -> AsyncIterator[None]:
         """See `Engine`."""
-        prefixes = await asyncio.to_thread(self._prefixes, ask, tenant)
+        prefixes = await run_in_thread(lambda: self._prefixes(ask, tenant))
         hint = None if ask.cache_key is None else hash_key(ask.cache_key, tenant)
         await turn()
         reading = asyncio.create_task(self._read(Work(ask, tenant, prefixes, hint), stream))

@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from ov_specdec.description import Described, Endpoint, describe
 from ov_specdec.openai.body import B
 from ov_specdec.openai.errors import show
-from ov_specdec.options import MAX_DRAFT_LENGTH, GenerationOptions
+from ov_specdec.options import MAX_REQUESTED_LENGTH, GenerationOptions
 
 MAX_SEED = 2**63
 
@@ -124,8 +124,8 @@ FORMS: Mapping[str, Any] = {
         AfterValidator(_read_bias),
     ],
     "num_assistant_tokens": Annotated[
-        Annotated[int, Field(ge=0, le=MAX_DRAFT_LENGTH)] | Literal["auto"],
-        said(f"a whole number from 0 to {MAX_DRAFT_LENGTH}, or auto"),
+        Annotated[int, Field(ge=0, le=MAX_REQUESTED_LENGTH)] | Literal["auto"],
+        said(f"a whole number from 0 to {MAX_REQUESTED_LENGTH}, or auto"),
     ],
     "no_repeat_ngram_size": NgramSize,
     "encoder_no_repeat_ngram_size": NgramSize,

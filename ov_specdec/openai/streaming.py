@@ -107,4 +107,4 @@ class StreamedCompletion:
 
 
 NOT_YET = {"logprobs": None, "finish_reason": None}
-"""Counts at the start of a choice."""
+"""Fields of a choice without a value yet."""

@@ -1,6 +1,5 @@
 """The routes of the server."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
@@ -29,6 +28,7 @@ from ov_specdec.server.document import OPERATIONS, complete, errors
 from ov_specdec.server.page import add_page
 from ov_specdec.server.reply import Reply
 from ov_specdec.server.service import Service
+from ov_specdec.server.threads import run_in_thread
 
 Tokens = TypeVar("Tokens", TokenizeBody, DetokenizeBody)
 
@@ -145,7 +145,7 @@ def _add_tokens(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
             limits = settings.max_body, settings.body_timeout
             body = await read_json(request, *limits, lambda body: read(kind, body, unknown))
             service.check_model(body.model)
-            return await asyncio.to_thread(lambda: JSONResponse(make(body)))
+            return await run_in_thread(lambda: JSONResponse(make(body)))
 
     @_post(app, "/tokenize")
     async def tokenize(request: Request) -> Any:

@@ -1,6 +1,5 @@
 """Sends a transcription: whole, or as server-sent events."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import BinaryIO
 
@@ -14,6 +13,7 @@ from ov_specdec.server.reply import Sender, explain, run_for_client
 from ov_specdec.server.request_metrics import Clock
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
+from ov_specdec.server.threads import run_in_thread
 from ov_specdec.server.transcriptions import Job
 from ov_specdec.speech.segments import TranscriptionChunk, collect
 
@@ -68,7 +68,8 @@ class AudioReply(Response):
                 if job.ask.stream:
                     await sender.end()
                 else:
-                    await (await asyncio.to_thread(_whole, job.ask, chunks))(scope, receive, send)
+                    whole = await run_in_thread(lambda: _whole(job.ask, chunks))
+                    await whole(scope, receive, send)
         except Exception as error:
             failure = explain(error, service, self.record)
             await sender.fail(failure, events.fail, scope, receive)

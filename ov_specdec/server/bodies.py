@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from ov_specdec.openai.audio import FILE
 from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.server.access import CLIENT_LEFT
+from ov_specdec.server.threads import run_in_thread
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ async def read_json(request: Request, max_body: int, timeout: float, read: Calla
     body = await _in_time(_read(request, max_body), timeout)
     if len(body) < LARGE:
         return read(_parse(body))
-    return await asyncio.to_thread(lambda: read(_parse(body)))
+    return await run_in_thread(lambda: read(_parse(body)))
 
 
 async def read_form(

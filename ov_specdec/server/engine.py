@@ -1,6 +1,5 @@
 """`Engine`, which runs the generations of requests, and its implementation in this process."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -19,6 +18,7 @@ from ov_specdec.server.metrics import Metrics, Timer
 from ov_specdec.server.salts import join_salt
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
+from ov_specdec.server.threads import run_in_thread
 from ov_specdec.server.work import limit_work
 from ov_specdec.stats import BatchInvariance
 from ov_specdec.text.tokenizer import Tokenizer
@@ -122,7 +122,7 @@ class LocalEngine:
         self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
     ) -> AsyncIterator[None]:
         """See `Engine`."""
-        generations = await asyncio.to_thread(self._check, ask, tenant, stream)
+        generations = await run_in_thread(lambda: self._check(ask, tenant, stream))
         await turn()
         try:
             for generation, timer in generations:

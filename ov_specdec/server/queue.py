@@ -1,7 +1,7 @@
 """The request queue: a limited number of generations run, others wait or are rejected with 429."""
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +16,9 @@ RETRY_AFTER = 1
 class Queue:
     """Places for generations: `num_places` run concurrently, and up to `max_waiting` wait.
 
-    Waiting requests are admitted round-robin over API keys, and in order of arrival for each key,
-    so no key can starve others. Not thread-safe: for the event loop only.
+    Waiting requests are admitted round-robin over API keys, and in order of arrival for each key.
+    A full queue still takes one request of each key that has no other in it. So no key can starve
+    others. Not thread-safe: for the event loop only.
     """
 
     def __init__(self, num_places: int, max_waiting: int) -> None:
@@ -26,8 +27,13 @@ class Queue:
         self._num_running = 0
         # By key; the first one is next.
         self._waiting: OrderedDict[str | None, deque[Place]] = OrderedDict()
-        self.num_active = 0
+        self._num_active: Counter[str | None] = Counter()
+        """Running and waiting generations, by key."""
+
+    @property
+    def num_active(self) -> int:
         """Running and waiting generations."""
+        return self._num_active.total()
 
     @property
     def num_waiting(self) -> int:
@@ -38,10 +44,10 @@ class Queue:
     def entered(self, key: str | None) -> Iterator["Place"]:
         """A place for one generation, before its request is read.
 
-        key: of the client. Raises `ApiError` if the queue is full.
+        key: of the client. Raises `ApiError` if the queue is full for it.
         """
         place = Place(self, key)
-        self._enter(1)
+        self._enter(place, 1)
         try:
             yield place
         finally:
@@ -53,26 +59,29 @@ class Queue:
             param, what = ("n", "choices") if n > 1 else ("prompt", "prompts")
             room = f"the {self._room} places of the queue"
             raise invalid(param, f"{size} {what} exceed {room}: send fewer")
-        self._enter(size - place.size)
-        place.size = size
+        self._enter(place, size)
 
     def wait(self, place: "Place") -> None:
         """Queue it; it may be admitted at once."""
         self._waiting.setdefault(place.key, deque()).append(place)
         self._serve()
 
-    def _enter(self, size: int) -> None:
-        if self.num_active + size > self._room:
+    def _enter(self, place: "Place", size: int) -> None:
+        """Extend a place to `size` generations, if there is room or its key has no other place."""
+        added = size - place.size
+        is_only = self._num_active[place.key] == place.size
+        if self.num_active + added > self._room and not is_only:
             raise ApiError(
                 429,
                 f"{self.num_active} requests are running or waiting: try again later",
                 code="queue_full",
                 retry_after=RETRY_AFTER,
             )
-        self.num_active += size
+        self._num_active[place.key] += added
+        place.size = size
 
     def _leave(self, place: "Place") -> None:
-        self.num_active -= place.size
+        self._num_active[place.key] -= place.size
         if place.has_turn.is_set():
             self._num_running -= self._num_needed(place)
         elif place in self._waiting.get(place.key, ()):
@@ -105,7 +114,7 @@ class Place:
 
     queue: Queue
     key: str | None
-    size: int = 1
+    size: int = 0
     has_turn: asyncio.Event = field(default_factory=asyncio.Event)
 
     def grow(self, size: int, n: int = 1) -> None:

@@ -21,6 +21,7 @@ from ov_specdec.server.queue import Place
 from ov_specdec.server.request_metrics import Clock
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream
+from ov_specdec.server.threads import run_in_thread
 from ov_specdec.server.work import reject_oversized
 
 log = logging.getLogger("ov_specdec.server")
@@ -113,7 +114,7 @@ async def _collect(answer: Answer, pieces: AsyncIterator[tuple[int, Chunk]]) -> 
         chunks[index].append(chunk)
     results: list[GenerationResult] = [collect(each) for each in chunks]
     # Log-probabilities of a long prompt take time, so do not block the event loop.
-    return await asyncio.to_thread(lambda: JSONResponse(make_body(answer, results)))
+    return await run_in_thread(lambda: JSONResponse(make_body(answer, results)))
 
 
 async def _send_events(
@@ -123,9 +124,16 @@ async def _send_events(
     await sender.begin()
     await sender.event(b"".join(events.begin()))
     async for index, chunk in pieces:
-        await sender.event(b"".join(events.add(index, chunk)))
+        await sender.event(await _describe(events, index, chunk))
     await sender.event(b"".join(events.end()))
     await sender.end()
+
+
+async def _describe(events: Events, index: int, chunk: Chunk) -> bytes:
+    """The events of a chunk, made in a thread if they describe a prompt, which may be long."""
+    if chunk.prompt_logprobs:
+        return b"".join(await run_in_thread(lambda: events.add(index, chunk)))
+    return b"".join(events.add(index, chunk))
 
 
 async def run_for_client(

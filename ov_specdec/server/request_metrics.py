@@ -31,7 +31,7 @@ class RequestMetrics:
             registry=self.registry,
         )
         self.queue_time = self._histogram(
-            "request_queue_time_seconds", "From the end of its body to admission.", REQUEST_BUCKETS
+            "request_queue_time_seconds", "From its checks to its admission.", REQUEST_BUCKETS
         )
         self.to_first = self._histogram(
             "time_to_first_token_seconds", "From arrival to the first token.", FIRST_BUCKETS
