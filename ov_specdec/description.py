@@ -62,6 +62,11 @@ class Described:
         return tuple(kind for kind in _alternatives(self.kind) if kind is not NoneType)
 
     @cached_property
+    def takes_none(self) -> bool:
+        """Whether None is one of its values."""
+        return NoneType in _alternatives(self.kind)
+
+    @cached_property
     def choices(self) -> tuple[Any, ...]:
         """The allowed values of its literal types."""
         literals = [kind for kind in self.kinds if get_origin(kind) is Literal]
@@ -87,7 +92,7 @@ class Described:
 
     def check(self, value: object) -> None:
         """Refuse a value of another type, out of bounds, or that its own check refuses."""
-        if value is None and NoneType in _alternatives(self.kind):
+        if value is None and self.takes_none:
             return
         if self.about.check is not None:
             self.about.check(self.name, value)

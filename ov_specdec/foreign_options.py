@@ -34,7 +34,11 @@ NOTHING = ": there is no counterpart here, leave it out"
 NO_BEAMS = ": there is no beam search, leave it out"
 IN_PROMPT = ": the prompt is a text, token ids or messages"
 OF_PIPELINE = ": it is chosen when the pipeline is made"
+NOT_STRUCTURED = ": there is no structured output; a logits_processor may forbid tokens"
+BY_DRAFT_LENGTH = ": give num_assistant_tokens"
 SAME = " decides nothing here: leave it out"
+
+SYSTEM = ': give messages that begin with {"role": "system", "content": ...}'
 
 CHOOSING: Mapping[str, Foreign] = {
     "begin_suppress_tokens": Foreign(NOTHING, ([], ())),
@@ -63,14 +67,42 @@ FOREIGN: Mapping[str, Foreign] = {
     "max_length": Foreign(" counts the prompt: give max_new_tokens, which does not"),
     "min_length": Foreign(" counts the prompt: give min_new_tokens, which does not", (0,)),
     "stop": Foreign(": give stop_strings"),
+    **dict.fromkeys(("max_tokens", "n_predict", "num_predict"), Foreign(": give max_new_tokens")),
+    **dict.fromkeys(
+        ("draft_max", "n_draft", "num_draft_tokens", "num_speculative_tokens"),
+        Foreign(BY_DRAFT_LENGTH),
+    ),
+    "repeat_penalty": Foreign(": give repetition_penalty"),
+    "temp": Foreign(": give temperature"),
+    "sampling_params": Foreign(": give its options by their names, such as temperature=0.7"),
+    **dict.fromkeys(("system", "system_prompt"), Foreign(SYSTEM)),
+    "enable_thinking": Foreign(': give chat_template_kwargs={"enable_thinking": ...}'),
+    **dict.fromkeys(
+        (
+            *("allowed_token_ids", "grammar", "guided_choice", "guided_grammar", "guided_json"),
+            *("guided_regex", "json_schema", "response_format", "structured_outputs"),
+        ),
+        Foreign(NOT_STRUCTURED),
+    ),
+    "echo": Foreign(": text is the output without the prompt", (False,)),
+    "detokenize": Foreign(": read token_ids of the result", (True,)),
+    "stream": Foreign(": read stream(prompt), which yields chunks of text", (False,)),
+    "callback": Foreign(": read stream(prompt), which yields chunks of text"),
+    "timeout": Foreign(": read stream(prompt), and call its cancel() when it is time"),
+    "truncation": Foreign(": shorten the prompt, which is never cut", (False,)),
+    "prompt_lookup": Foreign(f'{OF_PIPELINE}, by drafter="prompt-lookup"', (False,)),
+    "speculative_config": Foreign(f"{OF_PIPELINE}, by draft; num_assistant_tokens is given here"),
     "stopping_criteria": Foreign(
         ": give stop_strings, or read stream(prompt) and call its cancel()", ([], ())
     ),
     "max_time": Foreign(": read stream(prompt), and call its cancel() when it is time"),
     "streamer": Foreign(": read stream(prompt), which yields chunks of text"),
     "prefix_allowed_tokens_fn": Foreign(": give a logits_processor that forbids the other tokens"),
-    "num_return_sequences": Foreign(
-        ": give generate_batch the prompt so many times, with other seeds or choices", (1,)
+    **dict.fromkeys(
+        ("best_of", "n", "num_return_sequences"),
+        Foreign(
+            ": give generate_batch the prompt so many times, with other seeds or choices", (1,)
+        ),
     ),
     "return_dict_in_generate": Foreign(
         ": what is returned has text, token_ids, finish_reason, logprobs and stats already",
@@ -155,6 +187,9 @@ OF_MODELS: Mapping[str, Foreign] = {
     "compile": Foreign(SAME, ANY),
     "device_map": Foreign(': give device, such as "CPU" or "GPU"', ("auto", "cpu")),
     "export": Foreign(": ov-specdec export writes a folder to give as main", (False,)),
+    **dict.fromkeys(("enable_prefix_caching", "enable_chunked_prefill"), Foreign(SAME, (True,))),
+    "kv_cache_dtype": Foreign(': give properties={"KV_CACHE_PRECISION": ...}', ("auto",)),
+    "tensor_parallel_size": Foreign(": one process runs on one device, leave it out", (1,)),
     "gpu_memory_utilization": Foreign(": give kv_cache_size, in GB"),
     "max_num_seqs": Foreign(": give max_batch_size"),
     "n_ctx": Foreign(": give max_model_len"),
@@ -162,7 +197,7 @@ OF_MODELS: Mapping[str, Foreign] = {
     "num_speculative_tokens": Foreign(": give num_assistant_tokens to generate"),
     "ov_config": Foreign(": give properties"),
     "prompt_lookup": Foreign(': give drafter="prompt-lookup"', (False,)),
-    "quantization_config": Foreign(AT_EXPORT),
+    **dict.fromkeys(("quantization", "quantization_config"), Foreign(AT_EXPORT)),
     "scheduler_config": Foreign(": give max_batch_size and kv_cache_size"),
     "speculative_config": Foreign(": give draft, and num_assistant_tokens to generate"),
     "task": Foreign(": what a model does is in its folder", ("text-generation",)),
@@ -246,6 +281,11 @@ OF_PIPELINES: Mapping[str, Missing] = {
     "__call__": Missing("is not called: call generate(prompt)", TypeError),
     "from_pretrained": Missing(LOADED.format("SpeculativePipeline")),
     "to": Missing("stays on its device: give device when it is made"),
+    "get_tokenizer": Missing("has the attribute tokenizer"),
+    **dict.fromkeys(
+        ("chat", "create_chat_completion", "start_chat"),
+        Missing("keeps no conversation: call generate(messages) with all messages"),
+    ),
 }
 
 OF_SPEECH: Mapping[str, Missing] = {
@@ -266,5 +306,10 @@ OF_RESULTS: Mapping[str, Missing] = {
     "__getitem__": Missing("holds one output: read text or token_ids", TypeError),
     "generated_text": Missing("has text: the output without the prompt"),
     "scores": Missing("has logprobs: give logprobs=N"),
+    **dict.fromkeys(
+        ("choices", "outputs", "texts", "tokens"),
+        Missing("holds one output: read text or token_ids"),
+    ),
+    "perf_metrics": Missing("has stats"),
     "sequences": Missing("has token_ids: the output without the prompt"),
 }

@@ -4,14 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from typing_extensions import Unpack
+from typing_extensions import Never, Unpack
 
 from ov_specdec.arguments import check_devices, check_drafter, check_limits, may_tune
 from ov_specdec.batch import Batch
 from ov_specdec.checks import require_choice, require_text
 from ov_specdec.chunks import GenerationResult, collect
+from ov_specdec.description import describe
 from ov_specdec.drafters.factory import DrafterKind, DrafterName
-from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
+from ov_specdec.errors import CLOSED, Option, OptionError, SessionError, shorten
 from ov_specdec.foreign_options import (
     OF_GENERATION,
     OF_MODELS,
@@ -190,14 +191,14 @@ class SpeculativePipeline:
         return self._costs.curve
 
     def generate(
-        self, prompt: Prompt | None = None, **options: Unpack[GenerationKwargs]
+        self, prompt: Prompt | None = None, *more: Never, **options: Unpack[GenerationKwargs]
     ) -> GenerationResult:
         """Generate to the end. Prompt and options: see `stream`."""
-        with self.stream(prompt, **options) as chunks:
+        with self.stream(prompt, *more, **options) as chunks:
             return collect(chunks)
 
     def stream(
-        self, prompt: Prompt | None = None, **options: Unpack[GenerationKwargs]
+        self, prompt: Prompt | None = None, *more: Never, **options: Unpack[GenerationKwargs]
     ) -> GenerationStream:
         """Generate, and yield chunks as they come; the last one has the finish reason and stats.
 
@@ -211,7 +212,12 @@ class SpeculativePipeline:
         chat template. `cancel` and `close` of the returned stream end the generation.
         """
         generator = self._open_generator()
-        asked, given = take_prompt(prompt, options)
+        if more:
+            raise OptionError(
+                f"{shorten(more[0])} has no name: options are given by name, such as "
+                "max_new_tokens=64, and a GenerationConfig as generation_config"
+            )
+        asked, given = take_prompt(prompt, drop_neutral(options))
         return generator.stream(asked, self.complete_options(**given))
 
     def generate_batch(
@@ -228,10 +234,15 @@ class SpeculativePipeline:
         and cancels the others.
         """
         generator = self._open_generator()
-        if isinstance(prompts, str) or not isinstance(prompts, Sequence):
+        if not _is_list(prompts) or any("role" in p for p in prompts if isinstance(p, Mapping)):
             raise OptionError(
                 Option("prompts", prompts),
                 " must be a list of prompts: of texts, of lists of ids, or of lists of messages",
+            )
+        if options is not None and not _is_list(options):
+            raise OptionError(
+                Option("options", options),
+                " must be a list of mappings, one for each prompt: give what they share by name",
             )
         own = [{} for _ in prompts] if options is None else list(options)
         if len(own) != len(prompts):
@@ -292,7 +303,7 @@ class SpeculativePipeline:
         Options of transformers without an effect are dropped: see `FOREIGN`.
         """
         config = options.pop("generation_config", None)
-        given, defaults = drop_neutral(options), self._defaults
+        given, defaults = _without_none(drop_neutral(options)), self._defaults
         if config is not None:
             begins = self._open_generator().text_to_text
             start = begins.decoder_start_token_id if begins else None
@@ -359,3 +370,17 @@ class SpeculativePipeline:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options without those that are None and have a default instead, as in transformers."""
+    described = describe(GenerationOptions)
+    return {
+        name: value
+        for name, value in options.items()
+        if value is not None or name not in described or described[name].takes_none
+    }

@@ -66,8 +66,11 @@ def test_of_those_that_pay_the_fastest_is_recommended(tmp_path):
         *gains, output="my profile.json"
     )
     assert "--profile" not in told(*gains), "it is taken up by itself"
-    gains.append(Gain(Candidate("both", tmp_path), 30.0, 40.0, 4 * (0.75,), 1.5))
+    gains.append(Gain(Candidate("both", tmp_path), 7.5, 10.0, 4 * (0.75,), 1.5))
     assert "--drafter model" in told(*gains), "what does not pay is not"
+    both = Candidate("both", tmp_path / "draft", profile=tuned.profile)
+    gains.append(Gain(both, 21.0, 15.0, 4 * (1.4,), 1.5))
+    assert "--drafter both" in told(*gains), "the machine was slower, but not the drafter"
 
 
 def test_the_profile_that_was_written_is_that_of_the_first_pair(tmp_path):

@@ -134,6 +134,7 @@ BAD_INPUT = {
     ),
     "option of others": (["chat", "--model", "x"], "there is no option --model: give --main"),
     "option of vllm": (["serve", "--max-num-seqs", "4"], "--max-num-seqs: give --max-batch-size"),
+    "option of llama.cpp": (["serve", "--alias", "x"], "give --served-model-name"),
     "option of vllm, in words": (["serve", "--tensor-parallel-size", "2"], "--replicas, for more"),
     "model as argument": (["serve", "gpt2"], "extra argument (gpt2): give a model with --main"),
     "command as option": (["generate", "x", "--chat"], "give the command chat, or"),

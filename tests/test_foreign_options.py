@@ -61,6 +61,11 @@ def test_there_is_an_answer_to_every_option_of_transformers():
         ({"device": "GPU"}, "device='GPU': it is chosen when the pipeline is made"),
         ({"messages": [1]}, r"messages=\[1\]: give it as the first argument, without a name"),
         ({"generator": 3}, "generator=3: give seed"),
+        ({"num_speculative_tokens": 4}, "num_speculative_tokens=4: give num_assistant_tokens"),
+        ({"n": 2}, "n=2: give generate_batch the prompt so many times"),
+        ({"stream": True}, r"stream=True: read stream\(prompt\)"),
+        ({"guided_json": {}}, "there is no structured output"),
+        ({"enable_thinking": False}, "give chat_template_kwargs="),
         ({"return_full_text": True}, "text is the output without the prompt"),
         ({"num_return_sequences": 2}, "give generate_batch the prompt so many times"),
         ({"attention_mask": [0] + [1] * 3, "input_ids": [1, 2, 3, 4]}, "without padding"),
@@ -91,7 +96,25 @@ def test_several_prompts_are_generate_batchs(prompt, complaint, pipeline):
         pipeline.generate(prompt)
 
 
+def test_options_have_names(pipeline):
+    with pytest.raises(OptionError, match=r"64 has no name: .* by name, such as max_new_tokens=64"):
+        pipeline.generate(TEXT, 64)
+    with pytest.raises(OptionError, match=r"prompts=.*: give it as the first argument"):
+        pipeline.generate(prompts=[TEXT])
+    with pytest.raises(OptionError, match="must be a list of mappings, one for each prompt"):
+        pipeline.generate_batch([TEXT], options={"seed": 1})
+
+
+def test_none_is_the_default_of_every_option(pipeline, expected):
+    nothing = {"stop_strings": None, "logits_processor": None, "repetition_penalty": None}
+    assert pipeline.generate(TEXT, **nothing, **OPTIONS).token_ids == expected
+    with pytest.raises(OptionError, match="unknown option 'wings'"):
+        pipeline.generate(TEXT, wings=None)
+
+
 def test_a_batch_wants_a_list(pipeline):
+    with pytest.raises(OptionError, match="of lists of messages"):
+        pipeline.generate_batch([{"role": "user", "content": "Hello"}])
     with pytest.raises(OptionError, match="of texts, of lists of ids, or of lists of messages"):
         pipeline.generate_batch(pipeline.tokenizer(TEXT))
 

@@ -18,12 +18,18 @@ COMMANDS: Mapping[str, str] = {
 OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("-m", "--model", "--main-model", "--model-path"), "--main"),
     **dict.fromkeys(("--assistant-model", "--draft-model", "--model-draft"), "--draft"),
-    **dict.fromkeys(("-n", "--max-length", "--max-tokens", "--n-predict"), "--max-new-tokens"),
+    **dict.fromkeys(
+        ("-n", "--max-length", "--max-tokens", "--n-predict", "--num-predict"), "--max-new-tokens"
+    ),
     **dict.fromkeys(("-c", "--ctx-size"), "--max-model-len"),
     **dict.fromkeys(("-f", "--file"), "--prompt-file"),
     **dict.fromkeys(("-t", "--threads"), "--num-threads"),
     **dict.fromkeys(("--num-speculative-tokens", "--draft-max"), "--num-assistant-tokens"),
     **dict.fromkeys(("--speculative-config", "--speculative-model"), "--draft"),
+    **dict.fromkeys(("--gpu-layers", "--n-gpu-layers"), "--device"),
+    "--system-prompt": "--system",
+    **dict.fromkeys(("-a", "--alias"), "--served-model-name"),
+    "--quantization": "--weight-format to the command export",
     **dict.fromkeys(("--max-num-seqs", "--parallel"), "--max-batch-size"),
     "--max-num-batched-tokens": "--max-prefill-tokens-per-step",
     "--gpu-memory-utilization": "--kv-cache-size",

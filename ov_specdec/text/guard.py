@@ -111,8 +111,7 @@ class GuardReport:
             raise TokenizerMismatchError(
                 f"{self.finding}: use a draft of the same family, ",
                 Option("pairing", "auto"),
-                ", or ",
-                Option("drafter", "prompt-lookup"),
+                ", or leave out the draft model: suffix matches then draft",
                 "; ov-specdec check lists all differences and the pairings that are possible",
             )
 

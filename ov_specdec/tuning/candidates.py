@@ -96,12 +96,18 @@ class Verdict:
 
 
 def decide(gains: Sequence[Gain]) -> Verdict:
-    """The fastest candidate that pays, not the one with the greatest ratio.
+    """The fastest candidate that pays: by its ratio, and plain decoding with its profile.
 
-    The ratio is over plain decoding with the same properties, and only some candidates have a
-    profile, which makes their plain decoding faster too.
+    Only some candidates have a profile, which makes their plain decoding faster too. Those that
+    share one are compared by their ratios, since the machine's speed drifts between candidates.
     """
-    best = max(gains, key=lambda gain: (gain.pays, gain.speed if gain.pays else gain.ratio))
+
+    def speed(gain: Gain) -> float:
+        profile = gain.candidate.profile
+        alike = (other.plain_speed for other in gains if other.candidate.profile == profile)
+        return gain.ratio * median(alike)
+
+    best = max(gains, key=lambda gain: (gain.pays, speed(gain) if gain.pays else gain.ratio))
     loses = all(gain.is_clear and gain.ratio * GAIN <= 1.0 for gain in gains)
     return Verdict(best.pays or loses, best)
 
