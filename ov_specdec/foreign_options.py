@@ -67,7 +67,7 @@ FOREIGN: Mapping[str, Foreign] = {
     "max_length": Foreign(" counts the prompt: give max_new_tokens, which does not"),
     "min_length": Foreign(" counts the prompt: give min_new_tokens, which does not", (0,)),
     "stop": Foreign(": give stop_strings"),
-    **dict.fromkeys(("max_tokens", "n_predict", "num_predict"), Foreign(": give max_new_tokens")),
+    **dict.fromkeys(("n_predict", "num_predict"), Foreign(": give max_new_tokens")),
     **dict.fromkeys(
         ("draft_max", "n_draft", "num_draft_tokens", "num_speculative_tokens"),
         Foreign(BY_DRAFT_LENGTH),
