@@ -35,7 +35,6 @@ NO_BEAMS = ": there is no beam search, leave it out"
 IN_PROMPT = ": the prompt is a text, token ids or messages"
 OF_PIPELINE = ": it is chosen when the pipeline is made"
 NOT_STRUCTURED = ": there is no structured output; a logits_processor may forbid tokens"
-BY_DRAFT_LENGTH = ": give num_assistant_tokens"
 SAME = " decides nothing here: leave it out"
 
 SYSTEM = ': give messages that begin with {"role": "system", "content": ...}'
@@ -70,7 +69,7 @@ FOREIGN: Mapping[str, Foreign] = {
     **dict.fromkeys(("n_predict", "num_predict"), Foreign(": give max_new_tokens")),
     **dict.fromkeys(
         ("draft_max", "n_draft", "num_draft_tokens", "num_speculative_tokens"),
-        Foreign(BY_DRAFT_LENGTH),
+        Foreign(": give num_assistant_tokens"),
     ),
     "repeat_penalty": Foreign(": give repetition_penalty"),
     "temp": Foreign(": give temperature"),
@@ -84,7 +83,6 @@ FOREIGN: Mapping[str, Foreign] = {
         ),
         Foreign(NOT_STRUCTURED),
     ),
-    "echo": Foreign(": text is the output without the prompt", (False,)),
     "detokenize": Foreign(": read token_ids of the result", (True,)),
     "stream": Foreign(": read stream(prompt), which yields chunks of text", (False,)),
     "callback": Foreign(": read stream(prompt), which yields chunks of text"),
@@ -108,7 +106,9 @@ FOREIGN: Mapping[str, Foreign] = {
         ": what is returned has text, token_ids, finish_reason, logprobs and stats already",
         (False,),
     ),
-    "return_full_text": Foreign(": text is the output without the prompt", (False,)),
+    **dict.fromkeys(
+        ("echo", "return_full_text"), Foreign(": text is the output without the prompt", (False,))
+    ),
     **dict.fromkeys(("generator", "manual_seed", "random_seed"), Foreign(": give seed")),
     "output_scores": Foreign(": give logprobs=N", (False,)),
     "output_logits": Foreign(": give logprobs=N", (False,)),

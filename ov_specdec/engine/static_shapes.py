@@ -95,16 +95,15 @@ class StaticShapes:
 
         seconds: of the last step. is_idle: no sequence is running.
         """
-        can_swap = is_idle or self._can_swap()
         if self._compiling and self._postponed is None:
-            if can_swap:
+            if is_idle or self._can_swap():
                 self._take_up(self._compiler.take())
             return
         self._due -= seconds
         if self._due > 0.0:
             return
         if self._postponed is not None:
-            if can_swap:
+            if is_idle or self._can_swap():
                 self._take_up(self._postponed)
         elif size := self._next():
             self._compiling = size
