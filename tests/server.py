@@ -6,10 +6,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from socket import socket
+from typing import Any, TypeVar
 
 import httpx
 import openai
+import pytest
 import uvicorn
 
 from ov_specdec import SpeculativePipeline
@@ -19,39 +24,41 @@ from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 
 NAME = "org/tiny"
+Client = TypeVar("Client", openai.OpenAI, openai.AsyncOpenAI)
 
 
 class Running:
     """A server that runs. service: its own, to look at and to break."""
 
-    def __init__(self, service, url, stop):
+    def __init__(self, service: Service, url: str, stop: Callable[[], None]) -> None:
         self.service = service
         self.url = url
         self.stop = stop
         self.http = httpx.Client(base_url=url, timeout=60)
 
-    def post(self, path, key=None, **body):
+    def post(self, path: str, key: str | None = None, **body: Any) -> httpx.Response:
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         return self.http.post(path, json=body, headers=headers)
 
-    def complete(self, prompt, **fields):
+    def complete(self, prompt: Any, **fields: Any) -> Any:
         """The text of a greedy completion, or fields of the answer."""
         answer = self.post("/v1/completions", prompt=prompt, **{"temperature": 0, **fields})
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def metric(self, name):
+    def metric(self, name: str) -> float | None:
         """The value of a metric without labels of its own."""
-        served = self.service._speech or self.service.engine
+        speech = self.service._speech
+        served = self.service.engine.metrics if speech is None else speech.metrics
         found = (
             metrics.registry.get_sample_value(f"ov_specdec:{name}", {"model_name": NAME})
-            for metrics in (served.metrics, self.service.metrics)
+            for metrics in (served, self.service.metrics)
         )
         return next((value for value in found if value is not None), None)
 
 
 @contextmanager
-def serving_exactly(pair):
+def serving_exactly(pair: Sequence[Path]) -> Iterator[Running]:
     """Serve a pair in exact precision."""
     with (
         SpeculativePipeline(*pair, precision="exact", num_threads=1) as pipeline,
@@ -61,7 +68,7 @@ def serving_exactly(pair):
 
 
 @contextmanager
-def serving(pipeline=None, **settings):
+def serving(pipeline: SpeculativePipeline | None = None, **settings: Any) -> Iterator[Running]:
     """Serve a pipeline, or none yet; it is not closed at the end."""
     service = Service(Settings(model_name=NAME, **settings))
     if pipeline is not None:
@@ -71,7 +78,7 @@ def serving(pipeline=None, **settings):
     started = threading.Event()
 
     class Started(Server):
-        async def startup(self, sockets=None):
+        async def startup(self, sockets: list[socket] | None = None) -> None:
             await super().startup(sockets)
             started.set()
 
@@ -91,14 +98,17 @@ def serving(pipeline=None, **settings):
 
 
 @contextmanager
-def serving_process(*arguments, **connection):
+def serving_process(
+    *arguments: object, **connection: Any
+) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     """Start `ov-specdec serve` on a free port; gives the process and a client, once it is ready.
 
     connection: arguments of the client.
     """
     command = [sys.executable, "-m", "ov_specdec", "serve", "--port", "0", *map(str, arguments)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **pipes) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
         try:
             url = process.stdout.readline().strip()
             with httpx.Client(**{"base_url": url, "timeout": 60, **connection}) as client:
@@ -107,7 +117,7 @@ def serving_process(*arguments, **connection):
             process.kill()
 
 
-def official_client(server, kind=openai.OpenAI):
+def official_client(server: Running, kind: type[Client]) -> Client:
     """OpenAI's own client, which refuses what is not as it declares it."""
     return kind(
         base_url=f"{server.url}/v1",
@@ -117,17 +127,19 @@ def official_client(server, kind=openai.OpenAI):
     )
 
 
-def _stop(server):
+def _stop(server: Server) -> None:
     server.should_exit = True
 
 
 @contextmanager
-def paused(pipeline, monkeypatch, after=0):
+def paused(
+    pipeline: SpeculativePipeline, monkeypatch: pytest.MonkeyPatch, after: int = 0
+) -> Iterator[threading.Event]:
     """Passes of the main model wait until what this yields is set. after: so many do not."""
     runner, goes_on = pipeline.main.runner, threading.Event()
     run, numbers = type(runner).forward, itertools.count()
 
-    def waiting(self, spans):
+    def waiting(self: Any, spans: Any) -> Any:
         if self is runner and next(numbers) >= after:
             goes_on.wait(30)
         return run(self, spans)
@@ -139,13 +151,13 @@ def paused(pipeline, monkeypatch, after=0):
         goes_on.set()
 
 
-def has_client_left(caplog):
+def has_client_left(caplog: pytest.LogCaptureFixture) -> bool:
     """Whether the server has logged that a client left before its answer was whole."""
     entries = (record.record for record in caplog.records if hasattr(record, "record"))
     return any(entry.status == 499 for entry in entries)
 
 
-def scope_of_completion(**more):
+def scope_of_completion(**more: Any) -> MutableMapping[str, Any]:
     """What an ASGI application is told of a request to /v1/completions, without a socket."""
     return {
         "type": "http",
@@ -157,7 +169,7 @@ def scope_of_completion(**more):
     }
 
 
-def wait_until(condition, seconds=20):
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
     """Return once it is true; what a server does after its answer is not seen at once."""
     end = time.monotonic() + seconds
     while not condition():

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from threading import Event
 
 import httpx
+import openai
 import pytest
 
 from ov_specdec import AudioError, SpeculativePipeline
@@ -44,7 +45,7 @@ def server(pipeline):
 
 @pytest.fixture(scope="module")
 def client(server):
-    return official_client(server).audio
+    return official_client(server, openai.OpenAI).audio
 
 
 def wav(seconds=4.1, form="wav"):

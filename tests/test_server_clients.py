@@ -19,7 +19,7 @@ def server(chat_pair):
 
 @pytest.fixture(scope="module")
 def client(server):
-    return official_client(server)
+    return official_client(server, openai.OpenAI)
 
 
 def test_the_official_client_chats(client):

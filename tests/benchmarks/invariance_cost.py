@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from time import perf_counter
+from typing import Literal
 
 import click
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.cli.model_options import parse_sizes
 from ov_specdec.loading.static_shapes import WantedShapes
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, several
@@ -25,22 +27,27 @@ Time = Callable[[SpeculativePipeline, list[list[int]]], float]
 """Seconds of a token."""
 
 
-def alone(length: int | str) -> Time:
+def alone(length: Literal["auto"] | int) -> Time:
     """Of a text alone, after its first token. length: of drafts."""
 
     def seconds(pipeline: SpeculativePipeline, prompts: list[list[int]]) -> float:
-        run = {"max_new_tokens": NEW_TOKENS, "ignore_eos": True, "num_assistant_tokens": length}
-        return pipeline.generate(prompts[0], **run).stats.time_per_output_token
+        result = pipeline.generate(
+            prompts[0],
+            max_new_tokens=NEW_TOKENS,
+            ignore_eos=True,
+            num_assistant_tokens=length,
+        )
+        return result.stats.time_per_output_token
 
     return seconds
 
 
 def together(pipeline: SpeculativePipeline, prompts: list[list[int]]) -> float:
     """Of plain texts that share passes, on prompts that are cached."""
-    run = {"ignore_eos": True, "num_assistant_tokens": 0}
-    pipeline.generate_batch(prompts, **run, max_new_tokens=1)
+    run = partial(pipeline.generate_batch, prompts, ignore_eos=True, num_assistant_tokens=0)
+    run(max_new_tokens=1)
     start = perf_counter()
-    pipeline.generate_batch(prompts, **run, max_new_tokens=NEW_TOKENS)
+    run(max_new_tokens=NEW_TOKENS)
     return (perf_counter() - start) / (NEW_TOKENS * len(prompts))
 
 
@@ -78,11 +85,10 @@ def costs(
     """The ratios of a pair, by way and cached tokens: rounds of them, after one to warm up."""
     for way in ways:
         batch, seconds = CELLS[way]
-        settings = {"max_batch_size": batch, "static_shapes": static_shapes}
+        pipeline_of = partial(models.pipeline, max_batch_size=batch, static_shapes=static_shapes)
         with ExitStack() as stack:
             pipelines = [
-                stack.enter_context(models.pipeline(batch_invariant=on, **settings))
-                for on in ("auto", False)
+                stack.enter_context(pipeline_of(batch_invariant=on)) for on in ("auto", False)
             ]
             for pipeline in pipelines:
                 pipeline.prepare()
@@ -113,4 +119,4 @@ def invariance_cost(
     models: Models, rounds: int, cached: tuple[int, ...], static_shapes: str, ways: tuple[str, ...]
 ) -> Measurements:
     """Measure the speed with batch invariance over that without it."""
-    yield from costs(models, rounds, cached, static_shapes, ways)
+    yield from costs(models, rounds, cached, parse_sizes(static_shapes), ways)

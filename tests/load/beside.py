@@ -16,7 +16,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.load.clients import load, num_running
 from tests.server import serving_process
@@ -49,7 +51,7 @@ def command(url: str, folder: Path, seconds: float) -> list[str]:
     return ["guidellm", "run", *options, "--disable-console"]
 
 
-def figures_of(report: dict) -> dict:
+def figures_of(report: Mapping[str, Any]) -> dict[str, Any]:
     """What guidellm tells: how requests have ended, and tokens of the answers that are whole."""
     [benchmark] = report["benchmarks"]
     requests = benchmark["requests"]
@@ -62,7 +64,7 @@ def figures_of(report: dict) -> dict:
     }
 
 
-def run(seconds: float) -> dict:
+def run(seconds: float) -> dict[str, Any]:
     """Start a server and all clients, for so many seconds; the figures."""
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     with (
@@ -83,7 +85,7 @@ def run(seconds: float) -> dict:
     return {"guidellm": figures_of(report), "others": figures}
 
 
-def is_well(figures: dict) -> bool:
+def is_well(figures: Mapping[str, Any]) -> bool:
     """Whether nothing was lost, mixed up or cut, and `/health` has never failed."""
     guidellm, others = figures["guidellm"], figures["others"]
     return (

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import Any
 
 import httpx
 import psutil
@@ -48,7 +49,7 @@ class Report:
     seconds: list[float] = field(default_factory=list)
     tokens: int = 0
 
-    def as_dict(self, seconds: float) -> dict:
+    def as_dict(self, seconds: float) -> dict[str, Any]:
         times = sorted(self.seconds)
         return {
             "answered": dict(self.answered),
@@ -61,11 +62,11 @@ class Report:
         }
 
 
-def body_of(prompt: str, **fields) -> dict:
+def body_of(prompt: str, **fields: Any) -> dict[str, Any]:
     return {"prompt": prompt, "max_tokens": MAX_TOKENS, "temperature": 0, **fields}
 
 
-async def alone(client: httpx.AsyncClient) -> dict[str, dict]:
+async def alone(client: httpx.AsyncClient) -> dict[str, dict[str, Any]]:
     """The choice that each prompt gets while nobody else asks."""
     answers = {}
     for prompt in PROMPTS:
@@ -78,7 +79,14 @@ async def alone(client: httpx.AsyncClient) -> dict[str, dict]:
 class Client:
     """Asks one request after the other. expected: choices by prompt. weights: of kinds."""
 
-    def __init__(self, http, expected, report, weights, seed):
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        expected: Mapping[str, dict[str, Any]],
+        report: Report,
+        weights: Mapping[str, int],
+        seed: int,
+    ) -> None:
         self._http, self._expected, self._report = http, expected, report
         self._weights = weights
         self._random = random.Random(seed)  # noqa: S311
@@ -155,7 +163,7 @@ class Client:
     async def _too_many(self, prompt: str) -> bool:
         return await self._refused("too-many", {**body_of(prompt), "n": 128, "max_tokens": 10**6})
 
-    async def _refused(self, kind: str, body: dict) -> bool:
+    async def _refused(self, kind: str, body: dict[str, Any]) -> bool:
         return self._expect_400(kind, await self._http.post("/v1/completions", json=body))
 
     def _expect_400(self, kind: str, answer: httpx.Response) -> bool:
@@ -178,7 +186,7 @@ async def load(
     seconds: float,
     pid: int | None = None,
     weights: Mapping[str, int] = WEIGHTS,
-) -> dict:
+) -> dict[str, Any]:
     """Run clients for so many seconds; the figures. pid: of a server whose memory is watched."""
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as http:
