@@ -1,7 +1,7 @@
 import pytest
 
 from ov_specdec.planning.draft_length import (
-    MAX_DRAFT_LENGTH,
+    MAX_REQUESTED_LENGTH,
     Ask,
     ConstantLength,
     HeuristicLength,
@@ -33,7 +33,8 @@ def test_heuristic_starts_at_five():
         (1, 1, 0, 1),  # never below one
         (5, 2, 2, 7),  # the budget or the lookup allowed just two, and both were accepted
         (5, 0, 0, 5),  # nothing drafted, nothing learnt
-        (MAX_DRAFT_LENGTH - 1, 9, 9, MAX_DRAFT_LENGTH),
+        (MAX_REQUESTED_LENGTH - 1, 9, 9, MAX_REQUESTED_LENGTH),
+        (MAX_REQUESTED_LENGTH + 9, 9, 9, MAX_REQUESTED_LENGTH + 9),  # asked for
     ],
 )
 def test_heuristic_follows_the_last_round(start, drafted, accepted, expected):

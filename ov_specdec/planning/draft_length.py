@@ -7,7 +7,7 @@ from itertools import accumulate, repeat
 from operator import mul
 from typing import Protocol
 
-from ov_specdec.options import MAX_DRAFT_LENGTH
+from ov_specdec.options import MAX_REQUESTED_LENGTH
 from ov_specdec.planning.acceptance import MODEL, Acceptance, SharedCounts
 from ov_specdec.planning.costs import SIZES
 from ov_specdec.stats import RoundStats
@@ -152,8 +152,8 @@ class ConstantLength:
 class HeuristicLength:
     """Two more after a round in which all draft tokens were accepted, else one fewer, at least 1.
 
-    Implements `Policy`. Source: assisted generation in transformers
-    (`num_assistant_tokens_schedule="heuristic"`).
+    It grows up to the longest draft of a request. Implements `Policy`. Source: assisted generation
+    in transformers (`num_assistant_tokens_schedule="heuristic"`).
     """
 
     length: int = HEURISTIC_START
@@ -170,7 +170,7 @@ class HeuristicLength:
         if stats.num_drafted == 0:
             return
         if stats.num_accepted == stats.num_drafted:
-            self.length = min(self.length + 2, MAX_DRAFT_LENGTH)
+            self.length = max(self.length, min(self.length + 2, MAX_REQUESTED_LENGTH))
         else:
             self.length = max(self.length - 1, 1)
 
