@@ -2,10 +2,10 @@ import pytest
 
 from ov_specdec.planning.draft_length import (
     MAX_REQUESTED_LENGTH,
-    Ask,
     ConstantLength,
     HeuristicLength,
     Plan,
+    PlanRequest,
 )
 from ov_specdec.stats import RoundStats
 
@@ -17,11 +17,11 @@ def a_round(drafted, accepted):
 def test_constant_length_never_changes():
     policy = ConstantLength(4)
     policy.update(a_round(4, 0))
-    assert policy.answer(Ask("model")).length == 4
+    assert policy.answer(PlanRequest("model")).length == 4
 
 
 def test_heuristic_starts_at_five():
-    assert HeuristicLength().answer(Ask("model")).length == 5
+    assert HeuristicLength().answer(PlanRequest("model")).length == 5
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_heuristic_starts_at_five():
 def test_heuristic_follows_the_last_round(start, drafted, accepted, expected):
     policy = HeuristicLength(start)
     policy.update(a_round(drafted, accepted))
-    assert policy.answer(Ask("model")).length == expected
+    assert policy.answer(PlanRequest("model")).length == expected
 
 
 def test_a_plan_ends_after_a_draft_token_that_its_source_doubts():

@@ -92,7 +92,7 @@ class LiveCurve:
         self._correct()
 
     def _correct(self) -> None:
-        """Have the curve be the measured one times what was learnt."""
+        """Multiply the measured curve by the factors of its cells."""
         of_main = [factor for (role, *_), factor in self._factors.items() if role == "main"]
         mean = geometric_mean(of_main) if of_main else 1.0
         main, draft = self.measured.main, self.measured.draft
