@@ -32,17 +32,13 @@ from ov_specdec.generation import GenerationStream, TextGenerator
 from ov_specdec.kwargs import GenerationKwargs
 from ov_specdec.loading.compile import LoadedModel
 from ov_specdec.loading.devices import Precision
-from ov_specdec.loading.generation_config import (
-    GenerationConfigUse,
-    SamplingDefaults,
-    read_sampling_defaults,
-)
+from ov_specdec.loading.generation_config import GenerationConfigUse
 from ov_specdec.loading.invariance import WantedInvariance, check_wanted
 from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
 from ov_specdec.loading.static_shapes import WantedShapes, check_sizes
 from ov_specdec.options import GenerationOptions
-from ov_specdec.pipeline_models import load, make_generator, open_sources
+from ov_specdec.pipeline_models import load, make_generator, open_sources, sampling_defaults
 from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress
 from ov_specdec.saved_cache import load_caches, save_caches
 from ov_specdec.stats import BatchInvariance, Stopwatch
@@ -145,10 +141,7 @@ class SpeculativePipeline:
             profile = "none"
 
         sources = open_sources(main, draft, kind, chat_template)
-        self._defaults = SamplingDefaults()
-        if generation_config == "model":
-            path = sources[0].folder.path
-            self._defaults = read_sampling_defaults(path, vocab_size=sources[0].vocab_size)
+        self._defaults = sampling_defaults(generation_config, sources[0])
         models = load(
             sources,
             configs,
