@@ -74,7 +74,7 @@ class LiveCurve:
     def improve(self) -> None:
         """Do nothing: see `KeptCosts`."""
 
-    def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
+    def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Set a model's static shapes, each of which saves `saved` seconds."""
         self.measured = self.measured.with_static(role, sizes, saved)
         self._correct()
@@ -116,5 +116,5 @@ class FixedCurve:
     def improve(self) -> None:
         """Nothing to measure."""
 
-    def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
+    def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Nothing changes."""
