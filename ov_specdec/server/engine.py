@@ -167,8 +167,7 @@ class LocalEngine:
         limited = limit_work(ask, prompts, self.max_length, self._settings.max_request_tokens)
         if limited is not ask:
             options = self.complete(limited.options, tenant)
-        has_seed = options.seed is not None
-        choices = [options.copy_with(choice=i if has_seed else 0) for i in range(ask.n)]
+        choices = [options.copy_with(**own) for own in ask.choices]
         return [
             self._check_one(ids, own, stream, index)
             for index, (ids, own) in enumerate(product(prompts, choices))
