@@ -21,7 +21,7 @@ from ov_specdec.openai import (
     make_stream,
     read_ask,
 )
-from ov_specdec.openai.body import MAX_TOLD, Rules, UnknownNames, read
+from ov_specdec.openai.body import MAX_LOGGED, Rules, UnknownNames, read
 from ov_specdec.openai.events import encode_event
 from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.options import GenerationOptions
@@ -372,9 +372,9 @@ def test_an_unknown_name_is_logged_once_and_ignored_unless_it_is_to_be_refused(c
 
 def test_names_that_requests_make_up_fill_neither_memory_nor_log(caplog):
     unknown = UnknownNames()
-    for number in range(2 * MAX_TOLD):
+    for number in range(2 * MAX_LOGGED):
         unknown.check(f"{number}{'x' * 10_000}", 1, {})
-    assert len(caplog.records) == MAX_TOLD
+    assert len(caplog.records) == MAX_LOGGED
     assert max(len(record.getMessage()) for record in caplog.records) < 200
 
 
