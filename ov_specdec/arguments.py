@@ -1,9 +1,9 @@
-"""Checks of the arguments of a pipeline."""
+"""Checks of the arguments of a pipeline and its methods."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from ov_specdec.checks import (
     require_choice,
@@ -12,14 +12,18 @@ from ov_specdec.checks import (
     require_text,
     require_texts,
 )
+from ov_specdec.description import describe
 from ov_specdec.drafters.factory import DrafterKind, DrafterName, kind_of
 from ov_specdec.engine import Limits
-from ov_specdec.errors import Option, OptionError
+from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.files import expand_home
 from ov_specdec.loading.devices import find_device, openvino_core, require_paged
+from ov_specdec.loading.generation_config import SamplingDefaults, defaults_of
 from ov_specdec.loading.locate import check_place
 from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.options import GenerationOptions
 from ov_specdec.text.pairing import PairingName
+from ov_specdec.text.text_to_text import TextToText
 
 
 def check_devices(configs: Sequence[RuntimeConfig]) -> None:
@@ -165,3 +169,56 @@ def _no_draft(main: str | Path) -> OptionError:
         " or ",
         Option("drafter", "none"),
     )
+
+
+def refuse_unnamed(options: Sequence[object]) -> None:
+    """Refuse options of a generation without a name."""
+    if options:
+        raise OptionError(
+            f"{shorten(options[0])} has no name: options are given by name, such as "
+            "max_new_tokens=64, and a GenerationConfig as generation_config"
+        )
+
+
+def complete(
+    given: Mapping[str, Any], defaults: SamplingDefaults, text_to_text: TextToText | None
+) -> GenerationOptions:
+    """The options of a generation with defaults for the others, and without a generation_config.
+
+    given: None counts as not given where the option does not take it, as in transformers.
+    """
+    described = describe(GenerationOptions)
+    own = {
+        name: value
+        for name, value in given.items()
+        if value is not None or name not in described or described[name].takes_none
+    }
+    if (config := own.pop("generation_config", None)) is not None:
+        start = text_to_text.decoder_start_token_id if text_to_text else None
+        defaults = defaults_of(config, own, start)
+    return GenerationOptions.from_kwargs(defaults.complete(own))
+
+
+def check_batch(
+    prompts: Sequence[Any], options: Sequence[Mapping[str, Any]] | None
+) -> Sequence[Mapping[str, Any]]:
+    """The options of each prompt of a batch; `OptionError` for other types, or another number."""
+    if not _is_list(prompts) or any("role" in p for p in prompts if isinstance(p, Mapping)):
+        raise OptionError(
+            Option("prompts", prompts),
+            " must be a list of prompts: of texts, of lists of ids, or of lists of messages",
+        )
+    if options is None:
+        return [{} for _ in prompts]
+    if not _is_list(options):
+        raise OptionError(
+            Option("options", options),
+            " must be a list of mappings, one for each prompt: give what they share by name",
+        )
+    if len(options) != len(prompts):
+        raise OptionError(f"{len(options)} options were given for {len(prompts)} prompts")
+    return options
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)

@@ -20,7 +20,7 @@ Schedule = Literal["adaptive", "heuristic", "constant"]
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
 
 MAX_DRAFT_LENGTH = 256
-"""Maximum draft length of any schedule; one pass verifies the whole draft."""
+"""Maximum draft length that may be given; one pass verifies the whole draft."""
 
 MAX_REQUESTED_LENGTH = 32
 """Maximum draft length in a request: others wait for its draft passes. "auto" plans up to 15."""
@@ -224,8 +224,8 @@ class GenerationOptions:
             "Schedule of the draft length.",
             '"adaptive" maximizes tokens per second by the measured cost of passes, and drafts '
             "nothing if speculation does not pay. (Seeded sampling without batch invariance uses "
-            'nominal costs instead.) "heuristic" adds two after a fully accepted draft, and '
-            'otherwise subtracts one; "constant" keeps the length.',
+            'nominal costs instead.) "heuristic" adds two after a fully accepted draft, up to '
+            f'{MAX_REQUESTED_LENGTH}, and otherwise subtracts one; "constant" keeps the length.',
             unset="constant for N; adaptive for auto",
         ),
     ] = None

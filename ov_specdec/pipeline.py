@@ -6,13 +6,20 @@ from typing import Any, get_args
 
 from typing_extensions import Never, Unpack
 
-from ov_specdec.arguments import check_devices, check_drafter, check_limits, may_tune
+from ov_specdec.arguments import (
+    check_batch,
+    check_devices,
+    check_drafter,
+    check_limits,
+    complete,
+    may_tune,
+    refuse_unnamed,
+)
 from ov_specdec.batch import Batch
 from ov_specdec.checks import require_choice, require_text
 from ov_specdec.chunks import GenerationResult, collect
-from ov_specdec.description import describe
 from ov_specdec.drafters.factory import DrafterKind, DrafterName
-from ov_specdec.errors import CLOSED, Option, OptionError, SessionError, shorten
+from ov_specdec.errors import CLOSED, SessionError
 from ov_specdec.foreign_options import (
     OF_GENERATION,
     OF_MODELS,
@@ -25,18 +32,13 @@ from ov_specdec.generation import GenerationStream, TextGenerator
 from ov_specdec.kwargs import GenerationKwargs
 from ov_specdec.loading.compile import LoadedModel
 from ov_specdec.loading.devices import Precision
-from ov_specdec.loading.generation_config import (
-    GenerationConfigUse,
-    SamplingDefaults,
-    defaults_of,
-    read_sampling_defaults,
-)
+from ov_specdec.loading.generation_config import GenerationConfigUse
 from ov_specdec.loading.invariance import WantedInvariance, check_wanted
 from ov_specdec.loading.kept_costs import kept_costs
 from ov_specdec.loading.runtime_config import KvBackend, RuntimeConfig
 from ov_specdec.loading.static_shapes import WantedShapes, check_sizes
 from ov_specdec.options import GenerationOptions
-from ov_specdec.pipeline_models import load, make_generator, open_sources
+from ov_specdec.pipeline_models import load, make_generator, open_sources, sampling_defaults
 from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress
 from ov_specdec.saved_cache import load_caches, save_caches
 from ov_specdec.stats import BatchInvariance, Stopwatch
@@ -139,10 +141,7 @@ class SpeculativePipeline:
             profile = "none"
 
         sources = open_sources(main, draft, kind, chat_template)
-        self._defaults = SamplingDefaults()
-        if generation_config == "model":
-            path = sources[0].folder.path
-            self._defaults = read_sampling_defaults(path, vocab_size=sources[0].vocab_size)
+        self._defaults = sampling_defaults(generation_config, sources[0])
         models = load(
             sources,
             configs,
@@ -186,9 +185,7 @@ class SpeculativePipeline:
 
         Raises `SessionError` once the pipeline is closed.
         """
-        if self._costs is None:
-            raise SessionError(CLOSED)
-        return self._costs.curve
+        return self._open_generator().learned.costs.curve
 
     def generate(
         self, prompt: Prompt | None = None, *more: Never, **options: Unpack[GenerationKwargs]
@@ -212,13 +209,9 @@ class SpeculativePipeline:
         chat template. `cancel` and `close` of the returned stream end the generation.
         """
         generator = self._open_generator()
-        if more:
-            raise OptionError(
-                f"{shorten(more[0])} has no name: options are given by name, such as "
-                "max_new_tokens=64, and a GenerationConfig as generation_config"
-            )
+        refuse_unnamed(more)
         asked, given = take_prompt(prompt, drop_neutral(options))
-        return generator.stream(asked, self.complete_options(**given))
+        return generator.stream(asked, self._complete(given))
 
     def generate_batch(
         self,
@@ -234,19 +227,7 @@ class SpeculativePipeline:
         and cancels the others.
         """
         generator = self._open_generator()
-        if not _is_list(prompts) or any("role" in p for p in prompts if isinstance(p, Mapping)):
-            raise OptionError(
-                Option("prompts", prompts),
-                " must be a list of prompts: of texts, of lists of ids, or of lists of messages",
-            )
-        if options is not None and not _is_list(options):
-            raise OptionError(
-                Option("options", options),
-                " must be a list of mappings, one for each prompt: give what they share by name",
-            )
-        own = [{} for _ in prompts] if options is None else list(options)
-        if len(own) != len(prompts):
-            raise OptionError(f"{len(own)} options were given for {len(prompts)} prompts")
+        own = check_batch(prompts, options)
         checked = [self.complete_options(**{**shared, **each}) for each in own]
         return generator.batch(list(zip(prompts, checked, strict=True)))
 
@@ -302,13 +283,11 @@ class SpeculativePipeline:
         generation_config: a `transformers.GenerationConfig` that replaces the pipeline's defaults.
         Options of transformers without an effect are dropped: see `FOREIGN`.
         """
-        config = options.pop("generation_config", None)
-        given, defaults = _without_none(drop_neutral(options)), self._defaults
-        if config is not None:
-            begins = self._open_generator().text_to_text
-            start = begins.decoder_start_token_id if begins else None
-            defaults = defaults_of(config, given, start)
-        return GenerationOptions.from_kwargs(defaults.complete(given))
+        return self._complete(drop_neutral(options))
+
+    def _complete(self, given: dict[str, Any]) -> GenerationOptions:
+        """The same for options without foreign ones."""
+        return complete(given, self._defaults, self._open_generator().text_to_text)
 
     def save_cache(self, path: str | Path) -> None:
         """Write KV caches to files, for `load_cache` of a later process.
@@ -370,17 +349,3 @@ class SpeculativePipeline:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
-
-
-def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options without those that are None and have a default instead, as in transformers."""
-    described = describe(GenerationOptions)
-    return {
-        name: value
-        for name, value in options.items()
-        if value is not None or name not in described or described[name].takes_none
-    }

@@ -13,6 +13,11 @@ from ov_specdec.errors import DeviceError, Option
 from ov_specdec.generation import TextGenerator
 from ov_specdec.invariance import Invariance
 from ov_specdec.loading.compile import LoadedModel, load_models
+from ov_specdec.loading.generation_config import (
+    GenerationConfigUse,
+    SamplingDefaults,
+    read_sampling_defaults,
+)
 from ov_specdec.loading.invariance import SLOWER, WantedInvariance, configure, open_invariance
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.loading.memory_limit import limit_memory
@@ -48,6 +53,13 @@ def open_sources(
         open_source(embedded_folder(role) if name is None else locate(name), template)
         for role, (name, template) in chosen.items()
     ]
+
+
+def sampling_defaults(use: GenerationConfigUse, source: ModelSource) -> SamplingDefaults:
+    """The default sampling options: those of the main model's folder, or none."""
+    if use == "none":
+        return SamplingDefaults()
+    return read_sampling_defaults(source.folder.path, vocab_size=source.vocab_size)
 
 
 @dataclass(frozen=True)

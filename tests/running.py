@@ -11,7 +11,7 @@ from ov_specdec.drafters import Drafter, Proposal
 from ov_specdec.drafters.cascade import readers
 from ov_specdec.engine import Engine, EngineLoop, Limits, Round, Sequence
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
-from ov_specdec.planning.draft_length import Ask, ConstantLength, Plan, Policy
+from ov_specdec.planning.draft_length import ConstantLength, Plan, PlanRequest, Policy
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, forward
 from ov_specdec.sampling.from_options import Samplers
@@ -55,13 +55,13 @@ def repeatable(samplers: Samplers, seed: int) -> Samplers:
     return Samplers(*both)
 
 
-def propose(drafter: Drafter, tokens: Ids[int], plan: Callable[[Ask], Plan]) -> Proposal:
+def propose(drafter: Drafter, tokens: Ids[int], plan: Callable[[PlanRequest], Plan]) -> Proposal:
     """What a drafter proposes that has its models to itself. plan: answers its questions."""
     steps, answer = drafter.propose(tokens), None
     try:
         while True:
             waits_for, answer = steps.send(answer), None
-            if isinstance(waits_for, Ask):
+            if isinstance(waits_for, PlanRequest):
                 answer = plan(waits_for)
             else:
                 forward([waits_for], [waits_for.span(PREFILL_CHUNK)])

@@ -385,7 +385,7 @@ def test_a_static_shape_is_kept_with_what_was_measured_and_no_correction(tmp_pat
     for stats in (rounds(1, 1.0) + rounds(4, 5.0)) * 40:
         costs.learn(step_of(stats))
     assert costs.curve != CURVE
-    costs.take_up("main", frozenset({4}), 0.25)
+    costs.set_static("main", frozenset({4}), 0.25)
     assert read_curve(path) == replace(CURVE, main=replace(CURVE.main, saved=0.25))
 
 

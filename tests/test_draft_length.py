@@ -1,11 +1,11 @@
 import pytest
 
 from ov_specdec.planning.draft_length import (
-    MAX_DRAFT_LENGTH,
-    Ask,
+    MAX_REQUESTED_LENGTH,
     ConstantLength,
     HeuristicLength,
     Plan,
+    PlanRequest,
 )
 from ov_specdec.stats import RoundStats
 
@@ -17,11 +17,11 @@ def a_round(drafted, accepted):
 def test_constant_length_never_changes():
     policy = ConstantLength(4)
     policy.update(a_round(4, 0))
-    assert policy.answer(Ask("model")).length == 4
+    assert policy.answer(PlanRequest("model")).length == 4
 
 
 def test_heuristic_starts_at_five():
-    assert HeuristicLength().answer(Ask("model")).length == 5
+    assert HeuristicLength().answer(PlanRequest("model")).length == 5
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,14 @@ def test_heuristic_starts_at_five():
         (1, 1, 0, 1),  # never below one
         (5, 2, 2, 7),  # the budget or the lookup allowed just two, and both were accepted
         (5, 0, 0, 5),  # nothing drafted, nothing learnt
-        (MAX_DRAFT_LENGTH - 1, 9, 9, MAX_DRAFT_LENGTH),
+        (MAX_REQUESTED_LENGTH - 1, 9, 9, MAX_REQUESTED_LENGTH),
+        (MAX_REQUESTED_LENGTH + 9, 9, 9, MAX_REQUESTED_LENGTH + 9),  # asked for
     ],
 )
 def test_heuristic_follows_the_last_round(start, drafted, accepted, expected):
     policy = HeuristicLength(start)
     policy.update(a_round(drafted, accepted))
-    assert policy.answer(Ask("model")).length == expected
+    assert policy.answer(PlanRequest("model")).length == expected
 
 
 def test_a_plan_ends_after_a_draft_token_that_its_source_doubts():

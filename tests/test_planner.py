@@ -9,7 +9,7 @@ import pytest
 
 from ov_specdec.planning.acceptance import SharedCounts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import AdaptiveLength, Ask, Bid
+from ov_specdec.planning.draft_length import AdaptiveLength, Bid, PlanRequest
 from ov_specdec.planning.planner import OUTBID, Load, Planner
 from ov_specdec.planning.schedule import IsolatedLength
 from ov_specdec.stats import PassStats, StepStats
@@ -157,7 +157,7 @@ def test_lengths_of_a_run_that_must_repeat_do_not_follow_what_passes_cost():
         passes = machine_of(curve, 0.3).curve.main
         generator, drafted = Random(0), []
         for _ in range(40):
-            plan = policy.answer(Ask("model"))
+            plan = policy.answer(PlanRequest("model"))
             chances = (generator.random() for _ in range(plan.length))
             accepted = next((i for i, p in enumerate(chances) if p > 0.6), plan.length)
             seconds = passes.at(1 + plan.length, 16)
@@ -174,7 +174,7 @@ def test_a_run_that_must_repeat_counts_rounds_without_a_match():
         policy = IsolatedLength(AdaptiveLength(("prompt-lookup",), SharedCounts()))
         for _ in range(num_unmatched):
             policy.update(a_round(reason="unmatched"))
-        return policy.answer(Ask("prompt-lookup", 0.8)).length
+        return policy.answer(PlanRequest("prompt-lookup", 0.8)).length
 
     assert length(30) > length(0)
 
@@ -183,7 +183,7 @@ def test_a_run_that_must_repeat_does_not_follow_who_shares_its_passes():
     def reasons(num_sequences):
         policy, found = IsolatedLength(AdaptiveLength(("model",), SharedCounts())), []
         for _ in range(200):
-            plan = policy.answer(Ask("model"))
+            plan = policy.answer(PlanRequest("model"))
             policy.update(a_round(plan.length, 0, num_sequences=num_sequences, reason=plan.reason))
             found.append(plan.reason)
         return found
@@ -203,7 +203,7 @@ def test_the_length_of_the_prompt_is_no_cost_of_drafting():
         planner.learn(step_of(with_prompt))
     policy = AdaptiveLength(("model",), common)
     policy.update(replace(a_round(0, 0, 30.0), reason="prefill", pass_tokens=100))
-    [plan] = planner.plan([policy.answer(Ask("model"))], answering(1))
+    [plan] = planner.plan([policy.answer(PlanRequest("model"))], answering(1))
     assert plan.length >= 4
 
 
@@ -546,26 +546,26 @@ def test_a_pass_has_the_size_of_the_last_one_where_a_change_costs_more():
 def test_a_sequence_tells_what_it_has_learnt():
     policy = AdaptiveLength(("prompt-lookup", "model"), SharedCounts(), min_confidence=0.2)
     policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
-    found = policy.answer(Ask("model"))
+    found = policy.answer(PlanRequest("model"))
     assert (found.num_unread, found.min_confidence, found.takes_passes) == (30, 0.2, True)
     for _ in range(40):
         policy.update(a_round(4, 4))
-    found = policy.answer(Ask("model"))
+    found = policy.answer(PlanRequest("model"))
     assert found.acceptance > 0.9
     assert (found.num_unread, found.is_hopeful) == (1, False)
     policy.update(a_round(1, 1, reason="probe"))
-    assert policy.answer(Ask("model")).is_hopeful
-    lookup = policy.answer(Ask("prompt-lookup", 0.5))
+    assert policy.answer(PlanRequest("model")).is_hopeful
+    lookup = policy.answer(PlanRequest("prompt-lookup", 0.5))
     assert not lookup.takes_passes
-    assert lookup.rival == policy.answer(Ask("model"))
+    assert lookup.rival == policy.answer(PlanRequest("model"))
 
 
 def test_a_draft_model_that_has_failed_outbids_no_match():
     policy = AdaptiveLength(("suffix", "model"), SharedCounts())
-    assert policy.answer(Ask("suffix", 0.5)).rival is not None
+    assert policy.answer(PlanRequest("suffix", 0.5)).rival is not None
     policy.update(a_round(draft_failed=True))
     policy.update(a_round())
-    assert policy.answer(Ask("suffix", 0.5)).rival is None
+    assert policy.answer(PlanRequest("suffix", 0.5)).rival is None
 
 
 @pytest.mark.parametrize("draft", [NOMINAL.draft, None])
@@ -574,7 +574,7 @@ def test_a_source_that_is_never_right_is_probed_as_seldom_as_a_draft_model(draft
         planner = Planner(FixedCurve(CostCurve(NOMINAL.main, draft)))
         policy, found = AdaptiveLength((source,), SharedCounts()), Counter()
         for _ in range(400):
-            [plan] = planner.plan([policy.answer(Ask(source))], Load())
+            [plan] = planner.plan([policy.answer(PlanRequest(source))], Load())
             policy.update(a_round(plan.length, 0, reason=plan.reason, source=source))
             found[plan.reason] += 1
         return found["probe"]
@@ -595,5 +595,5 @@ def test_matches_that_do_not_pay_either_do_not_make_probes_more_frequent():
                     found[plan.reason] += 1
         return found["probe"]
 
-    alone = probes([Ask("model")])
-    assert 0 < probes([Ask("suffix", 0.0), Ask("model")]) <= alone + 1
+    alone = probes([PlanRequest("model")])
+    assert 0 < probes([PlanRequest("suffix", 0.0), PlanRequest("model")]) <= alone + 1

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.drafters import Declined, PromptLookup
-from ov_specdec.planning.draft_length import Ask, Plan
+from ov_specdec.planning.draft_length import Plan, PlanRequest
 from tests import running
 
 
@@ -86,7 +86,7 @@ def test_tells_the_policy_how_confident_it_is_before_it_drafts():
     proposal = running.propose(PromptLookup(), [1, 2, 1], plan)
     assert (proposal.draft.tokens, proposal.plan.reason) == ([], "loses")
     assert proposal.declined == Declined("prompt-lookup", 1 / 2, 2)
-    assert asked == [Ask("prompt-lookup", 1 / 2)]
+    assert asked == [PlanRequest("prompt-lookup", 1 / 2)]
 
 
 def test_has_no_model_and_asks_only_where_it_has_an_idea():

@@ -43,7 +43,9 @@ def weighed(tiny_pair, monkeypatch, differences, seconds):
 
     monkeypatch.setattr(weigh_module, "check", check)
     folder = ModelFolder.read(tiny_pair[0])
-    return weigh(folder, RuntimeConfig(), FASTEST, lambda _: costs(seconds), lambda c: 1 / c.at(1))
+    return weigh(
+        folder, RuntimeConfig(), FASTEST, lambda _: costs(seconds), lambda c: 1 / c.seconds[1]
+    )
 
 
 def test_the_fastest_settings_are_kept_where_they_are_invariant(tiny_pair, monkeypatch):
@@ -77,7 +79,7 @@ def find(seconds, *, may_go_on=lambda: True):
             raise DeviceError("not here")
         return costs(seconds[key])
 
-    found = search(measure, lambda c: c.at(1), CHOICES, may_go_on, noted.append)
+    found = search(measure, lambda c: c.seconds[1], CHOICES, may_go_on, noted.append)
     return found, noted
 
 
@@ -107,7 +109,7 @@ def test_what_wins_by_chance_loses_when_it_is_measured_again():
     times = iter([9.0, 5.0, 9.0, 9.0, 9.0, 9.0])  # defaults, A1, A2, A1 B1; defaults, A1
     found = search(
         lambda properties: costs(next(times)),
-        lambda c: c.at(1),
+        lambda c: c.seconds[1],
         CHOICES,
         lambda: True,
         lambda trial: None,
@@ -132,11 +134,6 @@ def test_the_speed_to_expect_is_that_of_the_best_length():
     assert expected_speed(costs(1.0), 0.1, 0.0) == 1.0
     # Lengths 1, 2 and 3 by hand: 1.6 / 1.2, 1.96 / 1.4 and 2.176 / 1.6 against 1 of plain decoding.
     assert expected_speed(costs(1.0), 0.2, 0.6) == pytest.approx(1.96 / 1.4)
-
-
-def test_passes_are_interpolated():
-    measured = PassCosts({1: 1.0, 2: 2.0, 4: 3.0}, 0.0)
-    assert measured.at(3) == pytest.approx(2.5)
 
 
 def test_the_tokens_that_change_are_those_of_the_chosen_settings(tiny_pair, monkeypatch):

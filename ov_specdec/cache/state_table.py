@@ -18,9 +18,8 @@ NUM_OWN = 4
 token, at the end of the last full block, and at the end of the shared prefix."""
 
 MAX_LAG = 16
-"""Maximum number of tokens before those with wanted rows in a pass that writes the state after each
-of the latter, such as a draft model's pass after rounds without it. Writing states of a whole
-prompt would take long."""
+"""Maximum tokens before those with wanted rows in a pass that writes the state after each token. A
+longer one, such as a prefill, writes states at the ends of blocks only, because that takes time."""
 
 
 class StatePool:

@@ -2,6 +2,7 @@
 
 import functools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,12 +114,16 @@ def export(
         click.echo(f"{exported.folder}{'' if exported.is_new else ' (exists already)'}")
         folders.append(exported.folder)
     if len(folders) == len(chosen):
-        sources = [open_source(folder) for folder in folders]
-        _, paired = pair_models(sources, pairing)
-        command = "transcribe FILE" if sources[0].folder.features else "generate PROMPT"
-        models = "--main {} --draft {}".format(*map(as_argument, folders))
-        chosen_pairing = f" --pairing {paired.name}" if paired else ""
-        click.echo(f"try: ov-specdec {command} {models}{chosen_pairing}")
+        click.echo(f"try: {_example(folders, pairing)}")
+
+
+def _example(folders: Sequence[Path], pairing: PairingName | None) -> str:
+    """A command to try with a main and a draft model."""
+    sources = [open_source(folder) for folder in folders]
+    _, paired = pair_models(sources, pairing)
+    command = "transcribe FILE" if sources[0].folder.features else "generate PROMPT"
+    models = "--main {} --draft {}".format(*map(as_argument, folders))
+    return f"ov-specdec {command} {models}{f' --pairing {paired.name}' if paired else ''}"
 
 
 def _require_same_tokenizers(main: str, draft: str, trust_remote_code: bool) -> None:

@@ -1,11 +1,12 @@
 """Options of models: how commands declare them, and the arguments of a pipeline."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.engine import Limits
@@ -224,6 +225,12 @@ def pop_pipeline(options: dict[str, Any]) -> dict[str, Any]:
         # None, because a profile applies only if no properties are given.
         pipeline[name] = parse_properties(pipeline[name]) or None
     return pipeline
+
+
+def typed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the current command that the user gave; the others have their defaults."""
+    source = click.get_current_context().get_parameter_source
+    return {k: v for k, v in options.items() if source(k) is not ParameterSource.DEFAULT}
 
 
 def model_name(main: str | None) -> str:

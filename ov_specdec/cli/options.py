@@ -6,7 +6,6 @@ from dataclasses import fields
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from ov_specdec.arguments import usual_drafter
 from ov_specdec.cli.generation_options import (
@@ -18,6 +17,7 @@ from ov_specdec.cli.model_options import (
     PIPELINE_OPTIONS,
     STATIC_SHAPES_OPTION,
     pop_pipeline,
+    typed,
     with_options,
 )
 from ov_specdec.cli.prompt import read_prompt
@@ -76,9 +76,8 @@ def pop_generation(options: dict[str, Any]) -> dict[str, Any]:
 
     The pipeline has defaults for the others, and may take them from the model.
     """
-    source = click.get_current_context().get_parameter_source
-    generation = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
-    generation = {k: v for k, v in generation.items() if source(k) is not ParameterSource.DEFAULT}
+    own = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
+    generation = typed(own)
     if "logit_bias" in generation:
         generation["logit_bias"] = dict(generation["logit_bias"])
     return generation

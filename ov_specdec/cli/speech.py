@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
-import click
-from click.core import ParameterSource
-
+from ov_specdec.cli.model_options import typed
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.loading.folder import ModelFolder
@@ -26,9 +24,7 @@ def speech_arguments(pipeline: Mapping[str, Any]) -> dict[str, Any]:
 
     Refuses others that were given.
     """
-    source = click.get_current_context().get_parameter_source
-    typed = {name for name in pipeline if source(name) is not ParameterSource.DEFAULT}
-    if others := sorted(typed - set(LOADING)):
+    if others := sorted(typed(pipeline).keys() - set(LOADING)):
         raise OptionError(
             Option(others[0], pipeline[others[0]]),
             " has no effect with a speech model: leave it out",

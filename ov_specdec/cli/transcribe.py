@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
-from click.core import ParameterSource
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ov_specdec.cli.generation_options import option_of, options_of
@@ -17,6 +16,7 @@ from ov_specdec.cli.model_options import (
     DRAFT_PROPERTY_OPTION,
     LOADING_OPTIONS,
     parse_properties,
+    typed,
     with_options,
 )
 from ov_specdec.cli.speech import LOADING, make_speech_pipeline
@@ -77,7 +77,7 @@ def transcribe(files: tuple[Path, ...], form: Format, output: Path | None, **opt
     loading = {n: options.pop(n) for n in LOADING if n in options}
     for name in ("properties", "draft_properties"):
         loading[name] = parse_properties(loading[name]) or None
-    given = {**_typed(options), "return_timestamps": form != "txt"}
+    given = {**typed(options), "return_timestamps": form != "txt"}
     chosen = TranscriptionOptions.from_kwargs(given)  # checked before models are loaded
     if chosen.word_timestamps and form not in WITH_WORDS:
         raise OptionError(
@@ -96,12 +96,6 @@ def transcribe(files: tuple[Path, ...], form: Format, output: Path | None, **opt
                 target.write_text(text, encoding="utf-8")
                 click.echo(target)
             click.echo(f"{file}: {summary(result)}", err=True)
-
-
-def _typed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The given options; the others have the pipeline's defaults."""
-    source = click.get_current_context().get_parameter_source
-    return {k: v for k, v in options.items() if source(k) is not ParameterSource.DEFAULT}
 
 
 def _targets(files: tuple[Path, ...], form: str, output: Path | None) -> list[Path | None]:

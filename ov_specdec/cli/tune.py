@@ -120,13 +120,24 @@ def tune(
                 "verdict": {"is_clear": verdict.is_clear, **_gain_as_dict(verdict.best)},
             }
         )
-        return
+    else:
+        _print(found, gains, verdict, given.budget, output)
+
+
+def _print(
+    found: "Settings | None",
+    gains: Sequence[Gain],
+    verdict: Verdict,
+    budget: Budget,
+    output: str | None,
+) -> None:
+    """Print the tables and the verdict."""
     lines = table(gain_table(gains), GAINS_NOTE)
     if found is not None:
         profile = found.path if verdict.is_clear else "not written"
         lines += [*table(found.rows, PASSES_NOTE), *describe_settings_of(found.tuning)]
         lines.append(f"profile       {profile}")
-    times = f"{given.budget.spent:.0f} s of measurement, {given.budget.loading:.0f} s of loading"
+    times = f"{budget.spent:.0f} s of measurement, {budget.loading:.0f} s of loading"
     for line in (*lines, f"took          {times}", f"verdict       {describe(verdict, output)}"):
         click.echo(line)
 

@@ -17,7 +17,7 @@ from ov_specdec.cluster.work import ModelInfo, Work
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.options import GenerationOptions
 from ov_specdec.server.about import About
-from ov_specdec.server.engine import Turn
+from ov_specdec.server.engine import Admission
 from ov_specdec.server.salts import join_salt
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.threads import run_in_thread
@@ -34,7 +34,7 @@ CONTROL_TIMEOUT = 5.0
 
 
 class RemoteEngine:
-    """Implements `Engine`. replicas: where the generations run."""
+    """Implements `EngineClient`. replicas: where the generations run."""
 
     def __init__(self, replicas: DeploymentHandle[Any], info: ModelInfo) -> None:
         self._replicas = replicas
@@ -63,12 +63,12 @@ class RemoteEngine:
 
     @asynccontextmanager
     async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], admission: Admission
     ) -> AsyncIterator[None]:
-        """See `Engine`."""
+        """See `EngineClient`."""
         prefixes = await run_in_thread(lambda: self._prefixes(ask, tenant))
         hint = None if ask.cache_key is None else hash_key(ask.cache_key, tenant)
-        await turn()
+        await admission()
         reading = asyncio.create_task(self._read(Work(ask, tenant, prefixes, hint), stream))
         try:
             yield

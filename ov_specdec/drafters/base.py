@@ -4,16 +4,16 @@ from collections.abc import Generator, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
-from ov_specdec.planning.draft_length import NO_PLAN, Ask, Plan
+from ov_specdec.planning.draft_length import NO_PLAN, Plan, PlanRequest
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.verification import Draft
 
 T = TypeVar("T")
-Steps = Generator[Ask | CachedSequence, Plan | None, T]
+Steps = Generator[PlanRequest | CachedSequence, Plan | None, T]
 """A coroutine that waits for passes and plans.
 
-It yields a sequence to have its tokens fed, or an `Ask` to be sent a plan. Many sequences can
-thus wait for one pass, and be planned together.
+It yields a sequence to have its tokens fed, or a `PlanRequest` to be sent a plan. Many sequences
+can thus wait for one pass, and be planned together.
 """
 
 

@@ -10,7 +10,7 @@ from ov_specdec.engine.sequence import Sequence
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve, Role
-from ov_specdec.planning.draft_length import WAIT, Ask, Bid, Plan
+from ov_specdec.planning.draft_length import WAIT, Bid, Plan, PlanRequest
 from ov_specdec.planning.planner import Planner
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import forward
@@ -107,7 +107,7 @@ class Engine:
     def _plan(self) -> None:
         """Plan draft lengths: first those without bids, then all bids together."""
         running, has_planned = self.scheduler.running, False
-        while asking := [s for s in running if isinstance(s.waits_for, Ask)]:
+        while asking := [s for s in running if isinstance(s.waits_for, PlanRequest)]:
             answers = [sequence.answer() for sequence in asking]
             bids = [answer for answer in answers if isinstance(answer, Bid)]
             if len(bids) == len(asking):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ov_specdec.drafters.base import Drafter, Steps
 from ov_specdec.engine.output import Round
-from ov_specdec.planning.draft_length import FULL, Ask, Bid, ConstantLength, Plan, Policy
+from ov_specdec.planning.draft_length import FULL, Bid, ConstantLength, Plan, PlanRequest, Policy
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.processors import Follower, LogitsProcessor
@@ -80,10 +80,10 @@ class Sequence:
     is_cancelled: bool = field(default=False, init=False)
     is_added: bool = field(default=False, init=False)
     is_preempted: bool = field(default=False, init=False)
-    waits_for: Ask | CachedSequence | None = field(default=None, init=False)
+    waits_for: PlanRequest | CachedSequence | None = field(default=None, init=False)
     """None between rounds."""
     num_planned: int = field(default=0, init=False)
-    """Draft tokens that are to come."""
+    """Planned draft tokens of the current round, until they are proposed."""
     present_round: Steps[Round] | None = field(default=None, init=False)
 
     def extend(self, tokens: Iterable[int]) -> list[int]:
@@ -177,7 +177,7 @@ class Sequence:
 
     def answer(self) -> Plan | Bid | None:
         """Its draft-length plan, or its bid for draft tokens; None if it asks for none."""
-        if not isinstance(self.waits_for, Ask):
+        if not isinstance(self.waits_for, PlanRequest):
             return None
         answer = self.policy.answer(self.waits_for)
         if isinstance(answer, Bid):

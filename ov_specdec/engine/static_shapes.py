@@ -97,14 +97,14 @@ class StaticShapes:
         """
         if self._compiling and self._postponed is None:
             if is_idle or self._can_swap():
-                self._take_up(self._compiler.take())
+                self._use(self._compiler.take())
             return
         self._due -= seconds
         if self._due > 0.0:
             return
         if self._postponed is not None:
             if is_idle or self._can_swap():
-                self._take_up(self._postponed)
+                self._use(self._postponed)
         elif size := self._next():
             self._compiling = size
             self._compiler.start(size)
@@ -112,14 +112,14 @@ class StaticShapes:
     def complete(self, progress: Progress | None = None) -> None:
         """Compile all that pay; no sequence may run. progress: called with the share done."""
         self._compiler.wait()
-        self._take_up(self._postponed or self._compiler.take())
+        self._use(self._postponed or self._compiler.take())
         most = len(self._wanted) if self._wanted else MOST
         done = 0
         while self._postponed is None and (size := self._next()):
             if progress is not None:
                 progress(min(done / most, 1.0))
             self._compiling = size
-            self._take_up(self._compiler.compile(size))
+            self._use(self._compiler.compile(size))
             done += 1
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ class StaticShapes:
             self._demand[size] /= 2
         return best
 
-    def _take_up(self, shape: StaticShape | DeviceError | None) -> None:
+    def _use(self, shape: StaticShape | DeviceError | None) -> None:
         """Use a static shape if its logits are right; otherwise warn."""
         if shape is None:
             return
@@ -170,7 +170,7 @@ class StaticShapes:
             self._refuse(size, "its logits differ from the dynamic model's")
             return
         self._saved.append(trial.seconds_saved)
-        self._costs.take_up(self._role, self._runner.static_shapes, median(self._saved))
+        self._costs.set_static(self._role, self._runner.static_shapes, median(self._saved))
 
     def _refuse(self, size: int, reason: str) -> None:
         self._refused.add(size)

@@ -11,8 +11,9 @@ import openvino as ov
 from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
 from ov_specdec.loading.devices import Device, compile_for, find_device, openvino_core
 from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import HIDDEN_STATES, ModelSource, read_model
+from ov_specdec.loading.source import ModelSource, read_model
 from ov_specdec.runner.encoder import ATTENTION_MASK, Encoder
+from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
 
 READS = {"input_ids", "input_features"}
 """Possible inputs of an encoder: a text or a recording."""

@@ -1,7 +1,7 @@
 """Models compiled for one CPU thread, with passes that raise their errors.
 
-On one thread, OpenVINO 2026.4 drops the error of `InferRequest.infer`: outputs keep what the pass
-before has left. It also runs the failed pass again before each later one, even in models that are
+On one thread, OpenVINO 2026.4 drops the error of `InferRequest.infer`: outputs keep the values of
+the previous pass. It also runs the failed pass again before each later one, even in models that are
 compiled after its memory was freed. `start_async` has neither fault, and takes 0.01 ms longer.
 """
 

@@ -36,7 +36,7 @@ def verifiable(loaded: Sequence[LoadedModel], models: Sequence[ToLoad]) -> list[
 
 
 def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
-    if isinstance(loaded.runner, RewindingModel) and not _goes_on(loaded):
+    if isinstance(loaded.runner, RewindingModel) and not _continues_states(loaded):
         loaded = _plain(loaded, model)
     reason = difference(loaded)
     if not reason:
@@ -63,7 +63,7 @@ def _on_stateful_cache(model: ToLoad) -> ToLoad:
     return source, replace(config, kv="stateful", batch_invariant=False), vocab_size
 
 
-def _goes_on(loaded: LoadedModel) -> bool:
+def _continues_states(loaded: LoadedModel) -> bool:
     """Whether a pass over several tokens continues the recurrent states of a model."""
     try:
         return not difference(loaded)

@@ -114,11 +114,7 @@ def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepar
     max_hidden = _max_hidden(source, config, device)
     backend, reason, model = choose_backend(source, device, kv, max_length)
     if state is not None and not device.is_cpu:
-        raise DeviceError(
-            f"{source.folder.path} has recurrent states ('{state}'), which have not been run on "
-            f"{device.name}: use ",
-            Option("device", "CPU"),
-        )
+        raise _not_run_there(source.folder, state, device)
     axes, copies_little = {}, True
     is_plain = source.folder.model_type in MASK_NEW_TOKENS
     if backend == "stateful":
@@ -131,12 +127,7 @@ def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepar
         _refuse_static_shapes(config, reason)
         _require_readable_states(config, device)
     elif config.max_hidden_tokens is not None:
-        raise OptionError(
-            Option("max_hidden_tokens", config.max_hidden_tokens),
-            f" has no effect on {source.folder.path}, whose KV cache is paged: leave it out, or "
-            "add ",
-            Option("kv", "stateful"),
-        )
+        raise _hides_nothing(source.folder, config)
     select_rows(model, axis=0 if backend == "paged" else 1)
     # Recurrent layers have as many rows as attention.
     repeats_rows = config.batch_invariant and config.shares_passes and state is None
@@ -171,6 +162,22 @@ def _max_hidden(source: ModelSource, config: RuntimeConfig, device: Device) -> i
     if config.max_hidden_tokens is not None:
         return config.max_hidden_tokens
     return MAX_HIDDEN if device.is_cpu else 0  # a GPU once read masked entries
+
+
+def _not_run_there(folder: ModelFolder, state: str, device: Device) -> DeviceError:
+    return DeviceError(
+        f"{folder.path} has recurrent states ('{state}'), which have not been run on "
+        f"{device.name}: use ",
+        Option("device", "CPU"),
+    )
+
+
+def _hides_nothing(folder: ModelFolder, config: RuntimeConfig) -> OptionError:
+    return OptionError(
+        Option("max_hidden_tokens", config.max_hidden_tokens),
+        f" has no effect on {folder.path}, whose KV cache is paged: leave it out, or add ",
+        Option("kv", "stateful"),
+    )
 
 
 def _lacks_choice(folder: ModelFolder) -> ModelError:

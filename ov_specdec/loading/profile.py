@@ -84,10 +84,9 @@ def fingerprint(main: ModelFolder, draft: ModelFolder, machine: str, kv: str) ->
     """A digest of both IRs, the machine (device, cores, OpenVINO version) and the KV backend."""
     digest = hashlib.sha256(f"{machine}\n{kv}".encode())
     for folder in (main, draft):
-        weights = folder.ir.with_suffix(".bin")
         digest.update(folder.ir.read_bytes())
         # The graph identifies a model; of the weights only the size counts.
-        digest.update(str(weights.stat().st_size if weights.is_file() else 0).encode())
+        digest.update(str(folder.num_bytes).encode())
     return digest.hexdigest()[:16]
 
 

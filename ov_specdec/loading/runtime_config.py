@@ -26,15 +26,13 @@ KvBackend = Literal["auto", "paged", "stateful"]
 class RuntimeConfig:
     """Settings for compiling a model: OpenVINO device, KV backend, precision, extra properties.
 
-    max_hidden_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of
-    the model; None takes as many as OpenVINO finds right. cache_dir: folder where OpenVINO keeps
-    compiled models for the next time, one folder for each device and set of properties; None:
-    nowhere. encoder_device: where the encoder of an encoder-decoder model runs; None: where its
-    decoder does. static_shapes: numbers of tokens that a paged model may be compiled for once more,
-    see `WantedShapes`. batch_invariant: run the passes of a paged model in the form that gives a
-    token the same logits in any of them. shares_passes: several sequences may share passes.
-    max_model_len: tokens that a sequence may have, where that is fewer than the model's context;
-    None: as many.
+    max_hidden_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of the
+    model; None: OpenVINO's default. cache_dir: folder that caches compiled models, with a folder
+    for each device and set of properties; None: no cache. encoder_device: of the encoder of an
+    encoder-decoder model; None: that of the decoder. static_shapes: see `WantedShapes`.
+    batch_invariant: run passes of a paged model in the batch-invariant form. shares_passes: several
+    sequences may share passes. max_model_len: maximum tokens of a sequence; None: the model's
+    context.
     """
 
     device: str = "CPU"
@@ -82,14 +80,14 @@ class RuntimeConfig:
                 )
 
     def properties_for(self, device: Device) -> dict[str, str]:
-        """OpenVINO properties; those given by name win over the others.
+        """OpenVINO properties; given ones replace those of other settings.
 
-        Raises `DeviceError` for what the device does not run with.
+        Raises `DeviceError` for settings that the device does not support.
         """
         given = self.properties or {}
         precision = self.precision
         is_accurate = given.get("EXECUTION_MODE_HINT") == "ACCURACY"
-        if is_accurate and precision == "default" and not device.is_cpu:  # which sees to it itself
+        if is_accurate and precision == "default" and not device.is_cpu:  # the CPU needs no help
             precision = "f32"
         properties = {**causal_keys(device), **precision_properties(device, precision)}
         if self.num_threads is not None and device.is_cpu:
@@ -99,7 +97,7 @@ class RuntimeConfig:
         properties |= given
         properties |= cache_precision(device, properties)
         if folder := properties.pop("CACHE_DIR", ""):
-            # A GPU's plugin would find there what was compiled with other properties.
+            # A GPU's plugin would load models that were compiled with other properties.
             digest = hashlib.sha256(repr((device.name, sorted(properties.items()))).encode())
             properties["CACHE_DIR"] = str(Path(folder) / digest.hexdigest()[:16])
         return properties
@@ -107,7 +105,7 @@ class RuntimeConfig:
     def for_draft(
         self, device: str | None, properties: Mapping[str, str] | None
     ) -> "RuntimeConfig":
-        """The same for a draft model, on a device and with properties that may differ."""
+        """The same for a draft model, with its device, and its properties over the common ones."""
         return replace(
             self,
             device=self.device if device is None else device,

@@ -10,6 +10,7 @@ from ov_specdec.loading.devices import openvino_core
 from ov_specdec.loading.folder import FEATURE_SETTINGS, ModelFolder
 from ov_specdec.loading.mamba import take_usual_inputs
 from ov_specdec.loading.positions import reconnect_positions, take_positions
+from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
 from ov_specdec.text.guard import Check, Difference, GuardReport, compare_tokenizers
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.pieces import PieceTokenizer
@@ -20,7 +21,6 @@ FEATURES_CHECK = "feature extractor"
 """The guard's check of audio features."""
 
 KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
-HIDDEN_STATES = "encoder_hidden_states"
 ENCODER_DECODER_INPUTS = {
     *("input_ids", "beam_idx", "cache_position"),
     *(HIDDEN_STATES, "encoder_attention_mask"),

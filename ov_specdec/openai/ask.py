@@ -44,8 +44,13 @@ class Ask:
         """Number of generations."""
         return len(self.prompts) * self.n
 
+    @property
+    def choices(self) -> list[dict[str, Any]]:
+        """What the options of each choice of a prompt add: with a seed, its index."""
+        has_seed = self.options.get("seed") is not None
+        return [{"choice": i} if has_seed else {} for i in range(self.n)]
+
     def generations(self) -> list[tuple[Prompt, dict[str, Any]]]:
         """Prompt and options of every choice, in the order of their indices."""
-        has_seed = self.options.get("seed") is not None
-        each = [{"choice": i} if has_seed else {} for i in range(self.n)]
-        return [(prompt, {**self.options, **own}) for prompt in self.prompts for own in each]
+        choices = [{**self.options, **own} for own in self.choices]
+        return [(prompt, options) for prompt in self.prompts for options in choices]

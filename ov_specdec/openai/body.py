@@ -12,7 +12,7 @@ from ov_specdec.openai.errors import FIELDS, ApiError, invalid, show
 
 log = logging.getLogger("ov_specdec.openai")
 
-MAX_TOLD = 1000
+MAX_LOGGED = 1000
 """Maximum logged names to remember: requests may contain any number of them."""
 
 MAX_NAME = 80
@@ -42,7 +42,7 @@ class UnknownNames:
     """Handles unknown fields: logs each name once, or refuses it."""
 
     refuse: bool = False
-    _told: set[str] = field(default_factory=set)
+    _logged: set[str] = field(default_factory=set)
 
     def check(self, name: str, value: object, known: Mapping[str, object]) -> None:
         """Log an unknown name; `ApiError` if unknown names are refused."""
@@ -51,8 +51,8 @@ class UnknownNames:
             message = f"{name}={show(value)} is not supported: {hint}"
             raise invalid(name, message, "unknown_parameter")
         shown = name[:MAX_NAME]
-        if shown not in self._told and len(self._told) < MAX_TOLD:
-            self._told.add(shown)
+        if shown not in self._logged and len(self._logged) < MAX_LOGGED:
+            self._logged.add(shown)
             hint = _hint(name, known, "it is not a known field")
             log.warning("%r is ignored in requests: %s", shown, hint)
 

@@ -159,8 +159,8 @@ class ChatBody(ChoicesBody):
         if prediction:
             options["reference_texts"] = (prediction,)
         messages = read_messages(self.messages)
-        told = {"logprobs": logprobs, "prediction": prediction}
-        return self.asked("chat", (messages,), options=options, **told)
+        more = {"logprobs": logprobs, "prediction": prediction}
+        return self.asked("chat", (messages,), options=options, **more)
 
 
 @with_options(options_of("completions"))
@@ -186,8 +186,8 @@ class CompletionBody(ChoicesBody):
             options["prompt_logprobs"] = self.logprobs
         if self.best_of not in (None, self.n or 1):
             raise invalid("best_of", "best_of is only supported if it equals n: leave it out")
-        told = {"logprobs": self.logprobs, "echo": bool(self.echo)}
-        return self.asked("completions", self._prompts(), options=options, **told)
+        more = {"logprobs": self.logprobs, "echo": bool(self.echo)}
+        return self.asked("completions", self._prompts(), options=options, **more)
 
     def _prompts(self) -> tuple[Prompt, ...]:
         """One or several prompts."""

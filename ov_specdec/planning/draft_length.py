@@ -7,7 +7,7 @@ from itertools import accumulate, repeat
 from operator import mul
 from typing import Protocol
 
-from ov_specdec.options import MAX_DRAFT_LENGTH
+from ov_specdec.options import MAX_REQUESTED_LENGTH
 from ov_specdec.planning.acceptance import MODEL, Acceptance, SharedCounts
 from ov_specdec.planning.costs import SIZES
 from ov_specdec.stats import RoundStats
@@ -27,7 +27,7 @@ class Plan:
     statistics. min_confidence: drafting ends after a draft token with a lower probability.
     expected: the probability that the first n draft tokens are all accepted, from n = 1. floors:
     drafting also ends after n draft tokens once that probability, computed by `acceptance` from
-    their confidences, is lower; None: no such rule.
+    their confidences, is lower. acceptance: None for no such rule.
     """
 
     length: int
@@ -67,7 +67,7 @@ WAIT = Plan(0, "")
 
 
 @dataclass(frozen=True)
-class Ask:
+class PlanRequest:
     """A drafter's request for a plan for one of its sources.
 
     confidence: in each draft token, if the source knows it in advance; one of a few values, since
@@ -82,7 +82,7 @@ class Ask:
 class Bid:
     """The expected value of one sequence's draft tokens.
 
-    source, match: as in the `Ask`; without a match the draft model drafts. acceptance: the
+    source, match: as in the `PlanRequest`; without a match the draft model drafts. acceptance: the
     probability that a draft token is accepted, given that those before are. rival: the bid of the
     draft model instead of a match. num_unread: tokens that the draft model's cache lacks.
     is_hopeful: a bid that does not pay may be tried. min_confidence: see `Plan`. calibrated: the
@@ -109,9 +109,9 @@ class Bid:
         return tuple(accumulate(repeat(self.acceptance, MOST), mul))
 
 
-def ask(source: str, confidence: float | None = None) -> Generator[Ask, Plan, Plan]:
+def ask(source: str, confidence: float | None = None) -> Generator[PlanRequest, Plan, Plan]:
     """In a drafter, wait for the plan of a source: `plan = yield from` this."""
-    return (yield Ask(source, confidence))
+    return (yield PlanRequest(source, confidence))
 
 
 class Policy(Protocol):
@@ -122,7 +122,7 @@ class Policy(Protocol):
         """Whether the planner chooses draft lengths and sizes of passes."""
         ...
 
-    def answer(self, ask: Ask) -> Plan | Bid:
+    def answer(self, request: PlanRequest) -> Plan | Bid:
         """The plan for a source in the next round, or a bid for the planner."""
         ...
 
@@ -140,7 +140,7 @@ class ConstantLength:
 
     is_planned = False
 
-    def answer(self, ask: Ask) -> Plan:  # noqa: ARG002
+    def answer(self, request: PlanRequest) -> Plan:  # noqa: ARG002
         """The same plan for every source."""
         return Plan(self.length, "constant", self.min_confidence)
 
@@ -152,8 +152,8 @@ class ConstantLength:
 class HeuristicLength:
     """Two more after a round in which all draft tokens were accepted, else one fewer, at least 1.
 
-    Implements `Policy`. Source: assisted generation in transformers
-    (`num_assistant_tokens_schedule="heuristic"`).
+    It grows up to the longest draft of a request. Implements `Policy`. Source: assisted generation
+    in transformers (`num_assistant_tokens_schedule="heuristic"`).
     """
 
     length: int = HEURISTIC_START
@@ -161,7 +161,7 @@ class HeuristicLength:
 
     is_planned = False
 
-    def answer(self, ask: Ask) -> Plan:  # noqa: ARG002
+    def answer(self, request: PlanRequest) -> Plan:  # noqa: ARG002
         """The same plan for every source."""
         return Plan(self.length, "heuristic", self.min_confidence)
 
@@ -170,7 +170,7 @@ class HeuristicLength:
         if stats.num_drafted == 0:
             return
         if stats.num_accepted == stats.num_drafted:
-            self.length = min(self.length + 2, MAX_DRAFT_LENGTH)
+            self.length = max(self.length, min(self.length + 2, MAX_REQUESTED_LENGTH))
         else:
             self.length = max(self.length - 1, 1)
 
@@ -192,18 +192,18 @@ class AdaptiveLength:
         self._num_unread = 1
         self._has_found = False
 
-    def answer(self, ask: Ask) -> Bid:
+    def answer(self, request: PlanRequest) -> Bid:
         """The bid of the source."""
-        rate = self._acceptance.rate(ask.source, ask.confidence)
-        if ask.confidence is not None:
-            rival = self.answer(Ask(MODEL)) if self._drafts else None
-            return Bid(ask.source, ask.confidence, rate, rival)
+        rate = self._acceptance.rate(request.source, request.confidence)
+        if request.confidence is not None:
+            rival = self.answer(PlanRequest(MODEL)) if self._drafts else None
+            return Bid(request.source, request.confidence, rate, rival)
         return Bid(
-            ask.source,
+            request.source,
             None,
             rate,
             num_unread=self._num_unread,
-            is_hopeful=self._has_found or self._acceptance.is_open(ask.source),
+            is_hopeful=self._has_found or self._acceptance.is_open(request.source),
             min_confidence=self._min_confidence,
             calibrated=self._acceptance.calibrated,
         )

@@ -8,10 +8,10 @@ from ov_specdec.planning.acceptance import SharedCounts
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
 from ov_specdec.planning.draft_length import (
     AdaptiveLength,
-    Ask,
     ConstantLength,
     HeuristicLength,
     Plan,
+    PlanRequest,
     Policy,
 )
 from ov_specdec.planning.planner import Load, Planner
@@ -42,9 +42,9 @@ class IsolatedLength:
         self._learned = learned
         self._planner = Planner(FixedCurve(NOMINAL))
 
-    def answer(self, ask: Ask) -> Plan:
+    def answer(self, request: PlanRequest) -> Plan:
         """The plan of the sequence as if it ran alone."""
-        return self._planner.plan([self._learned.answer(ask)], Load())[0]
+        return self._planner.plan([self._learned.answer(request)], Load())[0]
 
     def update(self, stats: RoundStats) -> None:
         """Count accepted draft tokens, and rounds with a match."""

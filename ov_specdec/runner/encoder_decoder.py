@@ -27,8 +27,7 @@ from ov_specdec.runner.source import Source
 
 UNKEPT = "the KV cache of an encoder-decoder model cannot be saved to a file"
 
-
-HIDDEN = "encoder_hidden_states"
+HIDDEN_STATES = "encoder_hidden_states"
 
 
 def decoder_inputs(
@@ -40,7 +39,7 @@ def decoder_inputs(
     """
     return {
         "input_ids": np.array([tokens], np.int64),
-        HIDDEN: hidden,
+        HIDDEN_STATES: hidden,
         "encoder_attention_mask": np.ones(hidden.shape[:2], np.int64),
         "cache_position": np.arange(past_length, past_length + len(tokens)),
         "beam_idx": np.zeros(1, np.int32),
@@ -81,7 +80,7 @@ class EncoderDecoderModel:
         self.encoder = encoder
         self._compiled = compiled
         self._axes = axes
-        self._inputs = frozenset(port.any_name for port in compiled.inputs) - {HIDDEN}
+        self._inputs = frozenset(port.any_name for port in compiled.inputs) - {HIDDEN_STATES}
         self._vocab_size = vocab_size
         self._request = compiled.create_infer_request()
         # The content of the states: source and length; their owner, or tokens left by the last one.
@@ -179,7 +178,7 @@ class EncoderDecoderModel:
 
         In bf16 the CPU plugin keeps reading the memory of the first source, whatever tensor is set.
         """
-        tensor = self._request.get_tensor(HIDDEN)
+        tensor = self._request.get_tensor(HIDDEN_STATES)
         tensor.shape = hidden.shape
         tensor.data[:] = hidden
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ov_specdec.conflicts import SAMPLING_OPTIONS
 from ov_specdec.description import as_tuple
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.logits import Logits
@@ -105,8 +106,7 @@ def _drawing(
 
 def make_warper(options: GenerationOptions) -> LogitsWarper:
     """The warper of the sampling options; options that are not given change nothing."""
-    names = ("temperature", "top_k", "top_p", "min_p", "typical_p")
-    given = {name: getattr(options, name) for name in names}
+    given = {name: getattr(options, name) for name in SAMPLING_OPTIONS}
     return LogitsWarper(**{name: value for name, value in given.items() if value is not None})
 
 

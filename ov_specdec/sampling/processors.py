@@ -232,7 +232,7 @@ class EncoderNoRepeatNgram:
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
         """The row with -inf at the last tokens of the prompt's n-grams that begin as `tokens` end.
 
-        None while `tokens` are fewer than those before the last of an n-gram.
+        The same row while `tokens` are fewer than those before the last of an n-gram.
         """
         size = self.encoder_no_repeat_ngram_size
         if len(tokens) < size - 1:

@@ -1,4 +1,4 @@
-"""`Engine`, which runs the generations of requests, and its implementation in this process."""
+"""`EngineClient`, which runs the generations of requests, and the one in this process."""
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -28,11 +28,11 @@ log = logging.getLogger("ov_specdec.server")
 DEFAULT_TEMPERATURE = 1.0
 """Default temperature, unless the model recommends one."""
 
-Turn = Callable[[], Awaitable[None]]
+Admission = Callable[[], Awaitable[None]]
 """Waits until a request may run; raises `ApiError` if that takes too long."""
 
 
-class Engine(Protocol):
+class EngineClient(Protocol):
     """Runs the generations that the service has admitted."""
 
     @property
@@ -56,13 +56,13 @@ class Engine(Protocol):
         ...
 
     def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], admission: Admission
     ) -> AbstractAsyncContextManager[None]:
         """Run the generations of a request; leaving the context cancels unfinished ones.
 
-        tenant: namespace of cached prefixes. stream: gets their chunks, or the first error. turn:
-        awaited before they run, after the checks of the request. Raises errors of the request on
-        entering.
+        tenant: namespace of cached prefixes. stream: gets their chunks, or the first error.
+        admission: awaited before they run, after the checks of the request. Raises errors of the
+        request on entering.
         """
         ...
 
@@ -109,21 +109,21 @@ class LocalEngine:
 
     @property
     def batch_invariant(self) -> BatchInvariance:
-        """See `Engine`."""
+        """See `EngineClient`."""
         return self.pipeline.batch_invariant
 
     @property
     def about(self) -> About:
-        """See `Engine`."""
+        """See `EngineClient`."""
         return about_text(self.pipeline)
 
     @asynccontextmanager
     async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], admission: Admission
     ) -> AsyncIterator[None]:
-        """See `Engine`."""
+        """See `EngineClient`."""
         generations = await run_in_thread(lambda: self._check(ask, tenant, stream))
-        await turn()
+        await admission()
         try:
             for generation, timer in generations:
                 timer.begin()
@@ -167,8 +167,7 @@ class LocalEngine:
         limited = limit_work(ask, prompts, self.max_length, self._settings.max_request_tokens)
         if limited is not ask:
             options = self.complete(limited.options, tenant)
-        has_seed = options.seed is not None
-        choices = [options.copy_with(choice=i if has_seed else 0) for i in range(ask.n)]
+        choices = [options.copy_with(**own) for own in ask.choices]
         return [
             self._check_one(ids, own, stream, index)
             for index, (ids, own) in enumerate(product(prompts, choices))

@@ -15,7 +15,7 @@ from ov_specdec.openai import Answer, ApiError, Ask
 from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.tokens import DetokenizeBody, Tokenize
 from ov_specdec.options import GenerationOptions
-from ov_specdec.server.engine import Engine, Turn
+from ov_specdec.server.engine import Admission, EngineClient
 from ov_specdec.server.metrics import Metrics, export
 from ov_specdec.server.queue import RETRY_AFTER, Place, Queue
 from ov_specdec.server.request_metrics import RequestMetrics
@@ -37,7 +37,7 @@ class Service:
     is_draining: bool = False
     queue: Queue = field(init=False)
     metrics: RequestMetrics = field(init=False)
-    _engine: Engine | None = None
+    _engine: EngineClient | None = None
     _speech: Transcriptions | None = None
     _streams: set[Stream[Chunk]] = field(default_factory=set)
 
@@ -45,7 +45,7 @@ class Service:
         self.metrics = RequestMetrics(self.settings.model_name)
         self._open_queue(self.settings.max_batch_size)
 
-    def take(self, engine: Engine | Transcriptions) -> None:
+    def take(self, engine: EngineClient | Transcriptions) -> None:
         """Serve with this engine, or this speech model, from now on."""
         if isinstance(engine, Transcriptions):
             self._speech = engine
@@ -65,7 +65,7 @@ class Service:
             self._speech.close()
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> EngineClient:
         """The engine; `ApiError` while it loads, or if a speech model is served."""
         if self._speech is not None:
             raise _not_here("recordings", "/v1/audio/transcriptions")
@@ -153,12 +153,12 @@ class Service:
 
     @asynccontextmanager
     async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], turn: Turn
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], admission: Admission
     ) -> AsyncIterator[None]:
-        """Run the generations of a request, which fill a stream: see `Engine`."""
+        """Run the generations of a request, which fill a stream: see `EngineClient`."""
         self._streams.add(stream)
         try:
-            async with self.engine.running(ask, tenant, stream, turn):
+            async with self.engine.running(ask, tenant, stream, admission):
                 yield
         finally:
             self._streams.discard(stream)

@@ -49,7 +49,7 @@ class Transcription:
     _language: int | None = field(default=None, init=False)
     _knows_language: bool = field(default=False, init=False)
     _initial: list[int] = field(default_factory=list, init=False)
-    _told: list[Sequence[int]] = field(default_factory=list, init=False)
+    _previous: list[Sequence[int]] = field(default_factory=list, init=False)
     """Tokens of the segments so far."""
     _is_trusted: bool = field(default=True, init=False)
     _has_text: bool = field(default=False, init=False)
@@ -112,7 +112,7 @@ class Transcription:
         watch, encoded = Stopwatch(), self.model.decoder.encoder_seconds
         window = window_at(start, self.num_frames, self.model.extractor)
         try:
-            return self._skip(window) if self._is_silent(window) else self._hear(window)
+            return self._skip(window) if self._is_silent(window) else self._transcribe(window)
         finally:
             self.stats.seconds += watch.total()
             self.stats.encoder_seconds += self.model.decoder.encoder_seconds - encoded
@@ -142,7 +142,7 @@ class Transcription:
         end = window.start + window.length
         return end, TranscriptionChunk("", self._seconds(end))
 
-    def _hear(self, window: Window) -> tuple[int, TranscriptionChunk]:
+    def _transcribe(self, window: Window) -> tuple[int, TranscriptionChunk]:
         """Decode a window. Returns the start of the next one, and the chunk of this one."""
         features = window.features(self._filled, self.model.extractor, self._loudest)
         if not self._knows_language:
@@ -157,7 +157,7 @@ class Transcription:
         done = whole(tokens, window, self.model.extractor)
         if self.predicts_timestamps:
             done = split(tokens, window, self.model.settings, self.model.extractor)
-        self._told += [timed.tokens for timed in done.segments]
+        self._previous += [timed.tokens for timed in done.segments]
         end = window.start + done.num_frames
         num_kept = sum(len(timed.tokens) for timed in done.segments)
         pieces = self._with_text(_first_tokens(pieces, num_kept))
@@ -225,10 +225,10 @@ class Transcription:
     def _prompt(self) -> list[int]:
         """Previous text, if any, and the start tokens."""
         settings, options = self.model.settings, self.options
-        tells = options.condition_on_prev_tokens and self._is_trusted
-        told = previous_text(self._told if tells else [], self._initial, settings)
+        is_conditioned = options.condition_on_prev_tokens and self._is_trusted
+        previous = previous_text(self._previous if is_conditioned else [], self._initial, settings)
         start = settings.start_tokens(self._language, options.task, self.predicts_timestamps)
-        return [settings.prev_sot_token_id, *told, *start] if told else start
+        return [settings.prev_sot_token_id, *previous, *start] if previous else start
 
     def _first_accepted(self, features: Features, prompt: list[int]) -> tuple[Attempt, list[Chunk]]:
         """The first output that is not rejected, else the last one; and its chunks."""
@@ -263,17 +263,19 @@ class Transcription:
     def _detect_language(self, features: Features) -> int:
         """The most likely language, by the row after the start of a transcript."""
         settings = self.model.settings
-        [piece] = self._look(features, [settings.decoder_start_token_id], settings.language_ids)
+        [piece] = self._predict(features, [settings.decoder_start_token_id], settings.language_ids)
         return piece.token_ids[0]
 
     def _no_speech_prob(self, features: Features, prompt: list[int]) -> float:
         """The probability of no speech by the raw row after the start of the transcript."""
         settings = self.model.settings
         start = prompt[: prompt.index(settings.decoder_start_token_id) + 1]
-        [piece] = self._look(features, start, (settings.no_speech_token_id,))
+        [piece] = self._predict(features, start, (settings.no_speech_token_id,))
         return exp(piece.logprobs[0].logprob or 0.0)
 
-    def _look(self, features: Features, prompt: list[int], allowed: tuple[int, ...]) -> list[Chunk]:
+    def _predict(
+        self, features: Features, prompt: list[int], allowed: tuple[int, ...]
+    ) -> list[Chunk]:
         """Predict one token among `allowed`, with its log-probability before processors."""
         options = GenerationOptions(
             max_new_tokens=1,

@@ -115,11 +115,11 @@ def previous_text(
 
     segments: tokens of each, with timestamps.
     """
-    told = list(prompt)
+    context = list(prompt)
     for tokens in segments:
         doubled = len(tokens) > 2 and settings.is_timestamp(tokens[-2])
-        told += tokens[:-1] if doubled else tokens
-    return told[-settings.max_prompt_length :]
+        context += tokens[:-1] if doubled else tokens
+    return context[-settings.max_prompt_length :]
 
 
 def _time(token: int, settings: WhisperSettings) -> float:

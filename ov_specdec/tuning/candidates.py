@@ -1,17 +1,18 @@
 """Times each drafter against plain decoding, in interleaved runs, to find those that pay."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 
 from ov_specdec.baseline import plain_options
 from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.errors import OptionError, shorten
 from ov_specdec.loading.static_shapes import WantedShapes
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.stats import GenerationStats
 from ov_specdec.text.pairing import PairingName
 from ov_specdec.tuning.budget import Budget
 from ov_specdec.tuning.search import GAIN
@@ -129,10 +130,6 @@ def measure_gain(
     candidate that does not pay is hardly slower than plain decoding. Raises the errors of
     `SpeculativePipeline`.
     """
-    speculative = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True, "cache_prompt": False}
-    plain = plain_options(speculative)
-    speeds: list[tuple[float, float]] = []
-    tokens = passes = 0
     with ExitStack() as stack:
         with budget.load():
             pipeline = stack.enter_context(
@@ -148,24 +145,34 @@ def measure_gain(
             )
             pipeline.prepare()
         end = budget.spent + seconds
-        for options in (plain, speculative):  # the first run of each takes longer
-            pipeline.generate(prompts[0], **{**options, "max_new_tokens": NUM_TOKENS // 4})
-        for prompt in cycle(prompts):
-            # The speed of the machine drifts, so the order of the two alternates.
-            order = (speculative, plain) if len(speeds) % 2 else (plain, speculative)
-            stats = [pipeline.generate(prompt, **options).stats for options in order]
-            if len(speeds) % 2:
-                stats.reverse()
-            if stats[0].generated_tokens < 2:
-                raise OptionError(
-                    f"the prompt {shorten(prompt)} leaves no room for an output in the model's "
-                    "context: give a shorter one"
-                )
-            speeds.append((stats[0].time_per_output_token, stats[1].time_per_output_token))
-            tokens += stats[1].generated_tokens
-            passes += stats[1].main_passes
-            if budget.spent > end:
-                break
-    slow, fast = (sum(times) / len(times) for times in zip(*speeds, strict=True))
-    ratios = tuple(one / other for one, other in speeds)
-    return Gain(candidate, 1.0 / fast, 1.0 / slow, ratios, tokens / passes)
+        plain, fast = zip(*_generate(pipeline, prompts, lambda: budget.spent > end), strict=True)
+    times = [[stats.time_per_output_token for stats in each] for each in (plain, fast)]
+    ratios = tuple(one / other for one, other in zip(*times, strict=True))
+    tokens = sum(stats.generated_tokens for stats in fast)
+    passes = sum(stats.main_passes for stats in fast)
+    return Gain(candidate, 1.0 / fmean(times[1]), 1.0 / fmean(times[0]), ratios, tokens / passes)
+
+
+def _generate(
+    pipeline: SpeculativePipeline, prompts: Sequence[str], is_over: Callable[[], bool]
+) -> Iterator[tuple[GenerationStats, GenerationStats]]:
+    """The statistics of plain and of speculative decoding of each prompt, again and again.
+
+    is_over: asked after each prompt.
+    """
+    speculative = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True, "cache_prompt": False}
+    plain = plain_options(speculative)
+    for options in (plain, speculative):  # the first run of each takes longer
+        pipeline.generate(prompts[0], **{**options, "max_new_tokens": NUM_TOKENS // 4})
+    for num_done, prompt in enumerate(cycle(prompts)):
+        # The speed of the machine drifts, so the order of the two alternates.
+        order = (speculative, plain) if num_done % 2 else (plain, speculative)
+        first, second = [pipeline.generate(prompt, **options).stats for options in order]
+        if first.generated_tokens < 2:
+            raise OptionError(
+                f"the prompt {shorten(prompt)} leaves no room for an output in the model's "
+                "context: give a shorter one"
+            )
+        yield (second, first) if num_done % 2 else (first, second)
+        if is_over():
+            break

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 
-import numpy as np
-
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 
@@ -29,10 +27,6 @@ class PassCosts:
 
     seconds: Mapping[int, float]
     prefill: float
-
-    def at(self, num_tokens: int) -> float:
-        """Seconds of a pass over `num_tokens`, interpolated, up to the largest size."""
-        return float(np.interp(num_tokens, list(self.seconds), list(self.seconds.values())))
 
 
 def measure_passes(model: Runner, token: int) -> PassCosts:

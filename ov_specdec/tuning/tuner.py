@@ -89,7 +89,7 @@ def expected_speed(main: PassCosts, draft_step: float, acceptance: float) -> flo
     curve = CostCurve(PassCurve({ROWS[0]: main.seconds}), PassCurve({ROWS[0]: {1: draft_step}}))
     [plan] = Planner(FixedCurve(curve)).plan([Bid(MODEL, None, acceptance)], Load())
     tokens = sum(acceptance**n for n in range(plan.length + 1))
-    return tokens / (main.at(plan.length + 1) + plan.length * draft_step)
+    return tokens / (curve.main.at(plan.length + 1, ROWS[0]) + plan.length * draft_step)
 
 
 class Tuner:
@@ -140,8 +140,8 @@ class Tuner:
         acceptance = self._measure_acceptance()
         # Comparing settings on these texts takes about as long as generating them.
         left = SEARCH_SHARE * self._budget.seconds - self._budget.spent - writing
-        drafts = self._search("draft", lambda costs: costs.at(1), DRAFT_SHARE * left)
-        step = drafts.best.costs.at(1)
+        drafts = self._search("draft", lambda costs: costs.seconds[1], DRAFT_SHARE * left)
+        step = drafts.best.costs.seconds[1]
         mains = self._search(
             "main",
             lambda costs: 1 / expected_speed(costs, step, acceptance),

@@ -13,7 +13,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.runner.encoder_decoder import HIDDEN
+from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
 from tests.traces.describe import Model
 from tests.traces.journal import Journal, Pass, Row, ScriptedError, asked_rows
 from tests.traces.letters import signs
@@ -312,12 +312,12 @@ class StateRequest:
 
     def get_tensor(self, name: str) -> Output | Given:
         """The logits, or where the source is written."""
-        assert name in ("logits", HIDDEN)
-        return self.hidden if name == HIDDEN else Output(self.logits)
+        assert name in ("logits", HIDDEN_STATES)
+        return self.hidden if name == HIDDEN_STATES else Output(self.logits)
 
     def infer(self, given: Mapping[str, Array], **sharing: bool) -> None:
         """One pass."""
-        self.logits = self.forward(self, {HIDDEN: self.hidden.data, **given})
+        self.logits = self.forward(self, {HIDDEN_STATES: self.hidden.data, **given})
 
 
 def decode_rows(request: StateRequest, given: Mapping[str, Array]) -> Array:
@@ -363,7 +363,7 @@ def decode_with_source(request: StateRequest, given: Mapping[str, Array]) -> Arr
     device = request.device
     keys, source = request.states
     if not source.content.size:
-        source.content = given[HIDDEN].astype(np.int64)[:, None]
+        source.content = given[HIDDEN_STATES].astype(np.int64)[:, None]
     past = keys.content[0, 0, :, 0].tolist()
     new = given["input_ids"][0].tolist()
     places = list(range(len(past), len(past) + len(new)))

@@ -74,7 +74,7 @@ class LiveCurve:
     def improve(self) -> None:
         """Do nothing: see `KeptCosts`."""
 
-    def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
+    def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Set a model's static shapes, each of which saves `saved` seconds."""
         self.measured = self.measured.with_static(role, sizes, saved)
         self._correct()
@@ -92,7 +92,7 @@ class LiveCurve:
         self._correct()
 
     def _correct(self) -> None:
-        """Have the curve be the measured one times what was learnt."""
+        """Multiply the measured curve by the factors of its cells."""
         of_main = [factor for (role, *_), factor in self._factors.items() if role == "main"]
         mean = geometric_mean(of_main) if of_main else 1.0
         main, draft = self.measured.main, self.measured.draft
@@ -116,5 +116,5 @@ class FixedCurve:
     def improve(self) -> None:
         """Nothing to measure."""
 
-    def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
+    def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Nothing changes."""

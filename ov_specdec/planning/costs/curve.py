@@ -93,19 +93,24 @@ class PassCurve:
                 result[size - first] = seconds
         return result
 
-    def by_size(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
+    def by_size(
+        self, first: int, last: int, num_cached: int, num_sequences: int = 1
+    ) -> NDArray[np.floating]:
         """Seconds of passes over `first` to `last` tokens; constant beyond the longest."""
-        result = self.dynamic(first, last, num_cached)
+        result = self.dynamic(first, last, num_cached, num_sequences)
         for size in self.static:
             if first <= size <= last:
                 result[size - first] -= self._saved
         return result
 
-    def dynamic(self, first: int, last: int, num_cached: int) -> NDArray[np.floating]:
+    def dynamic(
+        self, first: int, last: int, num_cached: int, num_sequences: int = 1
+    ) -> NDArray[np.floating]:
         """The same without static shapes."""
         low, high, share = self._between(num_cached)
         sizes = slice(min(first, LONGEST), last + 1)
         result: NDArray[np.floating] = low[sizes] + share * (high[sizes] - low[sizes])
+        result += self.per_sequence * (num_sequences - 1)
         if last > LONGEST:
             return np.pad(result, (0, last - first + 1 - len(result)), "edge")
         return result

@@ -165,7 +165,7 @@ class PassTimes:
         return seconds
 
 
-Turn = Callable[[int], None]
+TimePasses = Callable[[int], None]
 
 
 def measure(
@@ -251,7 +251,7 @@ def _read(models: Sequence[PassTimes], row: int) -> bool:
 
 def _turns(
     models: Sequence[PassTimes], sweeps: int, known: Collection[int]
-) -> Iterator[tuple[int, Turn]]:
+) -> Iterator[tuple[int, TimePasses]]:
     """All sizes of all models, interleaved, so that drifts of the machine's speed affect all.
 
     Each comes with the index of its sweep.

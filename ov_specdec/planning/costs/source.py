@@ -31,7 +31,7 @@ class Costs(Protocol):
         """Measure a missing part, if it is due. Nothing else may use the models."""
         ...
 
-    def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
+    def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Set a model's static shapes, each of which saves `saved` seconds."""
         ...
 
@@ -108,9 +108,9 @@ class KeptCosts:
             self._is_prepared = True  # even if memory has no room for it
             self._decoding, self._part = 0.0, watch.total()
 
-    def take_up(self, role: Role, sizes: frozenset[int], saved: float) -> None:
+    def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Set a model's static shapes, each of which saves `saved` seconds."""
-        self._known.take_up(role, sizes, saved)
+        self._known.set_static(role, sizes, saved)
         self._write(self._known.measured)
 
     def learn(self, step: StepStats) -> None:

@@ -8,7 +8,7 @@ from random import Random
 from ov_specdec.drafters import Drafter, PromptLookup, Proposal, SuffixDrafter
 from ov_specdec.drafters.base import Steps
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
-from ov_specdec.planning.draft_length import Ask, Plan, ask
+from ov_specdec.planning.draft_length import Plan, PlanRequest, ask
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.verification import Draft
 from tests.benchmarks.record import Row
@@ -31,11 +31,11 @@ class Output:
     prompt: int
     size: int
 
-    def draft(self, done: int, plan: Callable[[Ask], Plan], _: Random) -> Drafted:
+    def draft(self, done: int, plan: Callable[[PlanRequest], Plan], _: Random) -> Drafted:
         """See `Text`."""
         place, room = self.prompt + done, self.size - done - 1
 
-        def planned(ask: Ask) -> Plan:
+        def planned(ask: PlanRequest) -> Plan:
             return plan(ask).within(room)
 
         proposal = propose(self.drafter, self.tokens[:place], planned)

@@ -5,7 +5,7 @@ from statistics import median
 
 from ov_specdec.planning.acceptance import SharedCounts
 from ov_specdec.planning.costs import SIZES, CostCurve, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import AdaptiveLength, Ask
+from ov_specdec.planning.draft_length import AdaptiveLength, PlanRequest
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.stats import PassStats, RoundStats, StepStats
 from tests.benchmarks.simulated.machine import against_constant, main_curve
@@ -79,7 +79,7 @@ class Shared:
         self._planner = Planner(self.costs)
 
     def lengths(self, concurrency):
-        bids = [policy.answer(Ask("model")) for policy in self._policies]
+        bids = [policy.answer(PlanRequest("model")) for policy in self._policies]
         load = Load(concurrency, concurrency, concurrency, 0, CACHED)
         self.plans = self._planner.plan(bids, load)
         return [plan.length for plan in self.plans]

@@ -8,7 +8,7 @@ from statistics import median
 
 from ov_specdec.planning.acceptance import SharedCounts
 from ov_specdec.planning.costs import SIZES, CostCurve, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import NO_PLAN, AdaptiveLength, Ask, Plan
+from ov_specdec.planning.draft_length import NO_PLAN, AdaptiveLength, Plan, PlanRequest
 from ov_specdec.planning.planner import Planner
 from tests.benchmarks.simulated.machine import (
     Drafted,
@@ -45,12 +45,12 @@ class MadeUp:
     prompt: int = 100
     size: int = 256
 
-    def draft(self, done: int, plan: Callable[[Ask], Plan], generator: Random) -> Drafted:
+    def draft(self, done: int, plan: Callable[[PlanRequest], Plan], generator: Random) -> Drafted:
         """See `Text`."""
         declined, planned, found = None, NO_PLAN, self.match(generator)
         if found is not None:
             confidence, acceptance = found
-            planned = plan(Ask(self.sources[0], confidence))
+            planned = plan(PlanRequest(self.sources[0], confidence))
             if planned.length:
                 accepted = self.accepted([acceptance] * planned.length, generator)
                 given = {"source": self.sources[0], "match_confidence": confidence}
@@ -58,7 +58,7 @@ class MadeUp:
             declined = self.sources[0], confidence, generator.random() < acceptance
         chances: list[float] = []
         if "model" in self.sources:
-            planned = plan(Ask("model"))
+            planned = plan(PlanRequest("model"))
             for chance in self.chances(done / self.size, generator)[: planned.length]:
                 chances.append(chance)
                 if planned.wants_confidence and planned.ends_after(chances):
