@@ -35,7 +35,7 @@ def filled(page: str, results: Sequence[Results]) -> str:
         head, name, processor, end = found.groups()
         chosen = [each for each in results if processor in (None, each.name)]
         shown = [text for each in chosen if (text := show(name, each))]
-        return f"{head}\n{''.join(shown) or NONE.format(part=TABLES[name][0])}{end}"
+        return f"{head}\n{''.join(shown) or NONE.format(part=','.join(TABLES[name][0]))}{end}"
 
     return BLOCK.sub(block, page)
 
@@ -45,25 +45,27 @@ NONE = "*Not measured: `python -m tests.benchmarks figures --only {part}`.*\n\n"
 
 def show(name: str, results: Results) -> str:
     """A table, and what it was measured with below it; empty where nothing was measured."""
-    part, make = TABLES[name]
-    if not results.parts.get(part):
+    parts, make = TABLES[name]
+    if not results.parts.get(parts[0]):
         return ""
     head, *lines = make(results)
     cells = [head, ["---"] + ["---:"] * (len(head) - 1), *lines]
     rows = "\n".join(f"| {' | '.join(line)} |" for line in cells)
-    return f"{rows}\n\n*{about(part, results)}*\n\n"
+    return f"{rows}\n\n*{about(parts, results)}*\n\n"
 
 
-def about(part: str, results: Results) -> str:
-    """Processor, versions, date, commit, memory, how often, and the command."""
-    rows = results.parts[part]
+def about(parts: Sequence[str], results: Results) -> str:
+    """Processor, versions, date, commit, how often, and the command; the memory of one pair."""
+    rows = [row for part in parts for row in results.parts.get(part, [])]
     counts = [len({r["turn"] for r in group if "turn" in r}) for group in columns(rows)]
+    counts = [count for count in counts if count] or [1]
     often = f"n = {min(counts)}" + (f" to {max(counts)}" if max(counts) > min(counts) else "")
-    pair = PAIR_OF.get(part, part)
-    held = [f"{r['memory']:.0f} MiB" for r in default_memory(results, pair)]
-    roles = [f" --{role} {m['name']}" for role, m in results.record.models.items() if role == pair]
-    command = f"`python -m tests.benchmarks figures --only {part}{''.join(roles)}`"
-    facts = [results.stamp, often if max(counts) else "n = 1", *(f"memory {m}" for m in held)]
+    pairs = [*dict.fromkeys(PAIR_OF.get(part, part) for part in parts)]
+    memory = default_memory(results, pairs[0]) if len(pairs) == 1 else []
+    held = [f"memory {row['memory']:.0f} MiB" for row in memory]
+    roles = [f" --{role} {m['name']}" for role, m in results.record.models.items() if role in pairs]
+    command = f"`python -m tests.benchmarks figures --only {','.join(parts)}{''.join(roles)}`"
+    facts = [results.stamp, often, *held]
     return f"{'; '.join(facts)}; medians, quartiles in brackets. {command}"
 
 
@@ -78,7 +80,7 @@ PAIR_OF = {
 """The models of a part that is not called like them."""
 
 
-COMPARED = ("prompts", "heat", "requests", "pair", "task", "way", "cached")
+COMPARED = ("part", "prompts", "heat", "requests", "pair", "task", "way", "cached")
 """Fields that are the same in rows that are compared with each other."""
 
 
@@ -255,6 +257,7 @@ def of_defaults(results: Results) -> Lines:
     pairs = ("embedded", "chat", "expanded")
     lines: Lines = [["", *map(results.model, pairs)]]
     cells: Mapping[str, Callable[[str], str]] = {
+        "drafts from": lambda pair: "the text, by suffix" if pair in DEFAULT else "a draft model",
         "plain decoding, tokens/s": lambda pair: spread(
             numbers(select(heldout(results, pair, 0.0), method="plain"), "speed"), ".0f"
         ),
@@ -280,7 +283,7 @@ def of_defaults(results: Results) -> Lines:
             f"{number} requests, default / openvino.genai's best setting": together(results, number)
             for number in (4, 8, 16)
         },
-        "suffix drafts / openvino.genai's best prompt lookup, six tasks": lambda pair: spread(
+        "default / openvino.genai's best prompt lookup, six tasks": lambda pair: spread(
             over_best(results.rows("tasks"), "suffix", "genai-prompt") if pair == "chat" else []
         ),
         "first process on a machine / second one": lambda pair: spread(
@@ -296,9 +299,9 @@ def of_defaults(results: Results) -> Lines:
 def of_headlines(results: Results) -> Lines:
     """The rows of `of_defaults` that a newcomer asks for."""
     head, *lines = of_defaults(results)
-    asked = ("plain decoding", "default / plain", "plain / openvino", "4 requests", "suffix drafts")
-    named = "default / openvino.genai's best draft length"
-    return [head, *(line for line in lines if line[0].startswith(asked) or line[0] == named)]
+    asked = ("drafts from", "plain decoding", "default / plain", "plain / openvino", "4 requests")
+    peers = ("default / openvino", "memory")
+    return [head, *(line for line in lines if line[0].startswith(asked + peers))]
 
 
 SINGLE = {"chat": "tasks"}
@@ -331,21 +334,26 @@ def spread(values: Iterable[float], form: str = ".2f") -> str:
     return in_quartiles(found, form) if found else ""
 
 
-TABLES: Mapping[str, tuple[str, Table]] = {
-    "defaults": ("embedded", of_defaults),
-    "headlines": ("embedded", of_headlines),
-    "embedded": ("embedded", by_method("embedded")),
-    "expanded": ("expanded", by_method("expanded")),
-    "tasks": ("tasks", by_task),
-    "concurrency": ("concurrency", by_requests("concurrency")),
-    "concurrency-expanded": ("concurrency-expanded", by_requests("concurrency-expanded")),
-    "memory": ("memory", of_memory),
-    "processes": ("processes", of_processes),
-    "second-turns": ("second-turns", of_second_turns),
-    "speech": ("speech", of_speech),
-    "invariance": ("invariance", of_invariance),
-    "load": ("load", of_load),
-    "frameworks": ("frameworks", of_frameworks("frameworks")),
-    "llama-cpp": ("llama-cpp", of_frameworks("llama-cpp")),
+ALL_PAIRS = (
+    *("embedded", "tasks", "expanded", "concurrency", "concurrency-expanded"),
+    *("processes", "memory"),
+)
+
+TABLES: Mapping[str, tuple[Sequence[str], Table]] = {
+    "defaults": (ALL_PAIRS, of_defaults),
+    "headlines": (ALL_PAIRS, of_headlines),
+    "embedded": (("embedded",), by_method("embedded")),
+    "expanded": (("expanded",), by_method("expanded")),
+    "tasks": (("tasks",), by_task),
+    "concurrency": (("concurrency",), by_requests("concurrency")),
+    "concurrency-expanded": (("concurrency-expanded",), by_requests("concurrency-expanded")),
+    "memory": (("memory",), of_memory),
+    "processes": (("processes",), of_processes),
+    "second-turns": (("second-turns",), of_second_turns),
+    "speech": (("speech",), of_speech),
+    "invariance": (("invariance",), of_invariance),
+    "load": (("load",), of_load),
+    "frameworks": (("frameworks",), of_frameworks("frameworks")),
+    "llama-cpp": (("llama-cpp",), of_frameworks("llama-cpp")),
 }
-"""By name: the part that a table is of, and how it is made."""
+"""By name: the parts that a table is of, and how it is made."""

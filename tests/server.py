@@ -48,11 +48,10 @@ class Running:
 
     def metric(self, name: str) -> float | None:
         """The value of a metric without labels of its own."""
-        speech = self.service._speech
-        served = self.service.engine.metrics if speech is None else speech.metrics
+        served: Any = self.service._speech or self.service.engine
         found = (
             metrics.registry.get_sample_value(f"ov_specdec:{name}", {"model_name": NAME})
-            for metrics in (served, self.service.metrics)
+            for metrics in (served.metrics, self.service.metrics)
         )
         return next((value for value in found if value is not None), None)
 
