@@ -171,7 +171,12 @@ def _as_token_id(path: Path, name: str, value: object) -> int:
 def _as_token_ids(path: Path, value: object) -> frozenset[int]:
     """A set of ids, which is null, one id or a list in a configuration."""
     ids = [] if value is None else value if isinstance(value, list) else [value]
-    return frozenset(_as_token_id(path, "eos_token_id", token) for token in ids)
+    if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
+        raise ModelError(
+            f"the configuration in {path} gives eos_token_id as {value!r}, which is no token id: "
+            "correct it, or export the model again"
+        )
+    return frozenset(ids)
 
 
 def _as_length(path: Path, name: str, value: object) -> int:
