@@ -137,6 +137,7 @@ def require_number(
         if (low is None or number >= low) and (above is None or number > above):
             if high is None or number <= high:
                 return
-    bounds = ((low, "from {}"), (above, "above {}"), (high, "to {}"))
+    from_ = "of at least {}" if high is None else "from {}"
+    bounds = ((low, from_), (above, "above {}"), (high, "to {}"))
     allowed = " ".join(text.format(bound) for bound, text in bounds if bound is not None)
     raise OptionError(Option(name, value), f" must be a number {allowed}".rstrip())

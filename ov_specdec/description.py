@@ -102,7 +102,13 @@ class Described:
         elif self.choices and value not in self.choices and len(self.kinds) == 1:
             require_choice(self.name, value, self.choices)
         elif value not in self.choices:
-            self._check_one(self.kinds[0], value)
+            try:
+                self._check_one(self.kinds[0], value)
+            except OptionError as error:
+                if not self.choices:
+                    raise
+                others = "".join(f", or {choice}" for choice in self.choices)
+                raise OptionError(Option(self.name, value), f" {error.reason}{others}") from error
 
     def _check_one(self, kind: Any, value: object) -> None:
         about = self.about

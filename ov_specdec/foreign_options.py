@@ -183,7 +183,10 @@ OF_MODELS: Mapping[str, Foreign] = {
         ("assistant_model", "draft_model", "speculative_model"), Foreign(": give draft")
     ),
     **dict.fromkeys(("load_in_4bit", "load_in_8bit"), Foreign(AT_EXPORT, (False,))),
-    **dict.fromkeys(("dtype", "torch_dtype"), Foreign(": give precision", ("auto",))),
+    **dict.fromkeys(
+        ("dtype", "torch_dtype"),
+        Foreign(': give precision, "default" or "exact", which is float32', ("auto",)),
+    ),
     "compile": Foreign(SAME, ANY),
     "device_map": Foreign(': give device, such as "CPU" or "GPU"', ("auto", "cpu")),
     "export": Foreign(": ov-specdec export writes a folder to give as main", (False,)),
@@ -299,6 +302,13 @@ OF_TOKENIZERS: Mapping[str, Missing] = {
         "is not asked for the template: give generate the messages, and it applies the template"
     ),
     "batch_decode": Missing("has decode(ids), for one list of ids"),
+    **dict.fromkeys(
+        ("convert_ids_to_tokens", "tokenize"),
+        Missing("has encode(text), and piece(id) for the bytes of a token"),
+    ),
+    **dict.fromkeys(
+        ("convert_tokens_to_ids", "get_vocab"), Missing("has vocab: the id of each token")
+    ),
     "from_pretrained": Missing("is the pipeline's: read pipeline.tokenizer"),
 }
 

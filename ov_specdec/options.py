@@ -93,7 +93,9 @@ class GenerationOptions:
     temperature: Annotated[
         float | None, About("Divide logits by X; 0 is greedy decoding.", low=0.0)
     ] = None
-    top_k: Annotated[int | None, About("Keep the N most likely tokens; 0 keeps all.", low=0)] = None
+    top_k: Annotated[
+        int | None, About("Keep the N most likely tokens; 0 or -1 keeps all.", low=-1)
+    ] = None
     top_p: Annotated[
         float | None,
         About("Keep the fewest most likely tokens whose mass reaches X.", low=0.0, high=1.0),

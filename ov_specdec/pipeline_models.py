@@ -38,6 +38,9 @@ USUAL_STEPS: Mapping[Role, Mapping[int, float]] = {
 }
 """Initial counts of passes by their tokens, for a process that has not decoded yet."""
 
+WITHOUT_MAIN = ("give ", Option("main"), ", without which main is the embedded model; or ")
+"""The remedy of a draft that does not fit the embedded main model."""
+
 
 def open_sources(
     main: str | Path | None,
@@ -138,7 +141,8 @@ def pair_models(
             stacklevel=2,
         )
     if pairing is None or report.compatible:
-        report.require()
+        is_embedded = main.path.resolve() == embedded_folder("main").resolve()
+        report.require(*(WITHOUT_MAIN if is_embedded else ()))
         return report, None
     tokenizers = pair_tokenizers(*sources)
     return report, Pairing(tokenizers.choose(pairing), tokenizers)

@@ -44,7 +44,8 @@ def by_id(results):
 
 def test_the_command_answers_in_openais_shape(chat_pair, tmp_path):
     requests, output = tmp_path / "requests.jsonl", tmp_path / "results.jsonl"
-    messages = [{"role": "user", "content": "ab"}]
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    messages = [{"role": "user", "content": parts}]
     requests.write_bytes(
         line("chat", CHAT, messages=messages, max_tokens=6, ignore_eos=True)
         + line("text", prompt=["def f", [5, 6]], n=2, seed=3, temperature=1, ignore_eos=True)

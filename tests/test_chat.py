@@ -159,7 +159,7 @@ def test_help_names_every_command_and_option_lists_every_option(chat):
     assert len(listed) == len(options())
 
 
-@pytest.mark.parametrize("line", ["/exit", "exit", "quit "])
+@pytest.mark.parametrize("line", ["/exit", "exit", "quit ", "/bye"])
 def test_what_leaves_other_programs_leaves_a_chat(chat, line):
     assert respond(chat, line).leaves
 

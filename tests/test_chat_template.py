@@ -14,7 +14,7 @@ from tests.chats import ANSWER, CONVERSATIONS, KINDS, PLAIN, SYSTEM, TEMPLATES, 
 from tests.tiny import save_tokenizer
 
 SCHEMA = {"type": "function", "function": {"name": "area", "parameters": {"type": "object"}}}
-PARTS = {"role": "user", "content": [{"type": "text", "text": "Hello"}]}
+PARTS = {"role": "user", "content": [{"type": "text", "text": t} for t in ("Hello,", "you")]}
 
 
 def area(width: int, height: int) -> int:
@@ -110,13 +110,14 @@ def test_a_file_may_take_the_place_of_the_models_template(tmp_path):
     assert refused.value.option == "chat_template"
 
 
-def test_contents_in_parts_need_a_template_that_takes_them(tmp_path):
+def test_parts_of_a_content_are_lines_unless_the_template_takes_them(tmp_path):
     takes = make_tokenizer(tmp_path / "takes", template=TEMPLATES["parts"])
-    assert ids(takes, [PARTS]) == ids(takes, "Hello") == expected(takes, [PARTS])
-    for name in ("plain", "strips"):
-        tokenizer = make_tokenizer(tmp_path / name, template=TEMPLATES[name])
-        with pytest.raises(OptionError, match=r"texts only|cannot render these messages \(.*strip"):
-            ids(tokenizer, [PARTS])
+    assert ids(takes, [PARTS]) == ids(takes, "Hello,you") == expected(takes, [PARTS])
+    dropping = PLAIN.replace("m['content']", "m['content'] if m['content'] is string")
+    for name, template in {**TEMPLATES, "dropping": dropping}.items():
+        if name != "parts":
+            tokenizer = make_tokenizer(tmp_path / name, template=template)
+            assert ids(tokenizer, [PARTS]) == ids(tokenizer, "Hello,\nyou")
 
 
 def test_a_template_that_refuses_a_role_says_so_itself(tmp_path):
@@ -124,6 +125,16 @@ def test_a_template_that_refuses_a_role_says_so_itself(tmp_path):
     with pytest.raises(OptionError, match=r"refuses these messages \(System role not supported\)"):
         ids(tokenizer, [SYSTEM, USER])
     assert ids(tokenizer, [USER, ANSWER, USER])
+
+
+def test_a_role_that_the_template_leaves_out_is_refused(tmp_path, tokenizer):
+    typo = {"role": "userr", "content": "Hello"}
+    assert text(tokenizer, [USER, typo]).count("userr") == 1  # transformers takes any role too
+    knows = "{% for m in messages if m['role'] in ('user', 'critic') %}{{ m['content'] | upper }}"
+    tokenizer = make_tokenizer(tmp_path / "knows", template=knows + "{% endfor %}")
+    assert text(tokenizer, [SYSTEM, USER, {"role": "critic", "content": "No"}]).endswith("?NO")
+    with pytest.raises(OptionError, match="leaves out messages of the role 'userr': give one of s"):
+        ids(tokenizer, [USER, typo])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 from ov_specdec.cli.app import COMMANDS
+from ov_specdec.cli.compare import describe_ratio
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.tokenizer import load_tokenizer
@@ -171,6 +172,12 @@ def test_compare_says_whether_both_texts_are_equal_and_which_was_faster(pair):
     done = run("compare", "def area(", *options)
     assert "equal        yes, token for token" in done.stdout
     assert re.search(r"ratio        \d+\.\d\d \(\d", done.stdout)
+
+
+@pytest.mark.parametrize("ratio", [0.9, 1.2])
+def test_compare_says_in_words_that_drafts_do_not_pay(ratio):
+    line = describe_ratio({"ratio": ratio, "ratios": [0.8, ratio, 1.3]})
+    assert line.endswith("; drafts gain nothing here") is (ratio < 1)
 
 
 PAIRED = ("--pairing", "retokenize", "--num-assistant-tokens", "3", "--json")

@@ -23,7 +23,7 @@ BAD_INPUT = {
     ),
     "prompt not UTF-8": (["generate", "a\udcff"], "the prompt is not text at character 2"),
     "no folder": (["generate", "x", "--main", "nowhere", "--drafter", "none"], "'nowhere' is not"),
-    "no IR": (["generate", "x", "--main", ".", "--drafter", "none"], "holds no openvino_model.xml"),
+    "no IR": (["generate", "x", "--main", ".", "--drafter", "none"], "holds no model: give the"),
     "no draft": (
         ["generate", "x", "--main", ".", "--drafter", "model"],
         "no draft model for --main .: give --draft, or choose --drafter suffix or",
@@ -95,7 +95,7 @@ BAD_INPUT = {
     "unknown id": (["generate", "x", "--suppress-tokens", "9999"], "id 9999: the model has 0 to"),
     "temperature below 0": (
         ["generate", "x", "--temperature", "-1"],
-        "--temperature -1.0 must be a number from 0",
+        "--temperature -1.0 must be a number of at least 0",
     ),
     "temperature 0, yet drawn": (
         ["generate", "x", "--temperature", "0", "--do-sample"],
@@ -135,6 +135,12 @@ BAD_INPUT = {
     "option of others": (["chat", "--model", "x"], "there is no option --model: give --main"),
     "option of vllm": (["serve", "--max-num-seqs", "4"], "--max-num-seqs: give --max-batch-size"),
     "option of llama.cpp": (["serve", "--alias", "x"], "give --served-model-name"),
+    "letters of llama.cpp": (["generate", "x", "-ngl", "99"], "no option -ngl: give --device (see"),
+    "the same, not help": (["serve", "-hf", "a/b"], "no option -hf: give --main, with an OpenVINO"),
+    "the same, a draft": (["chat", "-md", "x"], "there is no option -md: give --draft (see ov-"),
+    "the same, a flag": (["generate", "x", "-sp"], "-sp: give --no-skip-special-tokens (see ov-"),
+    "option of export": (["serve", "--quantization", "x"], "give the command export its --weight"),
+    "underscores": (["generate", "x", "--max_new_tokens", "5"], "mean --max-new-tokens? (see ov-"),
     "option of vllm, in words": (["serve", "--tensor-parallel-size", "2"], "--replicas, for more"),
     "model as argument": (["serve", "gpt2"], "extra argument (gpt2): give a model with --main"),
     "command as option": (["generate", "x", "--chat"], "give the command chat, or"),

@@ -147,6 +147,7 @@ def test_a_prompt_may_be_what_tokenizers_return(pipeline, expected):
     [
         ({"assistant_model": "a"}, "assistant_model='a': give draft"),
         ({"pretrained_model_name_or_path": "a"}, ": give main"),
+        ({"dtype": "bfloat16"}, 'give precision, "default" or "exact", which is float32'),
         ({"device_map": "cuda"}, "device_map='cuda': give device"),
         ({"do_sample": True}, "do_sample=True is an option of a generation: give it to generate"),
         ({"drafer": "none"}, r"unknown option 'drafer': did you mean drafter"),
@@ -186,6 +187,19 @@ def test_members_that_others_have_name_what_there_is(pipeline):
     with pytest.raises(AttributeError, match="give generate the messages"):
         pipeline.tokenizer.apply_chat_template([])
     assert inspect.getmembers(type(result))
+    with pytest.raises(AttributeError, match="has vocab: the id of each token"):
+        pipeline.tokenizer.get_vocab()
+
+
+def test_a_tokenizer_takes_what_those_of_transformers_take(pipeline):
+    tokenizer = pipeline.tokenizer
+    ids = tokenizer.encode(TEXT, add_special_tokens=False)
+    assert tokenizer.decode(ids, skip_special_tokens=True) == TEXT
+    with_end = [*ids, tokenizer.eos_token_id]
+    assert (
+        tokenizer.decode(with_end) == TEXT != tokenizer.decode(with_end, skip_special_tokens=False)
+    )
+    assert len(tokenizer) == tokenizer.vocab_size > 0
 
 
 def test_a_generation_config_is_honoured(pipeline):

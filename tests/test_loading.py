@@ -58,6 +58,20 @@ def test_a_file_is_no_folder():
         locate(__file__)
 
 
+def test_a_folder_without_a_model_is_not_to_be_exported(tmp_path):
+    with pytest.raises(ModelError, match=r"holds no model: give the folder that holds openvino"):
+        locate(tmp_path)
+    file = tmp_path / "a.Q8_0.gguf"
+    file.touch()
+    for place, what in (
+        (tmp_path, "holds GGUF files"),
+        (file, "is a GGUF"),
+        ("x.gguf", "is a GGUF"),
+    ):
+        with pytest.raises(ModelError, match=f"'{place}' {what}.*export the original model from"):
+            locate(place)
+
+
 def test_a_hub_that_cannot_be_reached_is_named(monkeypatch):
     def fail(name, **_):
         raise httpx.ProxyError("403 Forbidden")

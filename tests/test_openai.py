@@ -66,7 +66,7 @@ def refused(read, **fields):
         ({"max_completion_tokens": 7}, {"max_new_tokens": 7}),
         ({"max_tokens": 7, "max_completion_tokens": 7}, {"max_new_tokens": 7}),
         ({"top_p": 0.5, "min_p": 0.1, "top_k": 3}, {"top_p": 0.5, "min_p": 0.1, "top_k": 3}),
-        ({"top_k": -1}, {"top_k": 0}),
+        ({"top_k": -1}, {"top_k": -1}),
         ({"stop": "a"}, {"stop_strings": "a"}),
         ({"stop": ["a", "b"]}, {"stop_strings": ["a", "b"]}),
         ({"seed": 5}, {"seed": 5}),
@@ -306,10 +306,10 @@ def test_null_in_messages_is_left_out_and_developers_are_the_system():
     assert chat(messages=[message]).prompts == ([{"role": "system", "content": "x"}],)
 
 
-def test_parts_of_a_content_become_one_text():
+def test_parts_of_a_content_are_those_of_templates():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    asked = chat(messages=[{"role": "user", "content": parts}])
-    assert asked.prompts == ([{"role": "user", "content": "a\nb"}],)
+    asked = chat(messages=[{"role": "user", "content": [{**parts[0], "detail": 1}, parts[1]]}])
+    assert asked.prompts == ([{"role": "user", "content": parts}],)
 
 
 @pytest.mark.parametrize("ask", [chat, completion, responses])
@@ -426,7 +426,10 @@ def test_responses_take_a_text_or_messages():
     }
     earlier = [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}, answer]
     assert responses(input=earlier).prompts == (
-        [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}],
+        [
+            {"role": "user", "content": [{"type": "text", "text": "Hello"}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "Hi"}]},
+        ],
     )
 
 

@@ -411,6 +411,8 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
     save_tokenizer(draft, sample="something else entirely, with other merges")
     with pytest.raises(TokenizerMismatchError, match="different tokenizers"):
         SpeculativePipeline(tiny_pair[0], draft)
+    with pytest.raises(TokenizerMismatchError, match="give main, without which main is the embed"):
+        SpeculativePipeline(draft=draft)
 
 
 @pytest.mark.parametrize(

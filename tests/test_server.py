@@ -290,6 +290,9 @@ def test_tokens_there_and_back(server):
     assert "".join(told["token_strs"]) == "def area("
     assert server.post("/detokenize", tokens=told["tokens"]).json() == {"prompt": "def area("}
     chat = server.post("/tokenize", messages=MESSAGES).json()
+    parts = [{"type": "text", "text": text} for text in ("return", "width")]
+    lines = server.post("/tokenize", messages=[{"role": "user", "content": "return\nwidth"}]).json()
+    assert server.post("/tokenize", messages=[{"role": "user", "content": parts}]).json() == lines
     assert chat["count"] > 0
     assert server.post("/detokenize", tokens=[-1]).status_code == 400
 
@@ -354,8 +357,8 @@ def test_a_key_is_needed_below_a_prefix_too(prefix, caplog):
         ({"max_body": 0}, "max_body=0 must be a whole number"),
         ({"request_timeout": 0}, "request_timeout=0 must be a number above 0"),
         ({"step_timeout": None}, "step_timeout=None must be a number above 0"),
-        ({"shutdown_timeout": -1}, "shutdown_timeout=-1 must be a number from 0"),
-        ({"temperature": -1}, "temperature=-1 must be a number from 0"),
+        ({"shutdown_timeout": -1}, "shutdown_timeout=-1 must be a number of at least 0"),
+        ({"temperature": -1}, "temperature=-1 must be a number of at least 0"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(settings, words):
@@ -467,7 +470,13 @@ def test_what_callers_call_themselves_and_the_model_is_logged_in_part(server, ca
 )
 def test_a_page_of_a_name_that_leads_here_cannot_call_it(host, status):
     with serving(allowed_hosts=LOOPBACK_NAMES) as server:
-        assert server.http.get("/version", headers={"host": host}).status_code == status
+        answer = server.http.get("/version", headers={"host": host})
+    assert answer.status_code == status
+    if status == 400:
+        assert answer.json()["error"]["code"] == "unknown_host"
+        assert (
+            "send requests to localhost or 127.0.0.1 or [::1]" in answer.json()["error"]["message"]
+        )
 
 
 def test_until_models_are_loaded_requests_are_put_off():

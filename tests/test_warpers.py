@@ -26,6 +26,7 @@ WARPERS = {
     "top_k": LogitsWarper(top_k=5),
     "top_k of 1": LogitsWarper(top_k=1),
     "top_k of 0": LogitsWarper(top_k=0),
+    "top_k of -1": LogitsWarper(top_k=-1),
     "top_k beyond the vocabulary": LogitsWarper(top_k=10**6),
     "top_p": LogitsWarper(top_p=0.9),
     "low top_p": LogitsWarper(top_p=0.1),
@@ -46,7 +47,7 @@ def by_transformers(warper: LogitsWarper, logits: Logits) -> NDArray[np.float64]
     warpers: list[reference.LogitsProcessor] = [
         reference.TemperatureLogitsWarper(warper.temperature)
     ]
-    if warper.top_k:
+    if warper.top_k and warper.top_k > 0:
         warpers.append(reference.TopKLogitsWarper(warper.top_k))
     warpers.append(reference.TopPLogitsWarper(warper.top_p))
     warpers.append(reference.MinPLogitsWarper(warper.min_p))

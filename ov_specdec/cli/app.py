@@ -13,7 +13,7 @@ import click
 import ov_specdec
 from ov_specdec.cli.interrupts import interrupts_end_the_process
 from ov_specdec.cli.messages import USER_ERROR, end_interrupted, fail, fail_to_write, say
-from ov_specdec.cli.usage import explain, explain_command
+from ov_specdec.cli.usage import explain, explain_command, refuse_words
 
 PACKAGE = Path(ov_specdec.__file__).parent
 
@@ -67,11 +67,14 @@ class LazyCommands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As in click, but the error for an unknown name suggests similar ones, or lists all."""
+        """As in click, but errors suggest what to type instead."""
         name = args[0]
         if name not in self._lines and not name.startswith("-"):
             ctx.fail(explain_command(name, self._lines))
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            refuse_words(click.Context(command, ctx, name), rest)
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands to the help."""

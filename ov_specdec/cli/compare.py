@@ -137,12 +137,14 @@ def describe(report: Mapping[str, Any]) -> list[str]:
             f"equal        no, they differ after {common_prefix(a, b)} tokens; batch invariant: "
             f"{report['batch_invariant']}"
         )
-    return [*lines, f"ratio        {_describe_ratio(report)}"]
+    return [*lines, f"ratio        {describe_ratio(report)}"]
 
 
-def _describe_ratio(report: Mapping[str, Any]) -> str:
+def describe_ratio(report: Mapping[str, Any]) -> str:
+    """The ratio with its spread, or why there is none."""
     if report["ratio"] is None:
         return f"not speculated: {report['not_speculated']}"
     low, high = min(report["ratios"]), max(report["ratios"])
     spread = f"{report['ratio']:.2f} ({low:.2f} to {high:.2f})"
-    return f"{spread}: plain time / speculative time, run by run"
+    verdict = "; drafts gain nothing here" if report["ratio"] < 1.0 else ""
+    return f"{spread}: plain time / speculative time, run by run{verdict}"

@@ -1,6 +1,7 @@
 """What to type in place of a command or an option that does not exist."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
 
 import click
 
@@ -29,11 +30,11 @@ OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("--gpu-layers", "--n-gpu-layers"), "--device"),
     "--system-prompt": "--system",
     **dict.fromkeys(("-a", "--alias"), "--served-model-name"),
-    "--quantization": "--weight-format to the command export",
+    "--quantization": "the command export its --weight-format",
     **dict.fromkeys(("--max-num-seqs", "--parallel"), "--max-batch-size"),
     "--max-num-batched-tokens": "--max-prefill-tokens-per-step",
     "--gpu-memory-utilization": "--kv-cache-size",
-    "--dtype": "--precision",
+    "--dtype": "--precision, default or exact",
     "--tensor-parallel-size": "--replicas, for more requests at once",
     "--data-parallel-size": "--replicas",
     "--disable-log-requests": "--log-level",
@@ -45,6 +46,19 @@ OPTIONS: Mapping[str, str] = {
     "--stream": "nothing: the text comes as it is generated",
     "--temp": "--temperature",
     **dict.fromkeys(("-p", "--prompt"), "the prompt without an option"),
+    # Several letters behind one hyphen, as llama.cpp has them.
+    "-cnv": "the command chat",
+    **dict.fromkeys(("-ctk", "-ctv"), "--property, such as KV_CACHE_PRECISION=u8"),
+    "-fa": "nothing: it is always done",
+    "-hf": "--main, with an OpenVINO model's name on the Hub",
+    **dict.fromkeys(("-hfd", "-md"), "--draft"),
+    "-ngl": "--device",
+    "-ngld": "--draft-device",
+    "-no-cnv": "--no-chat-template",
+    "-np": "--max-batch-size",
+    "-sp": "--no-skip-special-tokens",
+    "-sys": "--system",
+    "-tb": "--num-threads",
 }
 """By what other programs call them: what to give instead."""
 
@@ -66,12 +80,26 @@ def explain(error: click.ClickException) -> str:
     argument = name.removeprefix("--")
     if any(isinstance(each, click.Argument) and each.name == argument for each in command.params):
         return f"there is no option {name}: give {argument.upper()} without it"
-    flags = [flag for each in command.params for flag in each.opts if flag.startswith("--")]
-    usual = suggest(name, flags, "", most=2, cutoff=CUTOFF)
-    hint = OPTIONS.get(name)
+    flags = [
+        flag
+        for each in command.params
+        for flag in (*each.opts, *each.secondary_opts)
+        if flag.startswith("--")
+    ]
+    hyphened = name.replace("_", "-")
+    most = 1 if hyphened in flags else 2
+    usual = suggest(hyphened, flags, "", most=most, cutoff=CUTOFF)
+    hint = OPTIONS.get(hyphened)
     if hint is None or (hint.startswith("--") and hint.split(",")[0] not in flags):
         return f"there is no option {name}" + (f": {usual}" if usual else "")
     return f"there is no option {name}: give {hint}"
+
+
+def refuse_words(context: click.Context, args: Iterable[str]) -> None:
+    """Refuse those of `OPTIONS` that click would read letter by letter, such as -ngl as -n gl."""
+    for arg in takewhile("--".__ne__, args):
+        if arg in OPTIONS and len(arg.lstrip("-")) > 1 and not arg.startswith("--"):
+            raise click.NoSuchOption(arg, ctx=context)
 
 
 def _where_models_go(error: click.ClickException) -> str:

@@ -9,6 +9,12 @@ IR_FILE = "openvino_model.xml"
 DECODER_FILE, ENCODER_FILE = "openvino_decoder_model.xml", "openvino_encoder_model.xml"
 """The two parts of an encoder-decoder model."""
 
+GGUF = ".gguf"
+NO_GGUF = (
+    "a format that is not read: export the original model from its folder or Hub name, for "
+    "example: ov-specdec export --main owner/model"
+)
+
 HUB_FILES = ["openvino_*.xml", "openvino_*.bin", "*.json", "*.jinja"]
 """Patterns of files to download from a repository; for other formats they match little."""
 
@@ -38,13 +44,22 @@ def locate(name: str | Path) -> Path:
     folder = expand_home(name)
     if folder.is_dir():
         if not (folder / decoder_file(folder)).is_file():
-            raise ModelError(
-                f"'{name}' holds no {IR_FILE}: export the model first, "
-                f"for example: ov-specdec export --main {as_argument(name)}"
-            )
+            raise _without_ir(name, folder)
         return folder
     check_place(name)
     return _download(str(name))
+
+
+def _without_ir(name: str | Path, folder: Path) -> ModelError:
+    """The error for a folder without an IR."""
+    if (folder / "config.json").is_file():
+        return ModelError(
+            f"'{name}' holds no {IR_FILE}: export the model first, "
+            f"for example: ov-specdec export --main {as_argument(name)}"
+        )
+    if any(folder.glob(f"*{GGUF}")):
+        return ModelError(f"'{name}' holds GGUF files, {NO_GGUF}")
+    return ModelError(f"'{name}' holds no model: give the folder that holds {IR_FILE}")
 
 
 def check_place(name: str | Path) -> None:
@@ -52,6 +67,8 @@ def check_place(name: str | Path) -> None:
     folder = expand_home(name)
     if folder.is_dir() or (not folder.exists() and is_hub_name(str(name))):
         return
+    if folder.suffix.lower() == GGUF:
+        raise ModelError(f"'{name}' is a GGUF file, {NO_GGUF}")
     if folder.exists():
         raise ModelError(f"'{name}' is not a folder: give the folder that holds {IR_FILE}")
     if set(str(name)) & {"/", "\\"}:

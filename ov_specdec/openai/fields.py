@@ -139,8 +139,6 @@ FORMS: Mapping[str, Any] = {
         StopString | Annotated[list[StopString], Field(max_length=16)],
         said("a text or up to 16, none empty or longer than 256 characters"),
     ],
-    # In vLLM, -1 keeps all.
-    "top_k": Annotated[int, Field(ge=-1), AfterValidator(lambda top_k: max(top_k, 0))],
 }
 """Types of options whose form in OpenAI or vLLM differs from transformers."""
 

@@ -40,8 +40,10 @@ class Message(BaseModel):
     content: Content | None = None
 
     def given(self) -> dict[str, Any]:
-        """The message without null fields, and its content as one text, as most templates need."""
-        content = None if self.content is None else join(self.content)
+        """The message without null fields, and the parts of its content as templates name them."""
+        content: Any = self.content
+        if isinstance(content, list):
+            content = [{"type": "text", "text": part.text} for part in content]
         # OpenAI's interface has a newer name of this role, templates the older one.
         role = "system" if self.role == "developer" else self.role
         given = {"role": role, "content": content, **(self.model_extra or {})}
@@ -62,7 +64,7 @@ Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
 
 
 def join(content: str | list[TextPart]) -> str:
-    """A content as one text; its parts are lines, as in vLLM."""
+    """A content as one text; its parts are lines."""
     return content if isinstance(content, str) else "\n".join(part.text for part in content)
 
 

@@ -54,7 +54,7 @@ class LogitsWarper:
         """
         peak = check_row(logits)
         ids = None
-        if self.top_k and self.top_k < len(logits):
+        if self.top_k and 0 < self.top_k < len(logits):
             ids = _top_k(logits, self.top_k)
             logits = logits[ids]
         weights = _weights(logits, peak, self._divisor)

@@ -1,4 +1,4 @@
-"""Middleware for every request: id, API key, unexpected errors, and a line in the log."""
+"""Middleware for every request: id, host, API key, unexpected errors, and a line in the log."""
 
 import hmac
 import logging
@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ov_specdec.chunks import Chunk
+from ov_specdec.errors import shorten
 from ov_specdec.openai import ApiError, from_exception
 
 log = logging.getLogger("ov_specdec.server")
@@ -79,15 +80,21 @@ class Record:
 
 
 class Access:
-    """ASGI middleware. digests: of valid keys for the guarded paths; none: no key is needed.
+    """ASGI middleware. hosts: names in Host headers, such as a.com and *.a.com; none: any.
 
-    on_failure: called with failed requests under those paths.
+    digests: of valid keys for the guarded paths; none: no key is needed. on_failure: called with
+    failed requests under those paths.
     """
 
     def __init__(
-        self, app: ASGIApp, digests: Sequence[bytes], on_failure: Callable[[Record], None]
+        self,
+        app: ASGIApp,
+        hosts: Sequence[str],
+        digests: Sequence[bytes],
+        on_failure: Callable[[Record], None],
     ) -> None:
         self._app = app
+        self._hosts = [host.lower() for host in hosts]
         self._on_failure = on_failure
         self._digests = digests
 
@@ -109,6 +116,7 @@ class Access:
             await send(message)
 
         try:
+            self._check_host(scope)
             self._check_key(scope, route, record)
             await self._app(scope, receive, sending)
         except Exception as error:
@@ -123,6 +131,21 @@ class Access:
                 self._on_failure(record)
             level = logging.DEBUG if route in QUIET else logging.INFO
             log.log(level, "request", extra={"record": record})
+
+    def _check_host(self, scope: Scope) -> None:
+        """Refuse other hosts: else a web site could reach the server by DNS rebinding."""
+        given = Request(scope).headers.get("host", "").lower()
+        host = given if given.endswith("]") else given.rpartition(":")[0] or given  # without port
+        if self._hosts and not any(
+            host == known or (known.startswith("*") and host.endswith(known[1:]))
+            for known in self._hosts
+        ):
+            raise ApiError(
+                400,
+                f"this server does not answer to the host {shorten(host)}: send requests to "
+                f"{' or '.join(self._hosts)}, or start it with --allowed-hosts NAME",
+                code="unknown_host",
+            )
 
     def _check_key(self, scope: Scope, route: str, record: Record) -> None:
         if not self._digests or not route.startswith(GUARDED):

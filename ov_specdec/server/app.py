@@ -7,7 +7,6 @@ from typing import Any, BinaryIO, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -58,11 +57,12 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     _add_state(app, service)
     complete(app)
     add_page(app)
-    if settings.allowed_hosts:  # otherwise DNS rebinding would be possible
-        hosts = list(settings.allowed_hosts)
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    digests = [digest_of(key) for key in settings.api_keys]
-    app.add_middleware(Access, digests=digests, on_failure=service.metrics.failed)
+    app.add_middleware(
+        Access,
+        hosts=settings.allowed_hosts,
+        digests=[digest_of(key) for key in settings.api_keys],
+        on_failure=service.metrics.failed,
+    )
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -1,6 +1,7 @@
 """Runs the server: loads models while it already listens, and shuts down on a signal."""
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -19,6 +20,8 @@ from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.transcriptions import Transcriptions
 from ov_specdec.speech_pipeline import SpeechPipeline
+
+log = logging.getLogger("ov_specdec.server")
 
 GRACE = 5.0
 """Extra seconds after `shutdown_timeout` to send the last answers."""
@@ -88,6 +91,7 @@ def serve(
             with _signals_end_all():
                 pipeline = await asyncio.to_thread(load)
             service.take(open_engine(pipeline, settings))
+            log.info(_name_models(pipeline))
             on_ready()
         except BaseException as error:
             failures.append(error)
@@ -117,6 +121,17 @@ def serve(
         Path(binding.uds).unlink(missing_ok=True)
     if failures:
         raise failures[0]
+
+
+def _name_models(pipeline: SpeculativePipeline | SpeechPipeline) -> str:
+    """The models, their devices and the drafter, for the log."""
+    models = {"main": pipeline.main, "draft": pipeline.draft}
+    named = [
+        f"{role} {model.folder.path} on {model.config.device}"
+        for role, model in models.items()
+        if model is not None
+    ]
+    return f"serving {', '.join(named)}, drafter {pipeline.drafter}"
 
 
 def _signals_end_all() -> AbstractContextManager[None]:

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ov_specdec.checks import require_utf8
-from ov_specdec.errors import ModelError, Option, OptionError
+from ov_specdec.errors import ModelError, Option, OptionError, shorten
 from ov_specdec.options import GenerationOptions
-from ov_specdec.text.messages import Message
+from ov_specdec.text.messages import Message, has_parts, join_parts
 
 QUIET = "TRANSFORMERS_NO_ADVISORY_WARNINGS"
+
+ROLES = ("system", "user", "assistant")
+"""Roles that any template is expected to know."""
 
 
 def render_chat(
@@ -21,20 +24,18 @@ def render_chat(
 ) -> str:
     """Render a conversation with a model's Jinja template, as `apply_chat_template` does.
 
+    The parts of a content become lines of one text, as in vLLM, unless the template takes parts.
     special_tokens: by the names that templates use, such as `bos_token`. Raises `OptionError` for
-    messages or options that the template refuses, and `ModelError` for a broken template.
+    messages or options that the template refuses or ignores, and `ModelError` for a broken one.
     """
     _check_mentioned(template, options)
+    if any(map(has_parts, messages)) and not _takes_parts(template, special_tokens):
+        messages = [join_parts(message) for message in messages]
     try:
         text = _render(template, messages, special_tokens, options)
     except Exception as error:  # a template is code of its own, and may raise anything
         raise _explain(error, template, special_tokens, options) from error
-    contents = [message.get("content") for message in messages]
-    if any(isinstance(content, list | tuple) and str(content) in text for content in contents):
-        raise OptionError(
-            "the model's chat template takes contents as texts only, not as parts: give each "
-            "message one text"
-        )
+    _check_roles(template, messages, text)
     require_utf8("the rendered prompt", text)
     return text
 
@@ -43,10 +44,40 @@ def _check_mentioned(template: str, options: GenerationOptions) -> None:
     """Refuse an option that the template never mentions: it would have no effect."""
     given = [*(["tools"] if options.tools else []), *(options.chat_template_kwargs or {})]
     for name in given:
-        if not re.search(rf"\b{re.escape(name)}\b", template):
+        if not _mentions(template, name):
             what = () if name == "tools" else (f"'{name}' of ",)
             option = Option("tools" if name == "tools" else "chat_template_kwargs")
             raise OptionError("the model's chat template ignores ", *what, option, ": leave it out")
+
+
+def _takes_parts(template: str, special_tokens: Mapping[str, str]) -> bool:
+    """Whether a template renders the text of a part in the messages of all roles."""
+    parts = {role: {"type": "text", "text": f"part of the {role}"} for role in ROLES}
+    messages = [{"role": role, "content": [part]} for role, part in parts.items()]
+    try:
+        text = _render(template, messages, special_tokens, GenerationOptions())
+    except Exception:  # a template is code of its own
+        return False
+    return all(part["text"] in text and str(part) not in text for part in parts.values())
+
+
+def _check_roles(template: str, messages: Sequence[Message], text: str) -> None:
+    """Refuse a role that the template does not know, if it has left the message out."""
+    position = 0
+    for message in messages:
+        role, content = message["role"], message.get("content")
+        if role in (*ROLES, "tool") or not isinstance(content, str) or _mentions(template, role):
+            continue
+        position = text.find(content.strip(), position)
+        if position < 0:
+            raise OptionError(
+                f"the model's chat template leaves out messages of the role {shorten(role)}: give "
+                f"one of {', '.join(ROLES)}"
+            )
+
+
+def _mentions(template: str, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", template) is not None
 
 
 def _render(

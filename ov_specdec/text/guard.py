@@ -105,11 +105,16 @@ class GuardReport:
         shown = "; ".join(str(check.differences[0]) for check in failed[:3])
         return f"draft and main have different tokenizers ({shown})"
 
-    def require(self) -> None:
-        """Raise `TokenizerMismatchError` with the first differences, unless compatible."""
+    def require(self, *first: str | Option) -> None:
+        """Raise `TokenizerMismatchError` with the first differences, unless compatible.
+
+        first: what to do before the usual remedies.
+        """
         if not self.compatible:
             raise TokenizerMismatchError(
-                f"{self.finding}: use a draft of the same family, ",
+                f"{self.finding}: ",
+                *first,
+                "use a draft of the same family, ",
                 Option("pairing", "auto"),
                 ", or leave out the draft model: suffix matches then draft",
                 "; ov-specdec check lists all differences and the pairings that are possible",

@@ -7,8 +7,8 @@ from ov_specdec.checks import require_utf8
 from ov_specdec.errors import Option, OptionError, shorten
 
 Message = Mapping[str, Any]
-"""A "role" and its "content": a text, or a list of parts such as {"type": "text", "text": "Hello"}
-if the template takes those. Other keys, such as "tool_calls", are passed to the template."""
+"""A "role" and its "content": a text, or a list of parts such as {"type": "text", "text": "Hello"}.
+Other keys, such as "tool_calls", are passed to the template."""
 
 
 def check_messages(messages: Sequence[object], name: str = "messages") -> list[dict[str, Any]]:
@@ -33,9 +33,21 @@ def check_messages(messages: Sequence[object], name: str = "messages") -> list[d
 def text_of(message: Message) -> str | None:
     """A message's content if it is one text, directly or as its only part; else None."""
     content = message.get("content")
-    if isinstance(content, list | tuple) and len(content) == 1:
+    if has_parts(message) and len(content) == 1:
         content = content[0]["text"]
     return content if isinstance(content, str) else None
+
+
+def has_parts(message: Message) -> bool:
+    """Whether a message's content is a list of parts."""
+    return isinstance(message.get("content"), list | tuple)
+
+
+def join_parts(message: Message) -> Message:
+    """The message with a text as its content; parts are its lines, as in vLLM."""
+    if not has_parts(message):
+        return message
+    return {**message, "content": "\n".join(part["text"] for part in message["content"])}
 
 
 def _check_role(where: str, message: Message) -> None:

@@ -92,13 +92,18 @@ class Tokenizer:
         name = _token_text(self._settings.get("eos_token"))
         return None if name is None else self._backend.token_to_id(name)
 
-    def encode(self, text: str, src_lang: str | None = None) -> list[int]:
-        """The ids of a plain text, with the special tokens that the model expects around it.
+    def __len__(self) -> int:
+        return self.vocab_size
+
+    def encode(
+        self, text: str, src_lang: str | None = None, *, add_special_tokens: bool = True
+    ) -> list[int]:
+        """The ids of a plain text, by default with the special tokens that the model expects.
 
         src_lang: the language of the text; None: the one that the file was saved with. Raises
         `OptionError` if the tokenizer does not have it, or has no token for the source language.
         """
-        encoded = self._backend.encode(text)
+        encoded = self._backend.encode(text, add_special_tokens=add_special_tokens)
         ids: list[int] = encoded.ids
         if src_lang is None:
             return ids
@@ -131,15 +136,14 @@ class Tokenizer:
         encoded = self._backend.encode(text, add_special_tokens=False)
         return EncodedText(text, encoded.ids, encoded.offsets)
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of `ids` without special tokens."""
-        text: str = self._backend.decode(list(ids), skip_special_tokens=True)
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The text of `ids`, by default without special tokens."""
+        text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 
     def decode_all(self, ids: Sequence[int]) -> str:
         """The text of `ids` with special tokens."""
-        text: str = self._backend.decode(list(ids), skip_special_tokens=False)
-        return text
+        return self.decode(ids, skip_special_tokens=False)
 
     def piece(self, token_id: int) -> bytes:
         """The bytes of a token, which may be part of a character; the name of a special token."""

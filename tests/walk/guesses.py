@@ -24,6 +24,10 @@ WORKS = (
     "generate(TEXT, attention_mask=[1] * len(ids), max_new_tokens=4)",
     "generate(TEXT, max_new_tokens=4)._repr_html_()",
     "SpeculativePipeline(device='cpu', device_map='auto').close()",
+    "pipeline.tokenizer.decode(ids, skip_special_tokens=True)",
+    "pipeline.tokenizer.encode(TEXT, add_special_tokens=False)",
+    "len(pipeline.tokenizer)",
+    "generate(TEXT, top_k=-1, max_new_tokens=4)",
 )
 """Is accepted."""
 
@@ -45,6 +49,7 @@ HINTS = {
     "SpeculativePipeline.from_pretrained('owner/model')": "SpeculativePipeline(main, draft)",
     "SpeculativePipeline(assistant_model='models/draft')": "give draft",
     "SpeculativePipeline(device='cuda')": "Intel GPU",
+    "SpeculativePipeline(dtype='float32')": "precision",
     "SpeculativePipeline(temperature=0.5)": "give it to generate",
 }
 """Is refused, with a hint that names this, and no list of all options."""

@@ -58,7 +58,7 @@ class Command:
     run: Callable[[Chat, str], Reply]
 
 
-LEAVING = ("exit", "quit")
+LEAVING = ("exit", "quit", "/bye", "/quit")
 """Words that leave a chat, as in other programs; `/exit` does too."""
 
 
