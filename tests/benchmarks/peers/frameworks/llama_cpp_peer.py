@@ -42,7 +42,8 @@ def prompt_lookup(setup: Setup, length: int | None) -> LlamaCppRunner:
     """The same with `length` draft tokens a round from the text itself."""
     package = _import()
     draft = package.llama_speculative.LlamaPromptLookupDecoding(num_pred_tokens=length)
-    return LlamaCppRunner(_load(setup, draft_model=draft))
+    # Without logits_all it has no room for the logits of prompts longer than a batch.
+    return LlamaCppRunner(_load(setup, draft_model=draft, logits_all=True))
 
 
 def _load(setup: Setup, **settings: Any) -> Any:
