@@ -71,10 +71,11 @@ class LazyCommands(click.Group):
         name = args[0]
         if name not in self._lines and not name.startswith("-"):
             ctx.fail(explain_command(name, self._lines))
-        name, command, rest = super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        _, command, rest = found
         if command is not None:
             refuse_words(click.Context(command, ctx, name), rest)
-        return name, command, rest
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands to the help."""

@@ -33,7 +33,7 @@ def check_messages(messages: Sequence[object], name: str = "messages") -> list[d
 def text_of(message: Message) -> str | None:
     """A message's content if it is one text, directly or as its only part; else None."""
     content = message.get("content")
-    if has_parts(message) and len(content) == 1:
+    if isinstance(content, list | tuple) and len(content) == 1:
         content = content[0]["text"]
     return content if isinstance(content, str) else None
 
