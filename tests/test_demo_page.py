@@ -77,6 +77,12 @@ def expect_done(page):
 def open_settings(page):
     if not page.get_by_label("Draft length").is_visible():
         page.get_by_role("button", name="Settings").click()
+        page.get_by_label("Draft length").wait_for()
+        page.evaluate(UNTIL_IDLE)  # Gradio fills fields once more just after they appear
+
+
+UNTIL_IDLE = """() => new Promise(done => requestAnimationFrame(() =>
+    requestAnimationFrame(() => requestIdleCallback(done))))"""
 
 
 def ask_for(page, num_tokens):
