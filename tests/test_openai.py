@@ -23,7 +23,7 @@ from ov_specdec.openai import (
 )
 from ov_specdec.openai.body import MAX_LOGGED, Rules, UnknownNames, read
 from ov_specdec.openai.events import encode_event
-from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
+from ov_specdec.openai.tokens import DetokenizeBody, Text, TokenizeBody
 from ov_specdec.options import GenerationOptions
 from ov_specdec.stats import GenerationStats, RoundStats
 
@@ -47,6 +47,10 @@ def responses(**fields):
 
 def tokenize(body):
     return read(TokenizeBody, body).wanted()
+
+
+def body_of(own, results):
+    return make_body(own, results).model_dump(mode="json")
 
 
 def refused(read, **fields):
@@ -332,7 +336,7 @@ def test_a_prediction_is_looked_for_matches_in_and_counted():
         replace(round_of(2, 2, 3), source="model"),
     ]
     told = GenerationResult("Hi", [1], "stop", GenerationStats(5, rounds))
-    details = make_body(answer(ask), [told])["usage"]["completion_tokens_details"]
+    details = body_of(answer(ask), [told])["usage"]["completion_tokens_details"]
     assert details == {"accepted_prediction_tokens": 3, "rejected_prediction_tokens": 1}
 
 
@@ -484,7 +488,7 @@ def answer(ask):
 
 
 def test_a_chat_answer_is_as_openai_has_it():
-    body = make_body(answer(chat()), [result()])
+    body = body_of(answer(chat()), [result()])
     assert body == {
         "id": "id-1",
         "object": "chat.completion",
@@ -521,7 +525,7 @@ def test_a_chat_answer_is_as_openai_has_it():
 
 def test_a_prompt_with_several_choices_is_counted_once():
     ask = completion(prompt=["a", "b"], n=2)
-    body = make_body(answer(ask), [result()] * 4)
+    body = body_of(answer(ask), [result()] * 4)
     assert body["usage"]["prompt_tokens"] == 10
     assert body["usage"]["completion_tokens"] == 20
     assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3]
@@ -530,7 +534,7 @@ def test_a_prompt_with_several_choices_is_counted_once():
 
 def test_nothing_is_said_of_speculation_where_there_was_none():
     plain = GenerationResult("Hi", [1], "stop", GenerationStats(5, [round_of(0, 0, 1)]))
-    assert "metrics" not in make_body(answer(chat()), [plain])
+    assert "metrics" not in body_of(answer(chat()), [plain])
 
 
 SCORED = {
@@ -542,7 +546,7 @@ SCORED = {
 
 
 def test_log_probabilities_of_a_chat():
-    body = make_body(answer(chat(logprobs=True, top_logprobs=2)), [result(**SCORED)])
+    body = body_of(answer(chat(logprobs=True, top_logprobs=2)), [result(**SCORED)])
     first, second = body["choices"][0]["logprobs"]["content"]
     top = first.pop("top_logprobs")
     assert first == {"token": "<7>", "bytes": list(b"<7>"), "logprob": -0.5}
@@ -553,7 +557,7 @@ def test_log_probabilities_of_a_chat():
 def test_log_probabilities_of_a_completion_with_its_prompt():
     before = [TokenLogprobs(3, None), TokenLogprobs(4, -2.0, ((5, -1.0),))]
     ask = completion(prompt=[3, 4], echo=True, logprobs=2)
-    choice = make_body(answer(ask), [result("<7>", prompt_logprobs=before, **SCORED)])["choices"][0]
+    choice = body_of(answer(ask), [result("<7>", prompt_logprobs=before, **SCORED)])["choices"][0]
     assert choice["text"] == "<3><4><7>"
     assert choice["logprobs"]["tokens"] == ["<3>", "<4>", "<7>", "<8>"]
     assert choice["logprobs"]["token_logprobs"] == [None, -2.0, -0.5, -9999.0]
@@ -563,7 +567,7 @@ def test_log_probabilities_of_a_completion_with_its_prompt():
 
 def test_each_choice_echoes_its_own_prompt():
     fields = {"prompt": ["a", [3, 4]], "n": 2, "seed": 1, "echo": True}
-    whole = make_body(answer(completion(**fields)), [result("!")] * 4)["choices"]
+    whole = body_of(answer(completion(**fields)), [result("!")] * 4)["choices"]
     assert [choice["text"] for choice in whole] == ["a!", "a!", "<3><4>!", "<3><4>!"]
     begun = make_stream(answer(completion(stream=True, **fields))).begin()
     streamed = [data_of(event.decode().strip())["choices"][0] for event in begun]
@@ -578,11 +582,11 @@ def test_parts_of_characters_are_given_as_bytes():
     pieces = {1: b"a", 2: "\u00e9".encode()[:1], 3: "\u00e9".encode()[1:], 4: b"b"}
     own = replace(answer(ask), piece=pieces.__getitem__)
     scored = [TokenLogprobs(token, -1.0) for token in pieces]
-    found = make_body(own, [result("a\u00e9b", logprobs=scored)])["choices"][0]["logprobs"]
+    found = body_of(own, [result("a\u00e9b", logprobs=scored)])["choices"][0]["logprobs"]
     assert found["tokens"] == ["a", "\ufffd", "\ufffd", "b"]
     assert found["text_offset"] == [0, 1, 1, 2]
     own = replace(own, ask=chat(logprobs=True))
-    content = make_body(own, [result("a\u00e9b", logprobs=scored)])["choices"][0]["logprobs"]
+    content = body_of(own, [result("a\u00e9b", logprobs=scored)])["choices"][0]["logprobs"]
     assert [token["bytes"] for token in content["content"]] == [[97], [195], [169], [98]]
 
 
@@ -605,7 +609,7 @@ def test_a_chat_stream_begins_with_a_role_and_ends_with_done():
     events = events_of(chat(stream=True), (0, Chunk("H", [1], "plain")), last("i"))
     assert events[-1] == "data: [DONE]"
     choices = [data_of(event)["choices"][0] for event in events[:-1]]
-    assert choices[0]["delta"] == {"role": "assistant", "content": "", "refusal": None}
+    assert choices[0]["delta"] == {"role": "assistant", "content": ""}
     assert [choice["delta"] for choice in choices[1:]] == [{"content": "H"}, {"content": "i"}]
     assert [choice["finish_reason"] for choice in choices] == [None, None, "stop"]
 
@@ -641,7 +645,7 @@ def test_offsets_of_a_stream_are_those_of_the_whole_answer():
     for cut in range(1, len(pieces)):
         ask = completion(stream=True, logprobs=0, n=2)
         own = replace(answer(ask), piece=pieces.__getitem__)
-        whole = make_body(own, [result(text, logprobs=scored)])["choices"][0]["logprobs"]
+        whole = body_of(own, [result(text, logprobs=scored)])["choices"][0]["logprobs"]
         stream = make_stream(own)
         streamed = []
         for part in (scored[:cut], scored[cut:]):
@@ -670,7 +674,7 @@ def test_origins_are_told_where_they_are_asked_for():
 
 
 def test_a_response_is_complete_or_says_why_not():
-    body = make_body(answer(responses(metadata={"a": "b"})), [result()])
+    body = body_of(answer(responses(metadata={"a": "b"})), [result()])
     assert body["object"] == "response"
     assert (body["status"], body["incomplete_details"]) == ("completed", None)
     assert body["output"][0]["content"][0]["text"] == "Hi"
@@ -678,8 +682,8 @@ def test_a_response_is_complete_or_says_why_not():
     assert body["metadata"] == {"a": "b"}
     assert (body["parallel_tool_calls"], body["tool_choice"]) == (True, "auto")
     repeated = {"parallel_tool_calls": False, "tool_choice": "none"}
-    assert repeated.items() <= make_body(answer(responses(**repeated)), [result()]).items()
-    body = make_body(answer(responses()), [result(finish_reason="length")])
+    assert repeated.items() <= body_of(answer(responses(**repeated)), [result()]).items()
+    body = body_of(answer(responses()), [result(finish_reason="length")])
     assert body["status"] == "incomplete"
     assert body["incomplete_details"] == {"reason": "max_output_tokens"}
 
@@ -725,8 +729,8 @@ def test_other_errors_tell_nothing_but_where_to_look():
     failure = from_exception(RuntimeError("secret path"), "r1")
     assert failure.status == 500
     assert "r1" in failure.message
-    assert "secret" not in json.dumps(failure.body())
-    assert failure.body()["error"].keys() == {"message", "type", "param", "code"}
+    assert "secret" not in json.dumps(failure.body().model_dump())
+    assert failure.body().model_dump()["error"].keys() == {"message", "type", "param", "code"}
 
 
 def test_a_stream_that_fails_says_so_and_is_not_done():
@@ -738,6 +742,6 @@ def test_a_stream_that_fails_says_so_and_is_not_done():
 
 
 def test_an_event_is_one_line_however_a_client_splits_them():
-    content = {"text": "a\u2028b\u2029c\x85d\x0b\x0c\x1c\r\n"}
-    [line, blank] = encode_event(content).decode().splitlines()
-    assert (json.loads(line.removeprefix("data: ")), blank) == (content, "")
+    text = "a\u2028b\u2029c\x85d\x0b\x0c\x1c\r\n"
+    [line, blank] = encode_event(Text(prompt=text)).decode().splitlines()
+    assert (json.loads(line.removeprefix("data: ")), blank) == ({"prompt": text}, "")

@@ -4,15 +4,10 @@ import json
 
 import pytest
 
-from ov_specdec.openai.audio import (
-    StreamedTranscription,
-    TranscriptionForm,
-    TranslationForm,
-    make_transcription,
-    read_form,
-)
+from ov_specdec.openai.audio import TranscriptionForm, TranslationForm, read_form
 from ov_specdec.openai.body import UnknownNames
 from ov_specdec.openai.errors import ApiError
+from ov_specdec.openai.transcriptions import StreamedTranscription, make_transcription
 from ov_specdec.speech.segments import TranscriptionChunk
 from ov_specdec.stats import GenerationStats, RoundStats
 from tests.test_speech_windows import result
@@ -108,7 +103,8 @@ def answered():
 
 def test_answers_have_openais_shapes():
     def body(name):
-        return make_transcription(read_transcription(form(response_format=name)), answered())
+        made = make_transcription(read_transcription(form(response_format=name)), answered())
+        return made if isinstance(made, str) else made.model_dump()
 
     plain = body("json")
     assert plain["text"] == "First line. Second."

@@ -15,7 +15,6 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from ov_specdec.openai import ChatBody
-from ov_specdec.server import event_schemas, schemas
 from ov_specdec.server.app import make_app
 from ov_specdec.server.document import OPERATIONS
 from ov_specdec.server.service import Service
@@ -147,8 +146,11 @@ def test_whatever_the_document_refers_to_is_in_it():
     defined = {f"#/components/schemas/{name}" for name in described["components"]["schemas"]}
     assert set(references(described)) == defined
     bodies = [(each.body, "validation") for each in OPERATIONS.values()]
-    of_requests = models_json_schema(bodies)[1]["$defs"].keys()
-    assert not of_requests & {*vars(schemas), *vars(event_schemas)}  # no name has two meanings
+    answers = [
+        (each, "serialization") for one in OPERATIONS.values() for each in (one.answer, *one.events)
+    ]
+    of_requests, of_answers = (models_json_schema(each)[1]["$defs"] for each in (bodies, answers))
+    assert not of_requests.keys() & of_answers.keys()  # no name has two meanings
 
 
 LOGPROBS = {"max_tokens": 3, "logprobs": 2}

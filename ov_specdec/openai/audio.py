@@ -1,4 +1,4 @@
-"""/v1/audio/transcriptions and /v1/audio/translations: parse OpenAI's forms, and make answers."""
+"""Forms of /v1/audio/transcriptions and /v1/audio/translations, parsed to an `AudioAsk`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,28 +7,16 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from ov_specdec.description import describe
-from ov_specdec.openai.answers import make_metrics
 from ov_specdec.openai.body import Body, UnknownNames, read
-from ov_specdec.openai.errors import ApiError, invalid
-from ov_specdec.openai.events import encode_event
+from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.fields import Only, with_options
 from ov_specdec.options import GenerationOptions
-from ov_specdec.speech.formats import write
 from ov_specdec.speech.options import TranscriptionOptions
-from ov_specdec.speech.segments import Segment, TranscriptionChunk, TranscriptionResult
 from ov_specdec.speech.settings import Task
-from ov_specdec.speech.words import Word
 
 AudioFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
 TIMED = ("srt", "verbose_json", "vtt")
 """Formats with segments and their times."""
-
-MEDIA_TYPES = {
-    "text": "text/plain; charset=utf-8",
-    "srt": "application/x-subrip; charset=utf-8",
-    "vtt": "text/vtt; charset=utf-8",
-}
-"""Media types of the formats other than JSON."""
 
 FILE = "file"
 
@@ -141,69 +129,3 @@ def read_form(
         elif given[0]:  # an empty one counts as missing
             values[name] = given[0]
     return read(kind, values, unknown).ask()
-
-
-def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> dict[str, Any] | str:
-    """The body of an answer that is not streamed: a JSON object or a text."""
-    if ask.form == "text":
-        return write(result, "txt")
-    if ask.form in ("srt", "vtt"):
-        return write(result, ask.form)
-    usage = {"type": "duration", "seconds": round(result.stats.audio_seconds)}
-    metrics = make_metrics([result.stats.generation])
-    if ask.form == "json":
-        return {"text": result.text, "usage": usage, **metrics}
-    answer: dict[str, Any] = {
-        "task": ask.task,
-        "language": result.language,
-        "duration": result.stats.audio_seconds,
-        "text": result.text,
-    }
-    if ask.segments:
-        answer["segments"] = [_segment(number, each) for number, each in enumerate(result.segments)]
-    if ask.options.get("word_timestamps"):
-        answer["words"] = [_word(word) for each in result.segments for word in each.words]
-    return {**answer, "usage": usage, **metrics}
-
-
-def _segment(number: int, segment: Segment) -> dict[str, Any]:
-    return {"id": number, **replace(segment, words=()).as_dict()}
-
-
-def _word(word: Word) -> dict[str, Any]:
-    """A word in OpenAI's shape, without the space before it."""
-    return {**word.as_dict(), "word": word.text.strip()}
-
-
-class StreamedTranscription:
-    """Turns the chunks of a transcription into events."""
-
-    def __init__(self) -> None:
-        self._text = ""
-
-    def add(self, chunk: TranscriptionChunk) -> bytes:
-        """Add a chunk; the last one ends the text."""
-        event = b""
-        if chunk.text:
-            self._text += chunk.text
-            event = _event({"type": "transcript.text.delta", "delta": chunk.text})
-        if chunk.stats is not None:
-            stats = chunk.stats.generation
-            counts = stats.prompt_tokens, stats.generated_tokens
-            usage = {
-                "type": "tokens",
-                "input_tokens": counts[0],
-                "output_tokens": counts[1],
-                "total_tokens": sum(counts),
-            }
-            done = {"type": "transcript.text.done", "text": self._text, "usage": usage}
-            event += _event({**done, **make_metrics([stats])})
-        return event
-
-    def fail(self, error: ApiError) -> bytes:
-        """The event that ends a failed stream."""
-        return encode_event(error.body())
-
-
-def _event(content: dict[str, Any]) -> bytes:
-    return encode_event(content, content["type"])

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ov_specdec.openai.ask import Ask
 from ov_specdec.openai.body import Rules, explain
 from ov_specdec.openai.errors import ApiError, invalid
+from ov_specdec.openai.part import Part
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, read_ask
 
 BODIES: dict[str, type[GenerationBody]] = {
@@ -64,11 +65,10 @@ def read_request(line: bytes) -> BatchRequest:
         raise LineError(f"invalid_{code}", message) from error
 
 
-def make_result(
-    custom_id: str, digest: str, status_code: int, body: dict[str, Any]
-) -> dict[str, Any]:
+def make_result(custom_id: str, digest: str, status_code: int, body: Part) -> dict[str, Any]:
     """The result of a request: the answer to it, or `ApiError.body`. digest: of the request."""
-    response = {"status_code": status_code, "request_id": f"req_{uuid4().hex}", "body": body}
+    request_id = f"req_{uuid4().hex}"
+    response = {"status_code": status_code, "request_id": request_id, "body": body.model_dump()}
     result_id = f"{RESULT_ID}{digest}"
     return {"id": result_id, "custom_id": custom_id, "response": response, "error": None}
 

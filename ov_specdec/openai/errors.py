@@ -15,6 +15,7 @@ from ov_specdec.errors import (
     OptionError,
     SpecdecError,
 )
+from ov_specdec.openai.part import Part
 from ov_specdec.options import GenerationOptions
 from ov_specdec.speech.options import TranscriptionOptions
 
@@ -49,6 +50,21 @@ MAX_SHOWN = 80
 """Maximum characters of a value in a message."""
 
 
+class Error(Part):
+    """An error."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(Part):
+    """An error as an answer."""
+
+    error: Error
+
+
 @dataclass
 class ApiError(Exception):
     """An error as an answer. param: the field at fault. retry_after: in seconds."""
@@ -66,16 +82,12 @@ class ApiError(Exception):
         # An exception is pickled with its arguments, here only the message.
         return ApiError, (self.status, self.message, self.param, self.code, self.retry_after)
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> ErrorBody:
         """The body of the answer, or of the event that ends a stream."""
-        return {
-            "error": {
-                "message": self.message,
-                "type": TYPES.get(self.status, "server_error"),
-                "param": self.param,
-                "code": self.code,
-            }
-        }
+        kind = TYPES.get(self.status, "server_error")
+        return ErrorBody(
+            error=Error(message=self.message, type=kind, param=self.param, code=self.code)
+        )
 
 
 def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:

@@ -1,18 +1,26 @@
-"""Bodies of /v1/chat/completions and /v1/completions, parsed to an `Ask`.
+"""Bodies of /v1/chat/completions, /v1/completions and /v1/responses, parsed to an `Ask`.
 
 Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.ask import Ask
 from ov_specdec.openai.body import Body, Rules, read
 from ov_specdec.openai.errors import in_field_names, invalid
-from ov_specdec.openai.fields import Object, Only, Positive, options_of, said, with_options
-from ov_specdec.openai.messages import Content, Messages, join, read_messages
+from ov_specdec.openai.fields import (
+    Object,
+    Only,
+    Positive,
+    options_of,
+    said,
+    values,
+    with_options,
+)
+from ov_specdec.openai.messages import Content, InputMessage, Messages, join, read_messages
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.prompt import Prompt
 
@@ -194,3 +202,78 @@ class CompletionBody(ChoicesBody):
         if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
             return (self.prompt,)
         return tuple(self.prompt)
+
+
+def _as_messages(given: object) -> object:
+    """A text as a message of the user."""
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
+Input = Annotated[
+    list[InputMessage],
+    Field(min_length=1, fail_fast=True),
+    BeforeValidator(_as_messages, json_schema_input_type=str | list[InputMessage]),
+]
+
+
+Metadata = Annotated[dict[str, str], values(lambda text: isinstance(text, str), "a text")]
+
+
+@with_options(options_of("responses"))
+class ResponsesBody(GenerationBody):
+    """Body of /v1/responses."""
+
+    length_field = "max_output_tokens"
+
+    input: Input
+    instructions: str | None = None
+    max_output_tokens: Positive | None = None
+    metadata: Metadata | None = None
+    parallel_tool_calls: bool | None = None
+    tool_choice: Literal["none", "auto"] | None = None
+    # Not supported here.
+    background: Annotated[Any, Only(False)] = None
+    conversation: Annotated[Any, Only()] = None
+    include: Annotated[Any, Only([])] = None
+    max_tool_calls: Annotated[Any, Only()] = None
+    previous_response_id: Annotated[Any, Only()] = None
+    prompt: Annotated[Any, Only()] = None
+    reasoning: Annotated[Any, Only({}, {"effort": "none"})] = None
+    service_tier: Annotated[Any, Only("auto", "default")] = None
+    store: Annotated[Any, Only(False)] = None
+    stream_options: Annotated[Any, Only({}, {"include_obfuscation": False})] = None
+    text: Annotated[Any, Only({}, {"format": {"type": "text"}})] = None
+    tools: Annotated[Any, Only([])] = None
+    top_logprobs: Annotated[Any, Only(0)] = None
+    truncation: Annotated[Any, Only("disabled")] = None
+
+    def ask(self, options: Object) -> Ask:
+        """The parsed request."""
+        options["max_new_tokens"] = self.max_output_tokens
+        user = self.user or self.safety_identifier
+        settings = {
+            "instructions": self.instructions,
+            "max_output_tokens": self.max_output_tokens,
+            "metadata": self.metadata or {},
+            "parallel_tool_calls": self.parallel_tool_calls is not False,
+            "temperature": options.get("temperature"),
+            "tool_choice": self.tool_choice or "auto",
+            "top_p": options.get("top_p", 1.0),
+            "user": user,
+        }
+        return Ask(
+            endpoint="responses",
+            model=self.model,
+            prompts=(self._messages(),),
+            options=options,
+            stream=bool(self.stream),
+            user=user,
+            cache_key=self.prompt_cache_key,
+            settings=settings,
+        )
+
+    def _messages(self) -> list[dict[str, Any]]:
+        messages = read_messages(self.input, "input")
+        if self.instructions is None:
+            return messages
+        return [{"role": "system", "content": self.instructions}, *messages]

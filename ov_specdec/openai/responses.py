@@ -1,96 +1,191 @@
-"""Requests, answers and streams of /v1/responses: text only, and nothing is stored."""
+"""Answers and streams of /v1/responses."""
 
-from typing import Annotated, Any, Literal
-
-from pydantic import BeforeValidator, Field
+from typing import Any, Literal
 
 from ov_specdec.chunks import Chunk, GenerationResult
-from ov_specdec.openai.answers import Answer, make_metrics, make_usage
-from ov_specdec.openai.ask import Ask
+from ov_specdec.openai.answer import Answer
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.events import encode_event
-from ov_specdec.openai.fields import Object, Only, Positive, options_of, values, with_options
-from ov_specdec.openai.messages import InputMessage, read_messages
-from ov_specdec.openai.requests import GenerationBody
+from ov_specdec.openai.part import Empty, Maybe, Part
+from ov_specdec.openai.usage import CachedTokens, Metrics, make_metrics, make_usage
 from ov_specdec.stats import GenerationStats
 
-
-def _as_messages(given: object) -> object:
-    """A text as a message of the user."""
-    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+Status = Literal["in_progress", "completed", "incomplete"]
 
 
-Input = Annotated[
-    list[InputMessage],
-    Field(min_length=1, fail_fast=True),
-    BeforeValidator(_as_messages, json_schema_input_type=str | list[InputMessage]),
-]
+class OutputText(Part):
+    """The text of a response."""
+
+    type: Literal["output_text"] = "output_text"
+    text: str
+    annotations: Empty = ()
+    logprobs: Empty = ()
 
 
-Metadata = Annotated[dict[str, str], values(lambda text: isinstance(text, str), "a text")]
+class OutputMessage(Part):
+    """The message of a response."""
+
+    id: str
+    type: Literal["message"] = "message"
+    status: Status
+    role: Literal["assistant"] = "assistant"
+    content: list[OutputText]
 
 
-@with_options(options_of("responses"))
-class ResponsesBody(GenerationBody):
-    """Body of /v1/responses."""
+class IncompleteDetails(Part):
+    """Why a response is incomplete."""
 
-    length_field = "max_output_tokens"
-
-    input: Input
-    instructions: str | None = None
-    max_output_tokens: Positive | None = None
-    metadata: Metadata | None = None
-    parallel_tool_calls: bool | None = None
-    tool_choice: Literal["none", "auto"] | None = None
-    # Not supported here.
-    background: Annotated[Any, Only(False)] = None
-    conversation: Annotated[Any, Only()] = None
-    include: Annotated[Any, Only([])] = None
-    max_tool_calls: Annotated[Any, Only()] = None
-    previous_response_id: Annotated[Any, Only()] = None
-    prompt: Annotated[Any, Only()] = None
-    reasoning: Annotated[Any, Only({}, {"effort": "none"})] = None
-    service_tier: Annotated[Any, Only("auto", "default")] = None
-    store: Annotated[Any, Only(False)] = None
-    stream_options: Annotated[Any, Only({}, {"include_obfuscation": False})] = None
-    text: Annotated[Any, Only({}, {"format": {"type": "text"}})] = None
-    tools: Annotated[Any, Only([])] = None
-    top_logprobs: Annotated[Any, Only(0)] = None
-    truncation: Annotated[Any, Only("disabled")] = None
-
-    def ask(self, options: Object) -> Ask:
-        """The parsed request."""
-        options["max_new_tokens"] = self.max_output_tokens
-        user = self.user or self.safety_identifier
-        settings = {
-            "instructions": self.instructions,
-            "max_output_tokens": self.max_output_tokens,
-            "metadata": self.metadata or {},
-            "parallel_tool_calls": self.parallel_tool_calls is not False,
-            "temperature": options.get("temperature"),
-            "tool_choice": self.tool_choice or "auto",
-            "top_p": options.get("top_p", 1.0),
-            "user": user,
-        }
-        return Ask(
-            endpoint="responses",
-            model=self.model,
-            prompts=(self._messages(),),
-            options=options,
-            stream=bool(self.stream),
-            user=user,
-            cache_key=self.prompt_cache_key,
-            settings=settings,
-        )
-
-    def _messages(self) -> list[dict[str, Any]]:
-        messages = read_messages(self.input, "input")
-        if self.instructions is None:
-            return messages
-        return [{"role": "system", "content": self.instructions}, *messages]
+    reason: Literal["max_output_tokens"] = "max_output_tokens"
 
 
-def make_response(answer: Answer, result: GenerationResult) -> dict[str, Any]:
+class Reasoning(Part):
+    """Always empty: there is no reasoning."""
+
+    effort: None = None
+    summary: None = None
+
+
+class TextFormat(Part):
+    """The format of plain text."""
+
+    type: Literal["text"] = "text"
+
+
+class TextSettings(Part):
+    """Settings of the text of a response."""
+
+    format: TextFormat = TextFormat()
+
+
+class InputTokens(CachedTokens):
+    """Tokens of a prompt that were cached before, and that this response cached."""
+
+    cache_write_tokens: int
+
+
+class ReasoningTokens(Part):
+    """Always 0."""
+
+    reasoning_tokens: int = 0
+
+
+class ResponseUsage(Part):
+    """Counts of tokens of a response."""
+
+    input_tokens: int
+    input_tokens_details: InputTokens
+    output_tokens: int
+    output_tokens_details: ReasoningTokens = ReasoningTokens()
+    total_tokens: int
+
+
+class Response(Part):
+    """An answer of /v1/responses."""
+
+    id: str
+    object: Literal["response"] = "response"
+    created_at: int
+    status: Status
+    background: Literal[False] = False
+    error: None = None
+    incomplete_details: IncompleteDetails | None
+    instructions: str | None
+    max_output_tokens: int | None
+    metadata: dict[str, str]
+    model: str
+    output: list[OutputMessage]
+    parallel_tool_calls: bool
+    previous_response_id: None = None
+    reasoning: Reasoning = Reasoning()
+    service_tier: Literal["default"] = "default"
+    store: Literal[False] = False
+    temperature: float | None
+    text: TextSettings = TextSettings()
+    tool_choice: Literal["none", "auto"]
+    tools: Empty = ()
+    top_logprobs: Literal[0] = 0
+    top_p: float
+    truncation: Literal["disabled"] = "disabled"
+    usage: ResponseUsage | None
+    user: str | None
+    metrics: Maybe[Metrics] = None
+
+
+class ResponseEvent(Part):
+    """Common fields of events. type: also the event's name."""
+
+    type: str
+    sequence_number: int
+
+
+class ResponseChanged(ResponseEvent):
+    """The response has begun or ended."""
+
+    type: Literal[
+        "response.created", "response.in_progress", "response.completed", "response.incomplete"
+    ]
+    response: Response
+
+
+class ItemChanged(ResponseEvent):
+    """The message of the response has begun or ended."""
+
+    type: Literal["response.output_item.added", "response.output_item.done"]
+    output_index: int = 0
+    item: OutputMessage
+
+
+class ContentEvent(ResponseEvent):
+    """An event of the text of the message."""
+
+    item_id: str
+    output_index: int = 0
+    content_index: int = 0
+
+
+class PartChanged(ContentEvent):
+    """The text has begun or ended."""
+
+    type: Literal["response.content_part.added", "response.content_part.done"]
+    part: OutputText
+
+
+class OutputTextDelta(ContentEvent):
+    """New text of the message."""
+
+    type: Literal["response.output_text.delta"] = "response.output_text.delta"
+    delta: str
+    logprobs: Empty = ()
+
+
+class OutputTextDone(ContentEvent):
+    """The complete text."""
+
+    type: Literal["response.output_text.done"] = "response.output_text.done"
+    text: str
+    logprobs: Empty = ()
+
+
+class ResponseFailed(ResponseEvent):
+    """The response has failed."""
+
+    type: Literal["error"] = "error"
+    code: str | None
+    message: str
+    param: str | None
+
+
+RESPONSE_EVENTS = (
+    ResponseChanged,
+    ItemChanged,
+    PartChanged,
+    OutputTextDelta,
+    OutputTextDone,
+    ResponseFailed,
+)
+
+
+def make_response(answer: Answer, result: GenerationResult) -> Response:
     """The body of an answer that is not streamed."""
     return _response(answer, result.text, result.finish_reason, result.stats)
 
@@ -108,12 +203,12 @@ class StreamedResponse:
         """The events before any text."""
         response = _response(self._answer, None, None, None)
         item = _item(self._answer, None, "in_progress")
-        part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        part = OutputText(text="")
         return [
-            self._event("response.created", response=response),
-            self._event("response.in_progress", response=response),
-            self._event("response.output_item.added", output_index=0, item=item),
-            self._event("response.content_part.added", **self._place, part=part),
+            self._event(ResponseChanged, type="response.created", response=response),
+            self._event(ResponseChanged, type="response.in_progress", response=response),
+            self._event(ItemChanged, type="response.output_item.added", item=item),
+            self._content(PartChanged, type="response.content_part.added", part=part),
         ]
 
     def add(self, index: int, chunk: Chunk) -> list[bytes]:  # noqa: ARG002
@@ -122,88 +217,72 @@ class StreamedResponse:
         if not chunk.text:
             return []
         self._texts.append(chunk.text)
-        delta = {"delta": chunk.text, "logprobs": []}
-        return [self._event("response.output_text.delta", **self._place, **delta)]
+        return [self._content(OutputTextDelta, delta=chunk.text)]
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
         text, last = "".join(self._texts), self._last
         reason, stats = (last.finish_reason, last.stats) if last else (None, None)
         response = _response(self._answer, text, reason, stats)
-        item = response["output"][0]
+        [item] = response.output
+        [part] = item.content
         return [
-            self._event("response.output_text.done", **self._place, text=text, logprobs=[]),
-            self._event("response.content_part.done", **self._place, part=item["content"][0]),
-            self._event("response.output_item.done", output_index=0, item=item),
-            self._event(f"response.{response['status']}", response=response),
+            self._content(OutputTextDone, text=text),
+            self._content(PartChanged, type="response.content_part.done", part=part),
+            self._event(ItemChanged, type="response.output_item.done", item=item),
+            self._event(ResponseChanged, type=f"response.{response.status}", response=response),
         ]
 
     def fail(self, error: ApiError) -> bytes:
         """The event that ends a failed stream."""
-        return self._event("error", code=error.code, message=error.message, param=error.param)
+        fields = {"code": error.code, "message": error.message, "param": error.param}
+        return self._event(ResponseFailed, **fields)
 
-    @property
-    def _place(self) -> dict[str, Any]:
-        return {"item_id": _item_id(self._answer), "output_index": 0, "content_index": 0}
+    def _content(self, kind: type[ContentEvent], **fields: Any) -> bytes:
+        return self._event(kind, item_id=_item_id(self._answer), **fields)
 
-    def _event(self, kind: str, **content: Any) -> bytes:
-        event = {"type": kind, "sequence_number": self._number, **content}
+    def _event(self, kind: type[ResponseEvent], **fields: Any) -> bytes:
+        event = kind(sequence_number=self._number, **fields)
         self._number += 1
-        return encode_event(event, kind)
+        return encode_event(event, event.type)
 
 
 def _response(
     answer: Answer, text: str | None, finish_reason: str | None, stats: GenerationStats | None
-) -> dict[str, Any]:
+) -> Response:
     """A response object; text is None at the start."""
     is_cut = finish_reason == "length"
-    status = "in_progress" if text is None else "incomplete" if is_cut else "completed"
-    return {
-        "id": answer.id,
-        "object": "response",
-        "created_at": answer.created,
-        "status": status,
-        "background": False,
-        "error": None,
-        "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
-        "model": answer.model,
-        "output": [] if text is None else [_item(answer, text, status)],
-        "previous_response_id": None,
-        "reasoning": {"effort": None, "summary": None},
-        "service_tier": "default",
-        "store": False,
-        "text": {"format": {"type": "text"}},
-        "tools": [],
-        "top_logprobs": 0,
-        "truncation": "disabled",
-        "usage": None if stats is None else _usage(answer.ask, stats),
+    status: Status = "in_progress" if text is None else "incomplete" if is_cut else "completed"
+    return Response(
+        id=answer.id,
+        created_at=answer.created,
+        status=status,
+        incomplete_details=IncompleteDetails() if is_cut else None,
+        model=answer.model,
+        output=[] if text is None else [_item(answer, text, status)],
+        usage=None if stats is None else _usage(answer, stats),
+        metrics=make_metrics([stats] if stats else []),
         **answer.ask.settings,
-        **make_metrics([stats] if stats else []),
-    }
+    )
 
 
-def _item(answer: Answer, text: str | None, status: str) -> dict[str, Any]:
-    part: dict[str, Any] = {"type": "output_text", "annotations": [], "logprobs": []}
-    return {
-        "id": _item_id(answer),
-        "type": "message",
-        "status": status,
-        "role": "assistant",
-        "content": [] if text is None else [{**part, "text": text}],
-    }
+def _item(answer: Answer, text: str | None, status: Status) -> OutputMessage:
+    content = [] if text is None else [OutputText(text=text)]
+    return OutputMessage(id=_item_id(answer), status=status, content=content)
 
 
 def _item_id(answer: Answer) -> str:
     return f"msg_{answer.id.removeprefix('resp_')}"
 
 
-def _usage(ask: Ask, stats: GenerationStats) -> dict[str, Any]:
-    usage = make_usage(ask, [stats])
-    written = stats.prompt_tokens - stats.cached_tokens
-    return {
-        "input_tokens": usage["prompt_tokens"],
-        "input_tokens_details": {**usage["prompt_tokens_details"], "cache_write_tokens": written},
-        "output_tokens": usage["completion_tokens"],
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage["total_tokens"],
-    }
+def _usage(answer: Answer, stats: GenerationStats) -> ResponseUsage:
+    counts = make_usage(answer.ask, [stats])
+    return ResponseUsage(
+        input_tokens=counts.prompt_tokens,
+        input_tokens_details=InputTokens(
+            cached_tokens=stats.cached_tokens,
+            cache_write_tokens=stats.prompt_tokens - stats.cached_tokens,
+        ),
+        output_tokens=counts.completion_tokens,
+        total_tokens=counts.total_tokens,
+    )

@@ -1,4 +1,4 @@
-"""Bodies of /tokenize and /detokenize, in vLLM's shape."""
+"""Bodies and answers of /tokenize and /detokenize, in vLLM's shape."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -10,6 +10,7 @@ from ov_specdec.openai.body import Body
 from ov_specdec.openai.errors import invalid, show
 from ov_specdec.openai.fields import with_options
 from ov_specdec.openai.messages import Messages, read_messages
+from ov_specdec.openai.part import Part
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.prompt import Prompt
 
@@ -61,3 +62,18 @@ class DetokenizeBody(Body):
 
     model: str | None = None
     tokens: Annotated[list[int], Field(fail_fast=True)]
+
+
+class Tokens(Part):
+    """Answer of /tokenize."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None
+
+
+class Text(Part):
+    """Answer of /detokenize."""
+
+    prompt: str

@@ -16,20 +16,21 @@ from ov_specdec.openai import ApiError, Ask, ChatBody, CompletionBody, Responses
 from ov_specdec.openai.audio import FILE, AudioAsk, TranscriptionForm, TranslationForm
 from ov_specdec.openai.audio import read_form as read_fields
 from ov_specdec.openai.body import Rules, UnknownNames, read
-from ov_specdec.openai.errors import invalid
+from ov_specdec.openai.errors import ErrorBody, invalid
+from ov_specdec.openai.part import Part
 from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
-from ov_specdec.server import schemas
 from ov_specdec.server.access import Access, Record, digest_of, error_response
 from ov_specdec.server.audio_reply import AudioReply
 from ov_specdec.server.bodies import read_form, read_json
 from ov_specdec.server.document import OPERATIONS, complete, errors
 from ov_specdec.server.page import add_page
 from ov_specdec.server.reply import Reply
+from ov_specdec.server.schemas import Health, Model, Models, Version
 from ov_specdec.server.service import Service
 from ov_specdec.server.threads import run_in_thread
 
-Tokens = TypeVar("Tokens", TokenizeBody, DetokenizeBody)
+Wanted = TypeVar("Wanted", TokenizeBody, DetokenizeBody)
 
 Handler = Callable[[Request], Awaitable[Any]]
 
@@ -138,14 +139,14 @@ def _add_tokens(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
     settings = service.settings
 
     async def answer(
-        request: Request, kind: type[Tokens], make: Callable[[Tokens], dict[str, Any]]
+        request: Request, kind: type[Wanted], make: Callable[[Wanted], Part]
     ) -> JSONResponse:
         record: Record = request.state.record
         with service.entered(record.tenant):
             limits = settings.max_body, settings.body_timeout
             body = await read_json(request, *limits, lambda body: read(kind, body, unknown))
             service.check_model(body.model)
-            return await run_in_thread(lambda: JSONResponse(make(body)))
+            return await run_in_thread(lambda: JSONResponse(make(body).model_dump()))
 
     @_post(app, "/tokenize")
     async def tokenize(request: Request) -> Any:
@@ -159,30 +160,30 @@ def _add_tokens(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/models", response_model=schemas.Models, responses=errors(401, 503))
-    def models() -> Any:
+    @app.get("/v1/models", responses=errors(401, 503))
+    def models() -> Models:
         """The model that is served."""
-        return {"object": "list", "data": list(map(service.describe_model, service.model_names))}
+        return Models(data=list(map(service.describe_model, service.model_names)))
 
     # 4XX: else FastAPI adds a 422 in a shape of its own.
-    refused = {**errors(401, 404, 503), "4XX": {"model": schemas.ErrorBody}}
+    refused = {**errors(401, 404, 503), "4XX": {"model": ErrorBody}}
 
-    @app.get("/v1/models/{model:path}", response_model=schemas.Model, responses=refused)
-    def model(model: str) -> Any:
+    @app.get("/v1/models/{model:path}", responses=refused)
+    def model(model: str) -> Model:
         """The model, if it has this name."""
         service.check_model(model)
         return service.describe_model(model)
 
-    @app.get("/health", response_model=schemas.Health, responses=errors(503))
-    async def health() -> Any:
+    @app.get("/health", responses=errors(503))
+    async def health() -> Health:
         """Whether the server accepts and answers requests."""
         await service.check_health()
-        return {"status": "ok"}
+        return Health()
 
-    @app.get("/version", response_model=schemas.Version)
-    def show_version() -> Any:
+    @app.get("/version")
+    def show_version() -> Version:
         """The version of ov-specdec."""
-        return {"version": version("ov-specdec")}
+        return Version(version=version("ov-specdec"))
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:

@@ -6,7 +6,12 @@ from typing import BinaryIO
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from ov_specdec.openai.audio import MEDIA_TYPES, AudioAsk, StreamedTranscription, make_transcription
+from ov_specdec.openai.audio import AudioAsk
+from ov_specdec.openai.transcriptions import (
+    MEDIA_TYPES,
+    StreamedTranscription,
+    make_transcription,
+)
 from ov_specdec.server.access import Record
 from ov_specdec.server.queue import Place
 from ov_specdec.server.reply import Sender, explain, run_for_client
@@ -86,4 +91,4 @@ def _whole(ask: AudioAsk, chunks: list[TranscriptionChunk]) -> Response:
     body = make_transcription(ask, collect(chunks))
     if isinstance(body, str):
         return PlainTextResponse(body, media_type=MEDIA_TYPES[ask.form])
-    return JSONResponse(body)
+    return JSONResponse(body.model_dump())

@@ -12,9 +12,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from ov_specdec.openai import ChatBody, CompletionBody, ResponsesBody
-from ov_specdec.openai.audio import MEDIA_TYPES, TranscriptionForm, TranslationForm
-from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
-from ov_specdec.server import event_schemas, schemas
+from ov_specdec.openai.answers import Chat, Completion
+from ov_specdec.openai.audio import TranscriptionForm, TranslationForm
+from ov_specdec.openai.errors import ErrorBody
+from ov_specdec.openai.responses import RESPONSE_EVENTS, Response
+from ov_specdec.openai.streaming import ChatChunk, CompletionChunk
+from ov_specdec.openai.tokens import DetokenizeBody, Text, TokenizeBody, Tokens
+from ov_specdec.openai.transcriptions import MEDIA_TYPES, TextDelta, TextDone, Transcription
 
 Model = type[BaseModel]
 
@@ -79,30 +83,22 @@ class Operation:
 
 
 OPERATIONS = {
-    "/v1/chat/completions": Operation(
-        ChatBody,
-        schemas.Chat,
-        (event_schemas.ChatChunk, schemas.ErrorBody),
-        ends_with_done=True,
-    ),
+    "/v1/chat/completions": Operation(ChatBody, Chat, (ChatChunk, ErrorBody), ends_with_done=True),
     "/v1/completions": Operation(
-        CompletionBody,
-        schemas.Completion,
-        (event_schemas.CompletionChunk, schemas.ErrorBody),
-        ends_with_done=True,
+        CompletionBody, Completion, (CompletionChunk, ErrorBody), ends_with_done=True
     ),
-    "/v1/responses": Operation(ResponsesBody, schemas.Response, event_schemas.RESPONSE_EVENTS),
+    "/v1/responses": Operation(ResponsesBody, Response, RESPONSE_EVENTS),
     "/v1/audio/transcriptions": Operation(
         TranscriptionForm,
-        schemas.Transcription,
-        (event_schemas.TextDelta, event_schemas.TextDone, schemas.ErrorBody),
+        Transcription,
+        (TextDelta, TextDone, ErrorBody),
         tuple(MEDIA_TYPES.values()),
     ),
     "/v1/audio/translations": Operation(
-        TranslationForm, schemas.Transcription, texts=tuple(MEDIA_TYPES.values())
+        TranslationForm, Transcription, texts=tuple(MEDIA_TYPES.values())
     ),
-    "/tokenize": Operation(TokenizeBody, schemas.Tokens),
-    "/detokenize": Operation(DetokenizeBody, schemas.Text),
+    "/tokenize": Operation(TokenizeBody, Tokens),
+    "/detokenize": Operation(DetokenizeBody, Text),
 }
 """Operations whose handlers read the body, by path."""
 
@@ -110,16 +106,17 @@ OPERATIONS = {
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Descriptions of answers with these statuses; without arguments, of all."""
     return {
-        status: {"model": schemas.ErrorBody, "description": DESCRIPTIONS[status]}
+        status: {"model": ErrorBody, "description": DESCRIPTIONS[status]}
         for status in statuses or DESCRIPTIONS
     }
 
 
 def complete(app: FastAPI) -> None:
     """Add the schemas of `OPERATIONS` to the document of an application."""
-    kinds = {kind for each in OPERATIONS.values() for kind in (each.body, *each.events)}
-    modes: Any = [(kind, "validation") for kind in sorted(kinds, key=lambda kind: kind.__name__)]
-    definitions = models_json_schema(modes, ref_template=REF)[1]["$defs"]
+    bodies: Any = {each.body: "validation" for each in OPERATIONS.values()}
+    events = {event: "serialization" for each in OPERATIONS.values() for event in each.events}
+    kinds = sorted({**bodies, **events}.items(), key=lambda item: item[0].__name__)
+    definitions = models_json_schema(kinds, ref_template=REF)[1]["$defs"]
     describe: Callable[[], dict[str, Any]] = app.openapi
 
     def openapi() -> dict[str, Any]:

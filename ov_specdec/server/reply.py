@@ -114,7 +114,7 @@ async def _collect(answer: Answer, pieces: AsyncIterator[tuple[int, Chunk]]) -> 
         chunks[index].append(chunk)
     results: list[GenerationResult] = [collect(each) for each in chunks]
     # Log-probabilities of a long prompt take time, so do not block the event loop.
-    return await run_in_thread(lambda: JSONResponse(make_body(answer, results)))
+    return await run_in_thread(lambda: JSONResponse(make_body(answer, results).model_dump()))
 
 
 async def _send_events(

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from time import monotonic, time
-from typing import Any
 
 from prometheus_client import Metric
 
@@ -13,12 +12,13 @@ from ov_specdec.chunks import Chunk
 from ov_specdec.errors import shorten
 from ov_specdec.openai import Answer, ApiError, Ask
 from ov_specdec.openai.errors import invalid
-from ov_specdec.openai.tokens import DetokenizeBody, Tokenize
+from ov_specdec.openai.tokens import DetokenizeBody, Text, Tokenize, Tokens
 from ov_specdec.options import GenerationOptions
 from ov_specdec.server.engine import Admission, EngineClient
 from ov_specdec.server.metrics import Metrics, export
 from ov_specdec.server.queue import RETRY_AFTER, Place, Queue
 from ov_specdec.server.request_metrics import RequestMetrics
+from ov_specdec.server.schemas import BatchInvariant, Model
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Transcriptions
@@ -163,43 +163,39 @@ class Service:
         finally:
             self._streams.discard(stream)
 
-    def tokenize(self, wanted: Tokenize) -> dict[str, Any]:
-        """The ids of a prompt, in vLLM's shape."""
+    def tokenize(self, wanted: Tokenize) -> Tokens:
+        """The ids of a prompt."""
         options = GenerationOptions.from_kwargs(wanted.options)
         tokenizer = self.engine.tokenizer
         ids = encode_prompt(wanted.prompt, options, tokenizer, GeneratedTokens())
-        return {
-            "count": len(ids),
-            "max_model_len": self.engine.max_length,
-            "tokens": ids,
-            "token_strs": [as_text(tokenizer.piece(i)) for i in ids] if wanted.texts else None,
-        }
+        return Tokens(
+            count=len(ids),
+            max_model_len=self.engine.max_length,
+            tokens=ids,
+            token_strs=[as_text(tokenizer.piece(i)) for i in ids] if wanted.texts else None,
+        )
 
-    def detokenize(self, wanted: DetokenizeBody) -> dict[str, Any]:
+    def detokenize(self, wanted: DetokenizeBody) -> Text:
         """The text of ids."""
         tokenizer = self.engine.tokenizer
         vocab_size = tokenizer.vocab_size
         if unknown := [i for i in wanted.tokens if not 0 <= i < vocab_size]:
             raise invalid("tokens", f"tokens holds {unknown[0]}, which the model does not have")
-        return {"prompt": tokenizer.decode_all(wanted.tokens)}
+        return Text(prompt=tokenizer.decode_all(wanted.tokens))
 
-    def describe_model(self, name: str) -> dict[str, Any]:
-        """The model by one of its names, in OpenAI's shape.
-
-        chat_template: whether it takes messages. Beside these, the fields of `About`.
-        """
+    def describe_model(self, name: str) -> Model:
+        """The model by one of its names, in OpenAI's shape."""
         speech = self._speech
         about = (speech or self.engine).about
-        return {
-            "id": name,
-            "object": "model",
-            "created": self.started,
-            "owned_by": "ov-specdec",
-            "max_model_len": (speech or self.engine).max_length,
-            "chat_template": about.takes == "messages",
-            "batch_invariant": (NOT_INVARIANT if speech else self.engine.batch_invariant).as_dict(),
+        invariance = NOT_INVARIANT if speech else self.engine.batch_invariant
+        return Model(
+            id=name,
+            created=self.started,
+            max_model_len=(speech or self.engine).max_length,
+            chat_template=about.takes == "messages",
+            batch_invariant=BatchInvariant(**invariance.as_dict()),
             **asdict(about),
-        }
+        )
 
     def stop(self) -> None:
         """Reject new requests, and end running ones after a timeout. In the event loop."""
