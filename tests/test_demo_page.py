@@ -150,7 +150,7 @@ def test_a_run_fills_both_panes_and_gives_a_ratio(finished):
         assert finished.locator(f"#speculative .{origin}").count() > 0
     expect(finished.locator(".vega-embed")).to_have_count(2)
     details = finished.locator("#details")
-    expect(details).to_contain_text(re.compile(r"Draft length: 4.*Profile: none"))
+    expect(details).to_contain_text(re.compile(r"Draft lengths, in order: 4.*Profile: none"))
 
 
 def test_an_example_has_run_before_visitors_come(open_page):

@@ -81,4 +81,4 @@ def test_the_details_give_draft_lengths_and_models():
     rounds = [RoundStats(*[1] * 7, planned=planned) for planned in (0, 0, 4, 4, 3)]
     ended = Chunk("x", [1], "draft", [], "stop", GenerationStats(3, rounds))
     html = view.details(Comparison(models="KV cache: <paged>.", speculative=followed([ended])))
-    assert "Draft length: 0, 4, 3. KV cache: &lt;paged&gt;." in html
+    assert "Draft lengths, in order: 0, 4, 3. KV cache: &lt;paged&gt;." in html

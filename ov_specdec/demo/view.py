@@ -76,7 +76,7 @@ def verdict(comparison: Comparison) -> str:
 def details(comparison: Comparison) -> str:
     """Draft lengths, once known, and the description of the models."""
     lengths = ", ".join(map(str, comparison.speculative.draft_lengths))
-    drafts = f"Draft length: {lengths}. " if lengths else ""
+    drafts = f"Draft lengths, in order: {lengths}. " if lengths else ""
     speeds = "Speeds include the prefill. "
     return f'<p class="quiet">{speeds}{drafts}{escape(comparison.models)}</p>'
 

@@ -39,6 +39,8 @@ def write_sequence(
             Option("cache_prompt"),
             " on",
         )
+    if path.is_dir():
+        raise OptionError(f"'{path}' is a folder: name a file in it, such as prompt.safetensors")
     metadata = {FINGERPRINT: fingerprint, SALT: _digest(cache_salt)}
     content = {TOKENS: np.array(tokens, np.int64), **sequence.read_kv()}
     try:
