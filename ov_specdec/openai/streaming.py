@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict
+from pydantic import Field
 
 from ov_specdec.chunks import Chunk
 from ov_specdec.openai.answer import Answer
@@ -57,15 +57,14 @@ class Event(Part):
     usage: with `include_usage` only: null, except in the last event or if requested for all.
     """
 
-    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
-
     id: str
     object: str
     created: int
     model: str
     system_fingerprint: None = None
     choices: list[Any]
-    usage: Usage | Counts | None = None
+    # `exclude_if` makes the schema say that it may be missing.
+    usage: Usage | Counts | None = Field(None, exclude_if=lambda _: False)
     metrics: Maybe[Metrics] = None
 
 
