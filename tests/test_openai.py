@@ -350,6 +350,14 @@ def test_an_option_that_a_model_has_no_use_for_names_its_field(error, param):
     assert from_exception(error, "r1").param == param
 
 
+def test_errors_name_the_length_as_their_endpoint_has_it():
+    parts = ("prompt and ", Option("max_new_tokens"), " have no room: lower ")
+    error = CacheFullError(*parts, Option("max_new_tokens"))
+    for endpoint, name in (("completions", "max_tokens"), ("responses", "max_output_tokens")):
+        message = from_exception(error, "r1", endpoint).message
+        assert message == f"prompt and {name} have no room: lower {name}"
+
+
 def test_messages_that_lack_something_are_named_as_their_endpoint_has_them():
     error = refused(chat, messages=[*MESSAGES, {"role": "user"}])
     assert error.message == f"{error.param} has no content: give a text"

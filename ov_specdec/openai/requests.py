@@ -3,7 +3,7 @@
 Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -27,9 +27,7 @@ Ids = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 
 
 class GenerationBody(Body):
-    """Common fields of generating endpoints. length_field: the one for the output length."""
-
-    length_field: ClassVar[str] = "max_tokens"
+    """Common fields of generating endpoints."""
 
     model: str | None = None
     stream: bool | None = None
@@ -53,7 +51,7 @@ def read_ask(kind: type[GenerationBody], body: object, rules: Rules | None = Non
     try:
         GenerationOptions.from_kwargs(ask.options)
     except OptionError as error:
-        raise in_field_names(error, {"max_new_tokens": kind.length_field}) from error
+        raise in_field_names(error, ask.endpoint) from error
     return ask
 
 

@@ -34,8 +34,6 @@ Metadata = Annotated[dict[str, str], values(lambda text: isinstance(text, str), 
 class ResponsesBody(GenerationBody):
     """Body of /v1/responses."""
 
-    length_field = "max_output_tokens"
-
     input: Input
     instructions: str | None = None
     max_output_tokens: Positive | None = None
