@@ -239,13 +239,18 @@ def test_a_list_has_a_bound_that_its_error_names(name, value, where, most):
         assert len(chat(**{name: kept}).options[name]) == most
 
 
+def test_a_response_does_not_lose_the_length_that_a_chat_would_have():
+    assert refused(responses, max_tokens=4).code == "unsupported_value"
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"response_format": {"type": "json_object"}}, {"guided_json": {}}, {"guided_regex": "a"}],
 )
 def test_no_endpoint_ignores_a_structure_that_is_asked_for(fields):
-    for ask in (chat, completion):
-        assert refused(ask, **fields).param.partition(".")[0] in fields
+    for ask in (chat, completion, responses):
+        error = refused(ask, **fields)
+        assert ([error.param], error.code) == ([*fields], "unsupported_value")
 
 
 def test_limits_that_contradict_each_other_are_refused():

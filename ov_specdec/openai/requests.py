@@ -34,6 +34,20 @@ class GenerationBody(Body):
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+    # vLLM's, which would change the text, and are not supported here.
+    allowed_token_ids: Annotated[Any, Only()] = None
+    bad_words: Annotated[Any, Only([])] = None
+    guided_choice: Annotated[Any, Only()] = None
+    guided_grammar: Annotated[Any, Only()] = None
+    guided_json: Annotated[Any, Only()] = None
+    guided_regex: Annotated[Any, Only()] = None
+    length_penalty: Annotated[Any, Only(1.0, 1)] = None
+    logits_processors: Annotated[Any, Only()] = None
+    response_format: Annotated[Any, Only({"type": "text"})] = None
+    structured_outputs: Annotated[Any, Only()] = None
+    thinking_token_budget: Annotated[Any, Only()] = None
+    truncate_prompt_tokens: Annotated[Any, Only()] = None
+    use_beam_search: Annotated[Any, Only(False)] = None
 
     def ask(self, options: Object) -> Ask:
         """The parsed request. options: generation options of all endpoints."""
@@ -69,20 +83,6 @@ class ChoicesBody(GenerationBody):
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     stream_options: StreamOptions | None = None
     return_origins: bool | None = None
-    # vLLM's, which would change the text, and are not supported here.
-    allowed_token_ids: Annotated[Any, Only()] = None
-    bad_words: Annotated[Any, Only([])] = None
-    guided_choice: Annotated[Any, Only()] = None
-    guided_grammar: Annotated[Any, Only()] = None
-    guided_json: Annotated[Any, Only()] = None
-    guided_regex: Annotated[Any, Only()] = None
-    length_penalty: Annotated[Any, Only(1.0, 1)] = None
-    logits_processors: Annotated[Any, Only()] = None
-    response_format: Annotated[Any, Only({"type": "text"})] = None
-    structured_outputs: Annotated[Any, Only()] = None
-    thinking_token_budget: Annotated[Any, Only()] = None
-    truncate_prompt_tokens: Annotated[Any, Only()] = None
-    use_beam_search: Annotated[Any, Only(False)] = None
 
     def asked(self, endpoint: Literal["chat", "completions"], prompts: Any, **more: Any) -> Ask:
         """Parse the common fields of both endpoints."""

@@ -44,6 +44,7 @@ class ResponsesBody(GenerationBody):
     background: Annotated[Any, Only(False)] = None
     conversation: Annotated[Any, Only()] = None
     include: Annotated[Any, Only([])] = None
+    max_tokens: Annotated[Any, Only()] = None
     max_tool_calls: Annotated[Any, Only()] = None
     previous_response_id: Annotated[Any, Only()] = None
     prompt: Annotated[Any, Only()] = None
