@@ -134,4 +134,5 @@ def explain(error: ValidationError) -> tuple[str, str, str]:
 def _json_path(steps: tuple[int | str, ...]) -> str:
     """A path such as `messages[0].content`; lists in forms end with []."""
     names = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
-    return "".join(name.replace("[]", "") for name in names)[1:]
+    path = "".join(name.replace("[]", "") for name in names)[1:]
+    return path.removesuffix(".[key]")  # how pydantic ends the path of a wrong key
