@@ -1,5 +1,6 @@
 """An option that is described in one place is found wherever options are."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -26,6 +27,7 @@ class More(GenerationOptions):
     sparkle: Annotated[
         int, About("How much it sparkles.", low=1, high=9, unit="stars", field="shine")
     ] = 3
+    weights: Annotated[Mapping[int, float] | None, About("Weights by token id.")] = None
 
 
 NAME = "sparkle"
@@ -75,6 +77,14 @@ def test_it_is_a_field_of_requests_and_of_their_document(endpoint):
         each for each in body.model_json_schema()["properties"]["shine"]["anyOf"] if len(each) > 1
     )
     assert described == {"type": "integer", "minimum": 1, "maximum": 9}
+
+
+def test_keys_of_a_mapping_are_texts_in_requests():
+    body = with_options(options_of("completions", More))(CompletionBody)
+    assert read(body, {"prompt": "x", "weights": {"5": 0.5}}).options["weights"] == {5: 0.5}
+    with pytest.raises(ApiError, match=r'weights\.a="a" must be a whole number') as error:
+        read(body, {"prompt": "x", "weights": {"a": 0.5}})
+    assert error.value.param == "weights.a"
 
 
 def test_files_of_requests_have_the_bodies_of_the_server():

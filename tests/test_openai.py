@@ -243,13 +243,18 @@ def test_a_list_has_a_bound_that_its_error_names(name, value, where, most):
         assert len(chat(**{name: kept}).options[name]) == most
 
 
+def test_a_response_does_not_lose_the_length_that_a_chat_would_have():
+    assert refused(responses, max_tokens=4).code == "unsupported_value"
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"response_format": {"type": "json_object"}}, {"guided_json": {}}, {"guided_regex": "a"}],
 )
 def test_no_endpoint_ignores_a_structure_that_is_asked_for(fields):
-    for ask in (chat, completion):
-        assert refused(ask, **fields).param.partition(".")[0] in fields
+    for ask in (chat, completion, responses):
+        error = refused(ask, **fields)
+        assert ([error.param], error.code) == ([*fields], "unsupported_value")
 
 
 def test_limits_that_contradict_each_other_are_refused():
@@ -352,6 +357,14 @@ def test_a_prediction_is_looked_for_matches_in_and_counted():
 )
 def test_an_option_that_a_model_has_no_use_for_names_its_field(error, param):
     assert from_exception(error, "r1").param == param
+
+
+def test_errors_name_the_length_as_their_endpoint_has_it():
+    parts = ("prompt and ", Option("max_new_tokens"), " have no room: lower ")
+    error = CacheFullError(*parts, Option("max_new_tokens"))
+    for endpoint, name in (("completions", "max_tokens"), ("responses", "max_output_tokens")):
+        message = from_exception(error, "r1", endpoint).message
+        assert message == f"prompt and {name} have no room: lower {name}"
 
 
 def test_messages_that_lack_something_are_named_as_their_endpoint_has_them():

@@ -88,6 +88,12 @@ def test_what_cannot_be_honoured_is_named(fields, param):
     assert (error.value.status, error.value.param) == (400, param)
 
 
+def test_numbers_in_forms_are_refused_in_the_words_of_those_in_bodies():
+    for fields, words in (({"seed": "a"}, "a whole number"), ({"temperature": "a"}, "a number")):
+        with pytest.raises(ApiError, match=f'="a" must be {words}$'):
+            read_transcription(form(**fields))
+
+
 @pytest.mark.parametrize("field", ["language", "stream", "timestamp_granularities[]"])
 def test_a_translation_takes_fewer_fields(field):
     with pytest.raises(ApiError, match="not supported"):

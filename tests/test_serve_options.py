@@ -63,6 +63,28 @@ def test_a_file_that_cannot_be_used_is_refused(handed, tmp_path, content, words)
     assert words in " ".join(refused.output.split())
 
 
+def test_a_file_says_what_would_be_typed(handed, tmp_path):
+    file = tmp_path / "serving.yaml"
+    told = {"batch-invariant": "true", "static-shapes": "none", "max-queue": "07"}
+    lines = [*(f"{name}: {value}" for name, value in told.items()), "draft:", "property: A=on"]
+    file.write_text("\n".join([*lines, "served-model-name: 1.10", "strict-fields: yes"]))
+    given = handed("--config", file)
+    shapes, invariant = given.pipeline["static_shapes"], given.pipeline["batch_invariant"]
+    assert (shapes, invariant, given.pipeline["draft"]) == ("none", True, None)
+    assert given.pipeline["properties"] == {"A": "on"}
+    settings = given.settings
+    assert (settings.model_name, settings.max_queue, settings.strict_fields) == ("1.10", 7, True)
+    file.write_text("autoscale: 1:0")
+    assert "--autoscale '1:0' must be" in handed("--config", file).output
+
+
+def test_a_variable_is_named_as_its_option(handed):
+    named = {"OV_SPECDEC_PROPERTY": "A=1 B=2", "OV_SPECDEC_DRAFT_PROPERTY": "C=3"}
+    given = handed(**named).pipeline
+    assert given["properties"] == {"A": "1", "B": "2"}
+    assert given["draft_properties"] == {"C": "3"}
+
+
 def test_models_are_loaded_as_it_is_told(handed):
     assert handed().pipeline["generation_config"] == "model"
     told = handed("--generation-config", "none", "--max-model-len", 40).pipeline

@@ -195,6 +195,17 @@ def test_what_the_model_cannot_do_is_a_400(server, body, code, param, words):
     assert words in error["message"]
 
 
+def test_an_error_names_the_fields_of_its_endpoint(server, monkeypatch):
+    monkeypatch.setattr(type(server.service.engine.generator.main), "capacity", 8)
+    for path, field, prompt in (
+        ("/v1/responses", "max_output_tokens", {"input": "x"}),
+        ("/v1/chat/completions", "max_tokens", {"messages": MESSAGES}),
+    ):
+        error = server.post(path, **prompt, **{field: 30}).json()["error"]
+        assert error["code"] == "kv_cache_full"
+        assert error["message"].endswith(f"or lower {field}")
+
+
 @pytest.mark.parametrize(
     ("content", "kind", "status"),
     [

@@ -151,6 +151,13 @@ def test_models_that_are_not_there_end_it_in_one_line():
         (("--api-key", ""), "so anyone could send it"),
         (("--api-key-file", "nowhere"), "--api-key-file 'nowhere' cannot be read"),
         (("--host", "nowhere.invalid"), "--host 'nowhere.invalid' is not known"),
+        (("--ssl-certfile", "nowhere.pem"), "--ssl-certfile nowhere.pem cannot be used"),
+        (("--ssl-certfile", README), f"--ssl-certfile {README} cannot be used"),
+        (
+            ("--ssl-keyfile", "key.pem"),
+            "--ssl-keyfile key.pem has no effect without --ssl-certfile",
+        ),
+        (("--uds", "nowhere/socket"), "--uds nowhere/socket cannot be used (No such file"),
         (("--max-batch-size", "0"), "--max-batch-size 0 must be a whole number"),
         (("--replicas", "0"), "--replicas 0 must be a whole number"),
         (("--autoscale", "4"), "--autoscale '4' must be MIN:MAX"),

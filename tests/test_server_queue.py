@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -381,4 +382,9 @@ def test_the_times_of_a_request_are_observed_from_its_arrival(pipeline, monkeypa
         assert queue > SOON
         assert queue + prefill < to_first < whole
         assert server.metric("request_generation_tokens_sum") == 4
-        assert "ov_specdec:cache_config_info{" in server.http.get("/metrics").text
+        exported = server.http.get("/metrics").text
+        size = f'kv_cache_size_tokens="{pipeline.main.runner.capacity}"'
+        (cache,) = re.findall("ov_specdec:cache_config_info{.*}", exported)
+        assert size in cache
+        # A counter that begins with its first request hides it from `rate`.
+        assert 'request_success_total{finished_reason="stop",model_name="org/tiny"} 0' in exported

@@ -14,23 +14,27 @@ def _read(context: click.Context, parameter: click.Parameter, file: Path | None)
     if file is None:
         return
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        # Values stay texts, as if typed: YAML would read 1:4 as 64, and 1.10 as 1.1.
+        content = yaml.load(file.read_text(encoding="utf-8"), yaml.BaseLoader) or {}  # noqa: S506
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise click.BadParameter(f"'{file}' cannot be read: {error}", context, parameter) from error
     if not isinstance(content, dict):
         raise click.BadParameter(f"'{file}' must map options to values", context, parameter)
+    given = [(_find(str(key), context, parameter), value) for key, value in content.items()]
     context.default_map = {
-        _name(str(key), context, parameter): value for key, value in content.items()
+        str(option.name): [value] if option.multiple and isinstance(value, str) else value
+        for option, value in given
+        if value != ""
     }
 
 
-def _name(key: str, context: click.Context, config: click.Parameter) -> str:
-    """The parameter of an option, such as max-queue or max_queue."""
+def _find(key: str, context: click.Context, config: click.Parameter) -> click.Option:
+    """The option with a name such as max-queue or max_queue."""
     flags = {
-        flag.removeprefix("--"): str(parameter.name)
-        for parameter in context.command.params
-        if parameter is not config
-        for flag in parameter.opts
+        flag.removeprefix("--"): option
+        for option in context.command.params
+        if isinstance(option, click.Option) and option is not config
+        for flag in option.opts
     }
     option = key.replace("_", "-")
     if option not in flags:

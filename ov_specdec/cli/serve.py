@@ -66,7 +66,6 @@ SERVER_OPTIONS = (
     click.option(
         "--api-key",
         "api_keys",
-        envvar="OV_SPECDEC_API_KEY",
         multiple=True,
         metavar="KEY",
         help="Require this API key; repeatable. Other users of the machine can see it in the "
@@ -80,7 +79,6 @@ SERVER_OPTIONS = (
     click.option(
         "--served-model-name",
         "served_model_names",
-        envvar="OV_SPECDEC_SERVED_MODEL_NAME",
         multiple=True,
         metavar="NAME",
         help="Name of the model; repeatable, answers have the first one. [its folder's name]",
@@ -148,7 +146,6 @@ SERVER_OPTIONS = (
     click.option(
         "--cors-origin",
         "cors_origins",
-        envvar="OV_SPECDEC_CORS_ORIGIN",
         multiple=True,
         metavar="URL",
         help="Allow pages of this web site to call the server; repeatable. [none]",
@@ -171,7 +168,20 @@ SERVER_OPTIONS = (
 )
 
 
-@click.command(context_settings={"auto_envvar_prefix": "OV_SPECDEC"})
+PREFIX = "OV_SPECDEC"
+"""Of environment variables."""
+
+
+def _with_variables(command: click.Command) -> click.Command:
+    """Name the variable of each option by its flag, such as OV_SPECDEC_API_KEY for --api-key."""
+    for option in command.params:
+        flag = max(option.opts, key=len).removeprefix("--")
+        option.envvar = f"{PREFIX}_{flag.replace('-', '_').upper()}"
+    return command
+
+
+@_with_variables
+@click.command(context_settings={"auto_envvar_prefix": PREFIX})
 @with_errors
 @with_options(
     (

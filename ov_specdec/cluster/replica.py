@@ -41,7 +41,7 @@ class Replica:
                 while chunks := await stream.next_all():
                     yield chunks
         except Exception as error:
-            failure = from_exception(error, "")
+            failure = from_exception(error, "", work.ask.endpoint)
             if failure.status == 500:
                 raise
             yield failure

@@ -1,11 +1,10 @@
 """`Ask`: a parsed request."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
+from ov_specdec.description import Endpoint
 from ov_specdec.text.prompt import Prompt
-
-Endpoint = Literal["chat", "completions", "responses"]
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,10 @@ REASONS = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
     "dict_type": "must be a JSON object",
+    "float_parsing": "must be a number",
     "float_type": "must be a number",
     "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
     "int_type": "must be a whole number",
     "list_type": "must be a list",
     "model_type": "must be a JSON object",
@@ -132,4 +134,5 @@ def explain(error: ValidationError) -> tuple[str, str, str]:
 def _json_path(steps: tuple[int | str, ...]) -> str:
     """A path such as `messages[0].content`; lists in forms end with []."""
     names = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
-    return "".join(name.replace("[]", "") for name in names)[1:]
+    path = "".join(name.replace("[]", "") for name in names)[1:]
+    return path.removesuffix(".[key]")  # how pydantic ends the path of a wrong key

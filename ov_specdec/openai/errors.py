@@ -1,11 +1,10 @@
 """Errors in OpenAI's shape."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ov_specdec.description import describe
+from ov_specdec.description import Endpoint, describe
 from ov_specdec.errors import (
     AudioError,
     CacheFullError,
@@ -45,6 +44,9 @@ FIELDS = {
     "reference_texts": "prediction",
 }
 """Fields by their option."""
+
+OF_RESPONSES = {**FIELDS, "max_new_tokens": "max_output_tokens"}
+"""Those of /v1/responses."""
 
 MAX_SHOWN = 80
 """Maximum characters of a value in a message."""
@@ -102,9 +104,9 @@ def show(value: object) -> str:
     return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
 
 
-def in_field_names(error: SpecdecError, own: Mapping[str, str] | None = None) -> ApiError:
-    """An error with options named as fields. own: fields of the endpoint, by option."""
-    names = {**FIELDS, **(own or {})}
+def in_field_names(error: SpecdecError, endpoint: Endpoint | None = None) -> ApiError:
+    """An error with options named as the fields of an endpoint."""
+    names = OF_RESPONSES if endpoint == "responses" else FIELDS
 
     def as_field(option: Option) -> str:
         name = names.get(option.name, option.name)
@@ -113,7 +115,9 @@ def in_field_names(error: SpecdecError, own: Mapping[str, str] | None = None) ->
     return invalid(names.get(error.option or ""), error.render(as_field))
 
 
-def from_exception(error: BaseException, request_id: str) -> ApiError:
+def from_exception(
+    error: BaseException, request_id: str, endpoint: Endpoint | None = None
+) -> ApiError:
     """The answer for an exception of a generation. request_id: also in the log.
 
     Errors that the caller can fix get 400. All others get 500, with only the id.
@@ -124,5 +128,5 @@ def from_exception(error: BaseException, request_id: str) -> ApiError:
         return ApiError(400, str(error), "file", "invalid_audio")
     if isinstance(error, OptionError | LogitsError | CacheFullError):
         codes = {ContextLengthError: "context_length_exceeded", CacheFullError: "kv_cache_full"}
-        return replace(in_field_names(error), code=codes.get(type(error)))
+        return replace(in_field_names(error, endpoint), code=codes.get(type(error)))
     return ApiError(500, f"the server failed on this request: see its log for {request_id}", None)

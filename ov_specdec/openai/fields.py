@@ -180,7 +180,9 @@ def _bounded(kind: Any, each: Described, max_length: int = MAX_ITEMS) -> Any:
         item = _bounded(get_args(kind)[0], each, MAX_WORD)
         return Annotated[list[item], Field(max_length=max_length, fail_fast=True)]  # type: ignore[valid-type]
     if get_origin(kind) is Mapping:
-        return dict[get_args(kind)]  # type: ignore[misc]
+        key, item = get_args(kind)
+        # Keys in JSON are texts.
+        return dict[Annotated[key, Field(strict=False)], item]  # type: ignore[valid-type]
     if kind not in (int, float):
         return kind
     return Annotated[kind, Field(ge=each.about.low, gt=each.about.above, le=each.about.high)]

@@ -3,7 +3,7 @@
 Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -35,15 +35,27 @@ Ids = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 
 
 class GenerationBody(Body):
-    """Common fields of generating endpoints. length_field: the one for the output length."""
-
-    length_field: ClassVar[str] = "max_tokens"
+    """Common fields of generating endpoints."""
 
     model: str | None = None
     stream: bool | None = None
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+    # vLLM's, which would change the text, and are not supported here.
+    allowed_token_ids: Annotated[Any, Only()] = None
+    bad_words: Annotated[Any, Only([])] = None
+    guided_choice: Annotated[Any, Only()] = None
+    guided_grammar: Annotated[Any, Only()] = None
+    guided_json: Annotated[Any, Only()] = None
+    guided_regex: Annotated[Any, Only()] = None
+    length_penalty: Annotated[Any, Only(1.0, 1)] = None
+    logits_processors: Annotated[Any, Only()] = None
+    response_format: Annotated[Any, Only({"type": "text"})] = None
+    structured_outputs: Annotated[Any, Only()] = None
+    thinking_token_budget: Annotated[Any, Only()] = None
+    truncate_prompt_tokens: Annotated[Any, Only()] = None
+    use_beam_search: Annotated[Any, Only(False)] = None
 
     def ask(self, options: Object) -> Ask:
         """The parsed request. options: generation options of all endpoints."""
@@ -61,7 +73,7 @@ def read_ask(kind: type[GenerationBody], body: object, rules: Rules | None = Non
     try:
         GenerationOptions.from_kwargs(ask.options)
     except OptionError as error:
-        raise in_field_names(error, {"max_new_tokens": kind.length_field}) from error
+        raise in_field_names(error, ask.endpoint) from error
     return ask
 
 
@@ -79,20 +91,6 @@ class ChoicesBody(GenerationBody):
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     stream_options: StreamOptions | None = None
     return_origins: bool | None = None
-    # vLLM's, which would change the text, and are not supported here.
-    allowed_token_ids: Annotated[Any, Only()] = None
-    bad_words: Annotated[Any, Only([])] = None
-    guided_choice: Annotated[Any, Only()] = None
-    guided_grammar: Annotated[Any, Only()] = None
-    guided_json: Annotated[Any, Only()] = None
-    guided_regex: Annotated[Any, Only()] = None
-    length_penalty: Annotated[Any, Only(1.0, 1)] = None
-    logits_processors: Annotated[Any, Only()] = None
-    response_format: Annotated[Any, Only({"type": "text"})] = None
-    structured_outputs: Annotated[Any, Only()] = None
-    thinking_token_budget: Annotated[Any, Only()] = None
-    truncate_prompt_tokens: Annotated[Any, Only()] = None
-    use_beam_search: Annotated[Any, Only(False)] = None
 
     def asked(self, endpoint: Literal["chat", "completions"], prompts: Any, **more: Any) -> Ask:
         """Parse the common fields of both endpoints."""
@@ -223,8 +221,6 @@ Metadata = Annotated[dict[str, str], values(lambda text: isinstance(text, str), 
 class ResponsesBody(GenerationBody):
     """Body of /v1/responses."""
 
-    length_field = "max_output_tokens"
-
     input: Input
     instructions: str | None = None
     max_output_tokens: Positive | None = None
@@ -235,6 +231,7 @@ class ResponsesBody(GenerationBody):
     background: Annotated[Any, Only(False)] = None
     conversation: Annotated[Any, Only()] = None
     include: Annotated[Any, Only([])] = None
+    max_tokens: Annotated[Any, Only()] = None
     max_tool_calls: Annotated[Any, Only()] = None
     previous_response_id: Annotated[Any, Only()] = None
     prompt: Annotated[Any, Only()] = None

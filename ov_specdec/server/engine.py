@@ -92,8 +92,8 @@ class LocalEngine:
         self.generator = pipeline.background(_report)
         self.metrics = Metrics(settings.model_name, replica)
         self.metrics.watch(self.generator.loop.engine.scheduler, self.generator.main)
-        num_tokens = self.generator.main.capacity or 0
-        self.metrics.describe_cache(num_tokens=num_tokens, max_model_len=self.max_length)
+        size = self.generator.main.capacity or 0
+        self.metrics.describe_cache(kv_cache_size_tokens=size, max_model_len=self.max_length)
         self.metrics.batch_invariant.set_function(lambda: pipeline.batch_invariant.is_proven)
         self._settings = settings
 

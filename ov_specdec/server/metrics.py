@@ -76,6 +76,8 @@ class Metrics:
             (*self._labels, "finished_reason"),
             registry=self.registry,
         )
+        for reason in ("stop", "length"):  # from 0 on: `rate` misses the first step otherwise
+            self._successes.labels(**self._labels, finished_reason=reason)
         self._accepted_at = Counter(
             f"{PREFIX}spec_decode_num_accepted_tokens_per_pos",
             "Accepted draft tokens by position in the draft.",

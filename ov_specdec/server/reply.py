@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ov_specdec.chunks import Chunk, GenerationResult, collect
+from ov_specdec.description import Endpoint
 from ov_specdec.engine import Cancelled
 from ov_specdec.openai import Answer, ApiError, Ask, from_exception, make_body, make_stream
 from ov_specdec.openai.responses import StreamedResponse
@@ -93,7 +94,7 @@ class Reply(Response):
                 else:
                     await (await _collect(answer, pieces))(scope, receive, send)
         except Exception as error:
-            failure = explain(error, service, record)
+            failure = explain(error, service, record, answer.ask.endpoint)
             await sender.fail(failure, events.fail, scope, receive)
 
     async def _pieces(
@@ -162,7 +163,9 @@ async def run_for_client(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def explain(error: Exception, service: Service, record: Record) -> ApiError:
+def explain(
+    error: Exception, service: Service, record: Record, endpoint: Endpoint | None = None
+) -> ApiError:
     """The answer for an error of a request, which is also logged."""
     if isinstance(error, asyncio.TimeoutError):
         seconds = service.settings.request_timeout
@@ -170,7 +173,7 @@ def explain(error: Exception, service: Service, record: Record) -> ApiError:
     elif isinstance(error, Cancelled):
         failure = ApiError(503, "the request was cancelled by the server", code="cancelled")
     else:
-        failure = from_exception(error, record.id)
+        failure = from_exception(error, record.id, endpoint)
         if failure.status == 500:
             log.error("request %s has failed", record.id, exc_info=error)
     record.fail(failure)

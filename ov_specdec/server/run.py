@@ -13,6 +13,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.app import make_app
 from ov_specdec.server.engine import LocalEngine
@@ -114,13 +115,34 @@ def serve(
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=int(settings.shutdown_timeout + GRACE),
     )
+    _check_tls(config)
     server = Server(config, service)
-    with _signals_end_nothing():
-        server.run()
+    try:
+        with _signals_end_nothing():
+            server.run()
+    except OSError as error:
+        if binding.uds is None:
+            raise
+        reason = f" cannot be used ({error.strerror or error}): give another path"
+        raise OptionError(Option("uds", binding.uds), reason) from error
     if binding.uds is not None:  # uvicorn does not remove it
         Path(binding.uds).unlink(missing_ok=True)
     if failures:
         raise failures[0]
+
+
+def _check_tls(config: uvicorn.Config) -> None:
+    """Read the files for TLS; `OptionError` if they cannot be used."""
+    if not config.is_ssl:
+        return
+    if config.ssl_certfile is None:
+        key = Option("ssl_keyfile", config.ssl_keyfile)
+        raise OptionError(key, " has no effect without ", Option("ssl_certfile"), ": give both")
+    try:
+        config.load()
+    except OSError as error:  # ssl's are such too
+        reason = f" cannot be used ({error}): give a certificate and its key as PEM files"
+        raise OptionError(Option("ssl_certfile", config.ssl_certfile), reason) from error
 
 
 def _name_models(pipeline: SpeculativePipeline | SpeechPipeline) -> str:

@@ -42,12 +42,14 @@ def render_chat(
 
 def _check_mentioned(template: str, options: GenerationOptions) -> None:
     """Refuse an option that the template never mentions: it would have no effect."""
-    given = [*(["tools"] if options.tools else []), *(options.chat_template_kwargs or {})]
-    for name in given:
+    ignored = "the model's chat template ignores: leave it out"
+    if options.tools and not _mentions(template, "tools"):
+        raise OptionError(Option("tools"), f" names functions, which {ignored}")
+    for name in options.chat_template_kwargs or {}:
         if not _mentions(template, name):
-            what = () if name == "tools" else (f"'{name}' of ",)
-            option = Option("tools" if name == "tools" else "chat_template_kwargs")
-            raise OptionError("the model's chat template ignores ", *what, option, ": leave it out")
+            raise OptionError(
+                Option("chat_template_kwargs"), f" contains '{name}', which {ignored}"
+            )
 
 
 def _takes_parts(template: str, special_tokens: Mapping[str, str]) -> bool:
