@@ -48,6 +48,7 @@ TRANSLATED = {
     ("stop_strings", ("\n",)): "--stop '\\n'",
     ("stop_strings", ("a" * 100,)): f"--stop {'a' * 77}...",
     ("bad_words_ids", ((1, 2), (3,))): "--bad-words-ids 1,2 --bad-words-ids 3",
+    ("bad_words_ids", ()): "--bad-words-ids",
     ("suppress_tokens", (1, 2)): "--suppress-tokens 1,2",
     ("seed",): "--seed",
     ("logits_processor", 4): "logits_processor=4",

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from ov_specdec import GenerationOptions, OptionError
+from ov_specdec.cli.generate import generate
 from ov_specdec.cli.generation_options import options_of as click_options
 from ov_specdec.cli.model_options import with_options as with_click_options
 from ov_specdec.cli.option_names import in_option_names
@@ -56,6 +57,26 @@ def test_it_is_an_option_of_the_command_line():
     with pytest.raises(OptionError) as error:
         More(sparkle=10)
     assert in_option_names(error.value, command.params).startswith(f"--{NAME} 10 must")
+
+
+TYPED = {
+    **{"N": "1", "X": "0.5", "auto|N": "2", "ID": "5", "ID,ID,...": "5,6", "ID=BIAS": "5=1"},
+    "JSON": '{"a": 1}',
+}
+"""Values on the command line, by metavar."""
+
+
+WITH_VALUES = [p for p in generate.params if p.name in describe(More) and not p.is_flag]
+
+
+@pytest.mark.parametrize("option", WITH_VALUES, ids=lambda option: option.name)
+def test_every_option_can_be_typed(option, tmp_path):
+    file = tmp_path / "list.json"
+    file.write_text("[]")
+    choices = getattr(option.type, "choices", ())
+    text = choices[0] if choices else TYPED.get(option.metavar, str(file))
+    value = option.process_value(click.Context(generate), (text,) if option.multiple else text)
+    assert value not in (None, ())
 
 
 BODY_OF = {

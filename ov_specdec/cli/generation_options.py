@@ -144,7 +144,7 @@ def _way_of(each: Described) -> tuple[Way, str | None]:
     if each.choices and not each.about.metavar:
         return Way(click.Choice(each.choices)), None
     metavar = each.about.metavar or {int: "N", float: "X"}.get(kind, "TEXT")
-    return WAYS.get(metavar, Way(kind)), metavar
+    return WAYS.get(metavar, Way(each.item or kind)), metavar
 
 
 def options_of(names: Iterable[str], options: type = GenerationOptions) -> tuple[Decorator, ...]:

@@ -41,7 +41,7 @@ def _typed(option: click.Option, value: object) -> str:
         return flag_of(option)
     several = isinstance(value, tuple | list | Mapping) and option.multiple
     values = _parts(value) if several else [",".join(_parts(value))]
-    return " ".join(f"{flag_of(option)} {_quoted(each)}" for each in values)
+    return " ".join(f"{flag_of(option)} {_quoted(each)}" for each in values) or flag_of(option)
 
 
 def _parts(value: object) -> list[str]:
