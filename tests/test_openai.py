@@ -249,12 +249,32 @@ def test_a_response_does_not_lose_the_length_that_a_chat_would_have():
 
 @pytest.mark.parametrize(
     "fields",
-    [{"response_format": {"type": "json_object"}}, {"guided_json": {}}, {"guided_regex": "a"}],
+    [
+        {"response_format": {"type": "json_object"}},
+        {"guided_json": {}},
+        {"guided_regex": "a"},
+        {"grammar": "root ::= a"},
+        {"json_schema": {}},
+    ],
 )
 def test_no_endpoint_ignores_a_structure_that_is_asked_for(fields):
     for ask in (chat, completion, responses):
         error = refused(ask, **fields)
         assert ([error.param], error.code) == ([*fields], "unsupported_value")
+
+
+@pytest.mark.parametrize(
+    ("ask", "fields"),
+    [
+        (chat, {"add_special_tokens": True}),
+        (chat, {"echo": True}),
+        (completion, {"add_special_tokens": False}),
+        (completion, {"prompt_embeds": "AAAA"}),
+    ],
+)
+def test_what_would_change_the_prompt_is_refused(ask, fields):
+    error = refused(ask, **fields)
+    assert ([error.param], error.code) == ([*fields], "unsupported_value")
 
 
 def test_limits_that_contradict_each_other_are_refused():

@@ -42,13 +42,15 @@ class GenerationBody(Body):
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
-    # vLLM's, which would change the text, and are not supported here.
+    # vLLM's and llama.cpp's, which would change the text, and are not supported here.
     allowed_token_ids: Annotated[Any, Only()] = None
     bad_words: Annotated[Any, Only([])] = None
+    grammar: Annotated[Any, Only()] = None
     guided_choice: Annotated[Any, Only()] = None
     guided_grammar: Annotated[Any, Only()] = None
     guided_json: Annotated[Any, Only()] = None
     guided_regex: Annotated[Any, Only()] = None
+    json_schema: Annotated[Any, Only()] = None
     length_penalty: Annotated[Any, Only(1.0, 1)] = None
     logits_processors: Annotated[Any, Only()] = None
     response_format: Annotated[Any, Only({"type": "text"})] = None
@@ -133,12 +135,14 @@ class ChatBody(ChoicesBody):
     top_logprobs: TopLogprobs | None = None
     prediction: Prediction | None = None
     # Not supported here.
+    add_special_tokens: Annotated[Any, Only(False)] = None
     audio: Annotated[Any, Only()] = None
     functions: Annotated[Any, Only([])] = None
     function_call: Annotated[Any, Only("none", "auto")] = None
     metadata: Annotated[Any, Only({})] = None
     chat_template: Annotated[Any, Only()] = None
     documents: Annotated[Any, Only()] = None
+    echo: Annotated[Any, Only(False)] = None
     modalities: Annotated[Any, Only(["text"])] = None
     parallel_tool_calls: Annotated[Any, Only(True, False)] = None
     reasoning_effort: Annotated[Any, Only("none")] = None
@@ -182,6 +186,8 @@ class CompletionBody(ChoicesBody):
     echo: bool | None = None
     best_of: Positive | None = None
     # Not supported here.
+    add_special_tokens: Annotated[Any, Only(True)] = None
+    prompt_embeds: Annotated[Any, Only()] = None
     suffix: Annotated[Any, Only("")] = None
 
     def ask(self, options: Object) -> Ask:
