@@ -133,6 +133,7 @@ def test_bad_lines_have_results_and_the_others_go_on(serving, tmp_path):
     failures = {r["error"]["line"]: r for r in found if r["error"] is not None}
     assert [failures[n]["error"]["code"] for n in sorted(failures)] == list(BAD_LINES.values())
     assert min(failures) == 3
+    assert "more=1 is not a field of a request: leave it out" in str(failures)
     assert all(r["custom_id"] is None and r["response"] is None for r in failures.values())
     good = [r for r in found if r["error"] is None]
     assert {r["custom_id"]: r["response"]["status_code"] for r in good} == {

@@ -22,6 +22,7 @@ REASONS = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
     "dict_type": "must be a JSON object",
+    "extra_forbidden": "is not a field of a request: leave it out",
     "float_parsing": "must be a number",
     "float_type": "must be a number",
     "int_from_float": "must be a whole number",
