@@ -277,6 +277,21 @@ def test_what_would_change_the_prompt_is_refused(ask, fields):
     assert ([error.param], error.code) == ([*fields], "unsupported_value")
 
 
+@pytest.mark.parametrize(
+    ("ask", "fields", "neutral"),
+    [
+        (chat, {"tgt_lang": "fra_Latn"}, {"tgt_lang": None}),
+        (responses, {"forced_bos_token_id": 5}, {}),
+        (completion, {"continue_final_message": True}, {"continue_final_message": False}),
+        (completion, {"chat_template_kwargs": {"a": 1}}, {}),
+    ],
+)
+def test_an_option_that_other_endpoints_have_is_refused(ask, fields, neutral):
+    error = refused(ask, **fields)
+    assert ([error.param], error.code) == ([*fields], "unsupported_value")
+    assert ask(**neutral) == ask()
+
+
 def test_limits_that_contradict_each_other_are_refused():
     error = refused(chat, max_tokens=5, max_completion_tokens=6)
     assert error.param == "max_tokens"

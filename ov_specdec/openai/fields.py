@@ -149,17 +149,27 @@ def options_of(endpoint: Endpoint, options: Any = GenerationOptions) -> list[Des
     return [each for each in described if each.field and endpoint in each.about.endpoints]
 
 
-def with_options(described: Sequence[Described]) -> Callable[[type[B]], type[B]]:
-    """Adds the fields of these options to a body."""
+def others_of(endpoint: Endpoint) -> list[Described]:
+    """The options that only other endpoints take."""
+    described = describe(GenerationOptions).values()
+    return [each for each in described if each.field and endpoint not in each.about.endpoints]
+
+
+def with_options(
+    described: Sequence[Described], refused: Sequence[Described] = ()
+) -> Callable[[type[B]], type[B]]:
+    """Adds the fields of these options to a body. refused: those that take their default only."""
 
     def decorate(body: type[B]) -> type[B]:
         fields = {each.name: _field_of(each) for each in described}
+        others = {each.name: _refused(each) for each in refused}
         made = create_model(
             body.__name__,
             __base__=body,
             __module__=body.__module__,
             __doc__=body.__doc__,
             **fields,  # type: ignore[call-overload]  # it declares them as Any
+            **others,
         )
         made.option_names = (*body.option_names, *fields)
         return made  # type: ignore[no-any-return]
@@ -172,6 +182,12 @@ def _field_of(each: Described) -> tuple[Any, Any]:
     kind = FORMS.get(each.name) or reduce(or_, [_bounded(kind, each) for kind in each.kinds])
     about = Field(None, alias=each.field, description=each.about.help)
     return kind | None, about
+
+
+def _refused(each: Described) -> tuple[Any, Any]:
+    """Type and default of a field that has to be left out."""
+    neutral = Only() if each.default is None else Only(each.default)
+    return Annotated[Any, neutral], Field(None, alias=each.field)
 
 
 def _bounded(kind: Any, each: Described, max_length: int = MAX_ITEMS) -> Any:

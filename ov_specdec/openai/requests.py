@@ -16,6 +16,7 @@ from ov_specdec.openai.fields import (
     Only,
     Positive,
     options_of,
+    others_of,
     said,
     values,
     with_options,
@@ -124,7 +125,7 @@ class Prediction(Body):
     content: Content
 
 
-@with_options(options_of("chat"))
+@with_options(options_of("chat"), others_of("chat"))
 class ChatBody(ChoicesBody):
     """Body of /v1/chat/completions."""
 
@@ -173,7 +174,7 @@ class ChatBody(ChoicesBody):
         return self.asked("chat", (messages,), options=options, **more)
 
 
-@with_options(options_of("completions"))
+@with_options(options_of("completions"), others_of("completions"))
 class CompletionBody(ChoicesBody):
     """Body of /v1/completions."""
 
@@ -223,7 +224,7 @@ Input = Annotated[
 Metadata = Annotated[dict[str, str], values(lambda text: isinstance(text, str), "a text")]
 
 
-@with_options(options_of("responses"))
+@with_options(options_of("responses"), others_of("responses"))
 class ResponsesBody(GenerationBody):
     """Body of /v1/responses."""
 
