@@ -108,6 +108,10 @@ def test_a_file_may_take_the_place_of_the_models_template(tmp_path):
     with pytest.raises(OptionError, match=r"chat_template='.*none' cannot be read \(") as refused:
         load_tokenizer(own.path, tmp_path / "none")
     assert refused.value.option == "chat_template"
+    file.write_text("{% for message in messages %}")
+    with pytest.raises(OptionError, match=r"cannot be rendered \(Unexpected end") as refused:
+        load_tokenizer(own.path, file)
+    assert refused.value.option == "chat_template"
 
 
 def test_parts_of_a_content_are_lines_unless_the_template_takes_them(tmp_path):

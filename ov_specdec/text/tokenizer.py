@@ -48,6 +48,8 @@ class Tokenizer:
             if chat_template is None
             else {"default": _read_chat_template(chat_template)}
         )
+        if chat_template is not None:
+            self._check_rendering(chat_template)
 
     def __call__(self, text: str, return_tensors: str | None = None) -> "BatchEncoding":
         """As in transformers: `input_ids` and `attention_mask` of a text.
@@ -168,6 +170,16 @@ class Tokenizer:
                 "leave it out",
             )
         return marks[0]
+
+    def _check_rendering(self, file: str | Path) -> None:
+        """Refuse a given template that cannot be rendered; it may refuse a conversation."""
+        try:
+            self.render_chat([{"role": "user", "content": "x"}], GenerationOptions())
+        except ModelError as error:
+            reason = f" cannot be rendered ({error.__cause__}): repair it"
+            raise OptionError(Option("chat_template", str(file)), reason) from error
+        except OptionError:
+            pass
 
     def _read_chat_templates(self) -> dict[str, str]:
         """Chat templates by name; one without a name is "default"."""
