@@ -229,3 +229,6 @@ def test_what_a_template_does_not_read_is_refused(tokenizer):
         with pytest.raises(OptionError, match="which the model's chat template ignores") as error:
             ids(tokenizer, "Hello", **option)
         assert [error.value.option] == [*option]
+    with pytest.raises(OptionError) as error:
+        ids(tokenizer, "Hello", chat_template_kwargs={"x" * 5000: 1})
+    assert len(str(error.value)) < 250

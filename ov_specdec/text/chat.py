@@ -48,7 +48,7 @@ def _check_mentioned(template: str, options: GenerationOptions) -> None:
     for name in options.chat_template_kwargs or {}:
         if not _mentions(template, name):
             raise OptionError(
-                Option("chat_template_kwargs"), f" contains '{name}', which {ignored}"
+                Option("chat_template_kwargs"), f" contains {shorten(name)}, which {ignored}"
             )
 
 
