@@ -9,9 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from ov_specdec import GenerationOptions, OptionError
-from ov_specdec.cli.generation_options import options_of as click_options
-from ov_specdec.cli.model_options import with_options as with_click_options
-from ov_specdec.cli.option_names import in_option_names
+from ov_specdec.cli.declare import options_of as click_options
+from ov_specdec.cli.terminal import in_option_names
 from ov_specdec.description import About, describe
 from ov_specdec.openai import ApiError, ChatBody, CompletionBody, ResponsesBody, read_ask
 from ov_specdec.openai.batches import BODIES
@@ -45,7 +44,7 @@ def test_it_is_checked(value):
 
 def test_it_is_an_option_of_the_command_line():
     @click.command()
-    @with_click_options(click_options(describe(More), More))
+    @click_options(describe(More))
     def command(**given):
         click.echo(given[NAME])
 

@@ -1,17 +1,18 @@
 """`ov-specdec tune`: find the fastest settings and drafter on this machine."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
 from ov_specdec.bench.prompts import read_prompts
-from ov_specdec.checks import require_number
-from ov_specdec.cli.model_options import PAIRING_OPTION, STATIC_SHAPES_OPTION, parse_sizes
+from ov_specdec.cli.declare import options_of, own_options
+from ov_specdec.cli.model_options import PIPELINE
 from ov_specdec.cli.terminal import console, print_json, with_errors
+from ov_specdec.description import About
 from ov_specdec.errors import OptionError
 from ov_specdec.files import as_argument
 from ov_specdec.loading.locate import embedded_folder, locate
@@ -34,8 +35,9 @@ from ov_specdec.tuning.candidates import PROMPTS, measure_gain
 from ov_specdec.tuning.passes import SIZES
 from ov_specdec.tuning.search import describe_settings
 
-HEADER = ("model", "settings", *(f"{size}" for size in SIZES), "prefill")
+PASSES = ("model", "settings", *map(str, SIZES), "prefill")
 PASSES_NOTE = "trials: milliseconds of a pass by number of tokens"
+GAINS = ("drafter", "tokens/s", "plain", "ratio", "quartiles", "runs", "tokens per pass")
 GAINS_NOTE = "greedy, with the default draft length, interleaved with plain decoding"
 
 
@@ -43,43 +45,41 @@ GAINS_NOTE = "greedy, with the default draft length, interleaved with plain deco
 @with_errors
 @click.argument("main", required=False)
 @click.argument("draft", required=False)
-@click.option("--device", default="CPU", show_default=True, help="OpenVINO device.")
-@click.option(
-    "--seconds",
-    type=float,
-    default=100.0,
-    show_default=True,
-    help="Time budget in seconds for all measurements, without loading models.",
-)
-@click.option(
-    "--other-draft",
-    "other_drafts",
-    multiple=True,
-    metavar="DIR",
-    help="Compare another draft model, such as the main model's weights in int4; repeatable.",
-)
-@PAIRING_OPTION
-@STATIC_SHAPES_OPTION
-@click.option(
-    "--prompt-file",
-    type=click.Path(path_type=Path),
-    metavar="F",
-    help="Compare drafters on these prompts, one per line. [code, a question, a function to "
-    "rewrite]",
-)
-@click.option("--output", metavar="FILE", help="Write the profile to a file. [in the user's cache]")
-@click.option("--json", "as_json", is_flag=True, help="Print the profile instead of the tables.")
+@own_options
+@options_of(PIPELINE, "device", "pairing", "static_shapes")
 def tune(
     main: str | None,
     draft: str | None,
+    *,
     device: str,
-    seconds: float,
-    other_drafts: Sequence[str],
+    seconds: Annotated[
+        float,
+        About("Time budget in seconds for all measurements, without loading models.", above=0.0),
+    ] = 100.0,
+    other_drafts: Annotated[
+        Sequence[str],
+        About(
+            "Compare another draft model, such as the main model's weights in int4.",
+            metavar="DIR",
+            flag="other-draft",
+        ),
+    ] = (),
     pairing: PairingName | None,
-    static_shapes: str,
-    prompt_file: Path | None,
-    output: str | None,
-    as_json: bool,
+    static_shapes: WantedShapes,
+    prompt_file: Annotated[
+        Path | None,
+        About(
+            "Compare drafters on these prompts, one per line.",
+            unset="code, a question, a function to rewrite",
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        About("Write the profile to a file.", unset="in the user's cache", metavar="FILE"),
+    ] = None,
+    as_json: Annotated[
+        bool, About("Print the profile instead of the tables.", flag="json")
+    ] = False,
 ) -> None:
     """Find the fastest settings and drafter for MAIN and DRAFT, or for the embedded pair.
 
@@ -88,8 +88,6 @@ def tune(
     settings to a profile, which later runs with the same models on this machine use by default. A
     profile with --output has to be given with --profile. MAIN alone gets no profile.
     """
-    require_number("seconds", seconds, above=0.0)
-    sizes = parse_sizes(static_shapes)
     prompts = PROMPTS if prompt_file is None else read_prompts(prompt_file)
     is_pair = main is None or draft is not None
     if not is_pair:
@@ -100,7 +98,7 @@ def tune(
         drafts.insert(0, embedded_folder("draft") if draft is None else locate(draft))
     # Before a search of minutes: not all drafts can be paired.
     paired = [(folder, find_pairing(main_folder, folder, pairing)) for folder in drafts]
-    given = Conditions(main_folder, device, pairing, sizes, Budget(seconds))
+    given = Conditions(main_folder, device, pairing, static_shapes, Budget(seconds))
     found = None if not is_pair else _search(given, drafts[0], output)
     with TemporaryDirectory() as scratch:
         trial = None
@@ -132,10 +130,10 @@ def _print(
     output: str | None,
 ) -> None:
     """Print the tables and the verdict."""
-    lines = table(gain_table(gains), GAINS_NOTE)
+    lines = table(GAINS, map(gain_row, gains), GAINS_NOTE)
     if found is not None:
         profile = found.path if verdict.is_clear else "not written"
-        lines += [*table(found.rows, PASSES_NOTE), *describe_settings_of(found.tuning)]
+        lines += [*table(PASSES, found.rows, PASSES_NOTE), *describe_settings_of(found.tuning)]
         lines.append(f"profile       {profile}")
     times = f"{budget.spent:.0f} s of measurement, {budget.loading:.0f} s of loading"
     for line in (*lines, f"took          {times}", f"verdict       {describe(verdict, output)}"):
@@ -172,7 +170,7 @@ class Settings:
 
 
 def _search(given: Conditions, draft: Path, output: str | None) -> Settings:
-    rows = [HEADER, ("---",) * len(HEADER)]
+    rows: list[tuple[str, ...]] = []
     with console.status("Measuring") as status:
 
         def note(role: str, trial: Trial | Refused) -> None:
@@ -227,28 +225,23 @@ def _measure(
     return gains
 
 
-def table(rows: Sequence[tuple[str, ...]], note: str) -> list[str]:
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], note: str) -> list[str]:
     """The lines of a table, and a note below it."""
-    return [*(f"| {' | '.join(row)} |" for row in rows), f"({note})", ""]
+    lines = [header, ["---"] * len(header), *rows]
+    return [*(f"| {' | '.join(line)} |" for line in lines), f"({note})", ""]
 
 
-def gain_table(gains: Sequence[Gain]) -> list[tuple[str, ...]]:
-    """A row for each candidate."""
-    header = ("drafter", "tokens/s", "plain", "ratio", "quartiles", "runs", "tokens per pass")
-    rows = [header, ("---",) * len(header)]
-    rows += [
-        (
-            describe_candidate(gain.candidate),
-            f"{gain.speed:.1f}",
-            f"{gain.plain_speed:.1f}",
-            f"{gain.ratio:.2f}",
-            "{:.2f} to {:.2f}".format(*gain.quartiles),
-            str(len(gain.ratios)),
-            f"{gain.tokens_per_pass:.2f}",
-        )
-        for gain in gains
-    ]
-    return rows
+def gain_row(gain: Gain) -> tuple[str, ...]:
+    """A candidate's row of the table."""
+    return (
+        describe_candidate(gain.candidate),
+        f"{gain.speed:.1f}",
+        f"{gain.plain_speed:.1f}",
+        f"{gain.ratio:.2f}",
+        "{:.2f} to {:.2f}".format(*gain.quartiles),
+        str(len(gain.ratios)),
+        f"{gain.tokens_per_pass:.2f}",
+    )
 
 
 def describe(verdict: Verdict, output: str | None = None) -> str:

@@ -10,7 +10,7 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 
 from ov_specdec.chunks import Chunk, GenerationResult, collect
-from ov_specdec.cli.interrupts import interrupts_call
+from ov_specdec.cli.messages import interrupts_call
 from ov_specdec.cli.terminal import console
 from ov_specdec.generation import GenerationStream
 from ov_specdec.palette import GREEN

@@ -1,7 +1,7 @@
 """The lines of a chat: messages to the model, and commands."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from ov_specdec.checks import suggest
 from ov_specdec.cli.chat.conversation import Conversation, load_conversation
 from ov_specdec.cli.chat.settings import Settings
-from ov_specdec.errors import OptionError, shorten
+from ov_specdec.errors import OptionError, SpecdecError, shorten
 
 
 @dataclass
@@ -36,6 +36,10 @@ class Chat:
         return options
 
 
+Answer = Callable[[Chat, Conversation], Conversation]
+"""Answers the last message of a conversation; returns the conversation with the answer."""
+
+
 @dataclass(frozen=True)
 class Reply:
     """The result of a line.
@@ -60,6 +64,32 @@ class Command:
 
 LEAVING = ("exit", "quit", "/bye", "/quit")
 """Words that leave a chat, as in other programs; `/exit` does too."""
+
+
+def converse(
+    chat: Chat,
+    lines: Iterable[str],
+    answer: Answer,
+    note: Callable[[str], None],
+    on_error: Callable[[SpecdecError], None],
+) -> None:
+    """Execute lines until one of them leaves the chat, or they end.
+
+    note: shows a command's reply. on_error: called with an error, after which the chat is
+    unchanged; it may raise.
+    """
+    for line in lines:
+        try:
+            reply = respond(chat, line)
+            if reply.note:
+                note(reply.note)
+            if reply.asked:
+                chat.conversation = answer(chat, reply.asked)
+        except SpecdecError as error:
+            on_error(error)
+            continue
+        if reply.leaves:
+            return
 
 
 def respond(chat: Chat, line: str) -> Reply:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ov_specdec.checks import suggest
-from ov_specdec.cli.option_names import flag_of
+from ov_specdec.cli.terminal import flag_of
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
 
@@ -36,11 +36,11 @@ class Settings:
         option = self.options[key]
         try:
             context = click.Context(click.Command("/set"))
-            value = option.type_cast_value(context, (text,) if option.multiple else text)
+            value = option.process_value(context, (text,) if option.multiple else text)
         except click.BadParameter as error:
             raise OptionError(error.format_message()) from error
-        if key == "logit_bias":  # pairs
-            value = {**self.given.get(key, {}), **dict(value)}
+        if isinstance(value, Mapping) and option.multiple:
+            value = {**self.given.get(key, {}), **value}
         elif option.multiple:
             value = (*self.given.get(key, ()), *value)
         return self._checked({**self.given, key: value})
