@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from ov_specdec.cli.tune import describe, gain_row, make_candidates
+from ov_specdec.cli.tune import describe, gain_row
 from ov_specdec.errors import OptionError, TokenizerMismatchError
 from ov_specdec.files import as_argument
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.tuning import Budget, Candidate, Gain, Tuner, candidates, decide
+from ov_specdec.tuning import Budget, Candidate, Gain, Tuner, candidates, decide, make_candidates
 from ov_specdec.tuning.candidates import NUM_TOKENS, measure_gain
 from tests.command_line import run
 

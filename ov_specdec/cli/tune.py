@@ -1,10 +1,11 @@
 """`ov-specdec tune`: find the fastest settings and drafter on this machine."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated
 
 import click
 
@@ -30,6 +31,7 @@ from ov_specdec.tuning import (
     Tuning,
     Verdict,
     decide,
+    make_candidates,
 )
 from ov_specdec.tuning.candidates import PROMPTS, measure_gain
 from ov_specdec.tuning.passes import SIZES
@@ -39,6 +41,15 @@ PASSES = ("model", "settings", *map(str, SIZES), "prefill")
 PASSES_NOTE = "trials: milliseconds of a pass by number of tokens"
 GAINS = ("drafter", "tokens/s", "plain", "ratio", "quartiles", "runs", "tokens per pass")
 GAINS_NOTE = "greedy, with the default draft length, interleaved with plain decoding"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The best settings of a pair, the path of their profile, and a row for each trial."""
+
+    tuning: Tuning
+    path: Path
+    rows: list[tuple[str, ...]]
 
 
 @click.command()
@@ -98,14 +109,20 @@ def tune(
         drafts.insert(0, embedded_folder("draft") if draft is None else locate(draft))
     # Before a search of minutes: not all drafts can be paired.
     paired = [(folder, find_pairing(main_folder, folder, pairing)) for folder in drafts]
-    given = Conditions(main_folder, device, pairing, static_shapes, Budget(seconds))
-    found = None if not is_pair else _search(given, drafts[0], output)
-    with TemporaryDirectory() as scratch:
-        trial = None
-        if found is not None:
-            trial = Path(scratch) / "profile.json"
-            found.tuning.profile.write(trial)
-        gains = _measure(given, make_candidates(paired, trial), prompts)
+    budget = Budget(seconds)
+    found = None
+    if is_pair:
+        pair = (main_folder, drafts[0], device)
+        found = _search(partial(Tuner, *pair, budget=budget, pairing=pairing), output)
+    measure = partial(
+        measure_gain,
+        main_folder,
+        device=device,
+        prompts=prompts,
+        budget=budget,
+        static_shapes=static_shapes,
+    )
+    gains = _measure(measure, paired, found, budget)
     verdict = decide(gains)
     if found is not None and verdict.is_clear:
         found.tuning.profile.write(found.path)
@@ -113,31 +130,30 @@ def tune(
         print_json(
             {
                 **(found.tuning.profile.as_dict() if found is not None else {}),
-                "seconds": {"measuring": given.budget.spent, "loading": given.budget.loading},
-                "candidates": [_gain_as_dict(gain) for gain in gains],
-                "verdict": {"is_clear": verdict.is_clear, **_gain_as_dict(verdict.best)},
+                "seconds": {"measuring": budget.spent, "loading": budget.loading},
+                "candidates": [gain.as_dict() for gain in gains],
+                "verdict": {"is_clear": verdict.is_clear, **verdict.best.as_dict()},
             }
         )
     else:
-        _print(found, gains, verdict, given.budget, output)
+        click.echo("\n".join(_report(found, gains, verdict, budget, output)))
 
 
-def _print(
-    found: "Settings | None",
+def _report(
+    found: Settings | None,
     gains: Sequence[Gain],
     verdict: Verdict,
     budget: Budget,
     output: str | None,
-) -> None:
-    """Print the tables and the verdict."""
-    lines = table(GAINS, map(gain_row, gains), GAINS_NOTE)
+) -> Iterator[str]:
+    """The tables and the verdict as lines of text."""
+    yield from table(GAINS, map(gain_row, gains), GAINS_NOTE)
     if found is not None:
-        profile = found.path if verdict.is_clear else "not written"
-        lines += [*table(PASSES, found.rows, PASSES_NOTE), *describe_settings_of(found.tuning)]
-        lines.append(f"profile       {profile}")
-    times = f"{budget.spent:.0f} s of measurement, {budget.loading:.0f} s of loading"
-    for line in (*lines, f"took          {times}", f"verdict       {describe(verdict, output)}"):
-        click.echo(line)
+        yield from table(PASSES, found.rows, PASSES_NOTE)
+        yield from describe_settings_of(found.tuning)
+        yield f"profile       {found.path if verdict.is_clear else 'not written'}"
+    yield f"took          {budget.spent:.0f} s of measurement, {budget.loading:.0f} s of loading"
+    yield f"verdict       {describe(verdict, output)}"
 
 
 def _refuse_what_is_for_a_pair(output: str | None, pairing: PairingName | None) -> None:
@@ -149,27 +165,7 @@ def _refuse_what_is_for_a_pair(output: str | None, pairing: PairingName | None) 
         )
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """The main model, and the conditions and time budget of measurements."""
-
-    main: Path
-    device: str
-    pairing: PairingName | None
-    static_shapes: WantedShapes
-    budget: Budget
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The best settings of a pair, the path of their profile, and a row for each trial."""
-
-    tuning: Tuning
-    path: Path
-    rows: list[tuple[str, ...]]
-
-
-def _search(given: Conditions, draft: Path, output: str | None) -> Settings:
+def _search(make_tuner: Callable[..., Tuner], output: str | None) -> Settings:
     rows: list[tuple[str, ...]] = []
     with console.status("Measuring") as status:
 
@@ -177,12 +173,7 @@ def _search(given: Conditions, draft: Path, output: str | None) -> Settings:
             rows.append(describe_trial(role, trial))
             status.update(f"Measuring the {role} model: {rows[-1][1]}")
 
-        tuner = Tuner(
-            *(given.main, draft, given.device),
-            budget=given.budget,
-            note=note,
-            pairing=given.pairing,
-        )
+        tuner = make_tuner(note=note)
         path = default_path(tuner.pair) if output is None else Path(output)
         if path is None:
             raise OptionError("there is no home folder for the profile: give --output FILE")
@@ -190,38 +181,25 @@ def _search(given: Conditions, draft: Path, output: str | None) -> Settings:
         return Settings(tuner.run(), path, rows)
 
 
-def make_candidates(
-    paired: Sequence[tuple[Path, UsedPairing | None]], profile: Path | None
-) -> list[Candidate]:
-    """Suffix matches, each draft model, and the first draft model with suffix matches.
-
-    profile: of the first draft model.
-    """
-    models = [Candidate("model", *draft) for draft in paired]
-    first = [replace(model, profile=profile) for model in models[:1]]
-    both = [replace(model, drafter="both") for model in first]
-    return [*first, Candidate("suffix"), *models[1:], *both]
-
-
 def _measure(
-    given: Conditions, candidates: Sequence[Candidate], prompts: Sequence[str]
+    measure: Callable[..., Gain],
+    paired: Sequence[tuple[Path, UsedPairing | None]],
+    found: Settings | None,
+    budget: Budget,
 ) -> list[Gain]:
     """The gains of candidates, in order, while there is time; at least that of the first."""
     gains: list[Gain] = []
-    with console.status("Measuring drafters") as status:
+    with TemporaryDirectory() as scratch, console.status("Measuring drafters") as status:
+        profile = None
+        if found is not None:
+            profile = Path(scratch) / "profile.json"
+            found.tuning.profile.write(profile)
+        candidates = make_candidates(paired, profile)
         for place, candidate in enumerate(candidates):
-            if gains and given.budget.left <= 0.0:
+            if gains and budget.left <= 0.0:
                 break
             status.update(f"Measuring {describe_candidate(candidate)}")
-            seconds = given.budget.left / (len(candidates) - place)
-            gains.append(
-                measure_gain(
-                    *(given.main, candidate, given.device, prompts),
-                    seconds=seconds,
-                    budget=given.budget,
-                    static_shapes=given.static_shapes,
-                )
-            )
+            gains.append(measure(candidate, seconds=budget.left / (len(candidates) - place)))
     return gains
 
 
@@ -267,20 +245,6 @@ def describe(verdict: Verdict, output: str | None = None) -> str:
 def describe_candidate(candidate: Candidate) -> str:
     """A drafter and the name of its draft model's folder."""
     return " ".join([candidate.drafter, *([candidate.draft.name] if candidate.draft else [])])
-
-
-def _gain_as_dict(gain: Gain) -> dict[str, Any]:
-    draft = gain.candidate.draft
-    return {
-        "drafter": gain.candidate.drafter,
-        "draft": None if draft is None else str(draft),
-        "tokens_per_second": gain.speed,
-        "plain_tokens_per_second": gain.plain_speed,
-        "ratio": gain.ratio,
-        "ratios": list(gain.ratios),
-        "tokens_per_main_pass": gain.tokens_per_pass,
-        "pays": gain.pays,
-    }
 
 
 def describe_trial(role: str, trial: Trial | Refused) -> tuple[str, ...]:
