@@ -34,7 +34,7 @@ AGAIN = {"role": "user", "content": "Why?"}
 
 def options():
     parameters = app.get_command(click.Context(app), "chat").params
-    return {p.name: p for p in parameters if p.name in GENERATION}
+    return [p for p in parameters if p.name in GENERATION]
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def test_unset_brings_the_default_back():
     assert changed.given == {"max_new_tokens": 4, "top_k": 3}
     assert changed.without_value("max-new-tokens").given == {"max_new_tokens": 1024, "top_k": 3}
     assert changed.without_value("top-k").given == {"max_new_tokens": 4}
-    assert parameters["max_new_tokens"].default == 1024
+    assert {p.name: p.default for p in parameters}["max_new_tokens"] == 1024
 
 
 def completions(text):

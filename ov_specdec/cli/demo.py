@@ -14,7 +14,7 @@ from ov_specdec.demo.models import Choice, LoadedModels
 from ov_specdec.demo.service import DemoService
 from ov_specdec.demo.speech import SpeechService
 from ov_specdec.description import About
-from ov_specdec.errors import OptionError, install
+from ov_specdec.errors import OptionError, requiring
 from ov_specdec.loading.devices import list_devices
 from ov_specdec.text.pairing import PairingName
 
@@ -44,11 +44,9 @@ def demo(
 ) -> None:
     """Show plain and speculative decoding side by side in a browser."""
     port = check_address(host, port)
-    try:
+    with requiring("the demo needs gradio", "demo"):
         from ov_specdec.demo.page import make_page
         from ov_specdec.demo.speech_page import make_speech_page
-    except ImportError as error:
-        raise OptionError(f"the demo needs gradio ({error}): {install('demo')}") from error
     if is_speech(options["main"]):
         arguments = speech_arguments({"device": device, **options})
         speech = SpeechService(make_speech_pipeline(arguments))

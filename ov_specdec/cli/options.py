@@ -1,12 +1,10 @@
 """Options that `generate`, `compare` and `chat` share: prompt and generation."""
 
 import functools
-import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -120,7 +118,8 @@ def read_prompt(given: Sequence[str], file: str | None) -> str:
         raise OptionError("there is no prompt: give a PROMPT or --prompt-file, or pipe text in")
     name = "stdin" if file in (None, "-") else f"--prompt-file '{file}'"
     try:
-        text = _read(file)
+        with click.open_file("-" if file is None else file, encoding="utf-8") as stream:
+            text: str = stream.read()
     except OSError as error:
         raise OptionError(f"{name} cannot be read: {error.strerror}; name a text file") from error
     except UnicodeDecodeError as error:
@@ -128,13 +127,6 @@ def read_prompt(given: Sequence[str], file: str | None) -> str:
     if not text:
         raise OptionError(f"{name} is empty: give at least one token of text, or a PROMPT")
     return text
-
-
-def _read(file: str | None) -> str:
-    if file is None or file == "-":
-        # Newlines as in a text file.
-        return io.StringIO(sys.stdin.buffer.read().decode(), newline=None).read()
-    return Path(file).read_text(encoding="utf-8")
 
 
 def _hint_at_file(prompt: str) -> None:

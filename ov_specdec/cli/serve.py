@@ -21,7 +21,7 @@ from ov_specdec.cli.loading import (
 from ov_specdec.cli.model_options import CONCURRENT, PIPELINE, model_name, pop_pipeline
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.description import About, check_described, describe
-from ov_specdec.errors import Option, OptionError, install
+from ov_specdec.errors import Option, OptionError, requiring
 from ov_specdec.server.settings import Binding, Settings
 from ov_specdec.speech.audio import require_libraries
 
@@ -207,14 +207,10 @@ def _serve_alone(
     binding: Binding,
     announce: Callable[[], None],
 ) -> None:
-    try:
+    packages = "fastapi, uvicorn, prometheus-client and python-multipart"
+    with requiring(f"the server needs {packages}", "serve"):
         from ov_specdec.server.logs import set_up_log
         from ov_specdec.server.run import serve as run_server
-    except ImportError as error:
-        raise OptionError(
-            f"the server needs fastapi, uvicorn, prometheus-client and python-multipart ({error}): "
-            + install("serve")
-        ) from error
     set_up_log(log_level)
     run_server(load, settings, replace(binding, host=bare_host(binding.host)), announce)
 
@@ -230,13 +226,9 @@ def _serve_replicas(
     for name in ("uds", "ssl_certfile", "ssl_keyfile", "root_path"):
         if getattr(binding, name):
             raise OptionError(Option(name), " has no effect with several replicas: leave it out")
-    try:
+    with requiring("several replicas need Ray Serve", "cluster"):
         from ov_specdec.cluster.application import ClusterArgs
         from ov_specdec.cluster.run import serve_replicas
-    except ImportError as error:
-        raise OptionError(
-            f"several replicas need Ray Serve ({error}): {install('cluster')}"
-        ) from error
     scale = None
     if cluster.autoscale is not None:
         low, high = cluster.autoscale

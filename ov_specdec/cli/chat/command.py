@@ -3,6 +3,7 @@
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +39,6 @@ from ov_specdec.description import About
 from ov_specdec.drafters.factory import DrafterFactory, kind_of
 from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
 from ov_specdec.files import user_cache
-from ov_specdec.generation import GenerationStream
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
@@ -135,9 +135,7 @@ def require_chat_template(main: str | None) -> None:
 def settings(generation: Mapping[str, Any], models: SpeculativePipeline) -> Settings:
     """The generation options that a chat can set and list."""
     parameters = click.get_current_context().command.params
-    options = {
-        str(p.name): p for p in parameters if isinstance(p, click.Option) and p.name in GENERATION
-    }
+    options = [p for p in parameters if isinstance(p, click.Option) and p.name in GENERATION]
 
     def complete(given: Mapping[str, Any]) -> GenerationOptions:
         checked = models.complete_options(**given)
@@ -153,7 +151,7 @@ def talk(chat: Chat, models: SpeculativePipeline, show: ShowChunk) -> None:
     from ov_specdec.cli.chat.lines import piped_lines, typed_lines
 
     if sys.stdin is None or not sys.stdin.isatty():
-        converse(chat, piped_lines(), answers(models, show, lambda begin: begin()), note, end)
+        converse(chat, piped_lines(), answers(models, show, lambda begin: begin()), note)
         return
     cache = user_cache()
     history = None if cache is None else cache / "history"
@@ -171,11 +169,7 @@ def answers(models: SpeculativePipeline, show: ShowChunk, start: Start) -> Answe
     """
 
     def answer(chat: Chat, asked: Conversation) -> Conversation:
-        options = chat.next_options()
-
-        def begin() -> GenerationStream:
-            return models.stream(asked.messages, **options)
-
+        begin = partial(models.stream, asked.messages, **chat.next_options())
         result = read_answer(start(begin), show)
         max_new_tokens = chat.settings.complete(chat.settings.given).max_new_tokens
         note(describe(result, max_new_tokens))
@@ -199,8 +193,3 @@ def show_error(error: SpecdecError) -> None:
         traceback.print_exception(error)
     remedy = "; /undo or /clear makes room" if isinstance(error, ContextLengthError) else ""
     say(f"error: {in_option_names(error, context.command.params)}{remedy}")
-
-
-def end(error: SpecdecError) -> None:
-    """Raise an error."""
-    raise error

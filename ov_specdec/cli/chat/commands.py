@@ -71,12 +71,12 @@ def converse(
     lines: Iterable[str],
     answer: Answer,
     note: Callable[[str], None],
-    on_error: Callable[[SpecdecError], None],
+    on_error: Callable[[SpecdecError], None] | None = None,
 ) -> None:
     """Execute lines until one of them leaves the chat, or they end.
 
     note: shows a command's reply. on_error: called with an error, after which the chat is
-    unchanged; it may raise.
+    unchanged; None raises it.
     """
     for line in lines:
         try:
@@ -86,6 +86,8 @@ def converse(
             if reply.asked:
                 chat.conversation = answer(chat, reply.asked)
         except SpecdecError as error:
+            if on_error is None:
+                raise
             on_error(error)
             continue
         if reply.leaves:
