@@ -10,10 +10,9 @@ import click
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 from ov_specdec.batch_file import Results, Serving, Tally, answer_lines, find_changed
-from ov_specdec.cli.declare import options_of, own_options
-from ov_specdec.cli.loading import make_pipeline
+from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.messages import end_interrupted
-from ov_specdec.cli.model_options import CONCURRENT, PIPELINE, model_name, pop_pipeline
+from ov_specdec.cli.models import CONCURRENT, PIPELINE, make_pipeline, model_name
 from ov_specdec.cli.terminal import progress, with_errors
 from ov_specdec.description import About, describe
 from ov_specdec.errors import OptionError
@@ -58,7 +57,7 @@ def batch(
     result of a failed request is its error, and the exit code is 1. After an interruption, the same
     command resumes.
     """
-    pipeline = pop_pipeline(options)
+    pipeline = take(options, PIPELINE)
     num_lines = _count_lines(requests)
     if output.exists() and output.samefile(requests):
         raise OptionError(f"--output '{output}' is the file of requests: give another file")

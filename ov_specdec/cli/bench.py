@@ -17,9 +17,9 @@ from ov_specdec.bench.prompts import PROMPT_SETS, read_prompts
 from ov_specdec.bench.report import make_report, make_table
 from ov_specdec.bench.summary import Row, summarize
 from ov_specdec.bench.turns import Run, Schedule, Way, run_interleaved
-from ov_specdec.cli.declare import options_of, own_options
+from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.messages import end_interrupted, fail, say
-from ov_specdec.cli.model_options import MODELS, PIPELINE, RUNTIME, pop_pipeline
+from ov_specdec.cli.models import MODELS, PIPELINE, RUNTIME
 from ov_specdec.cli.terminal import console, progress, with_errors
 from ov_specdec.description import About
 from ov_specdec.drafters.factory import WITH_DRAFT
@@ -92,7 +92,7 @@ def bench(
     selected = select_methods(methods.split(","))
     prompts = _find_prompts(prompt_set, prompt_file)
     schedule = Schedule(prompts, _parse_numbers(concurrency), rounds)
-    arguments = {**pop_pipeline(options), "max_batch_size": max(schedule.concurrency)}
+    arguments = {**take(options, PIPELINE), "max_batch_size": max(schedule.concurrency)}
     _require_draft(selected, arguments)
     if output.suffix != ".json":
         raise OptionError(f"--output '{output}' must end in .json, because the plot takes .png")

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from ov_specdec.cli.declare import options_of
-from ov_specdec.cli.loading import check_invariance
-from ov_specdec.cli.model_options import COMPILATION, PIPELINE
+from ov_specdec.cli.models import COMPILATION, PIPELINE, check_invariance
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.device_check import compare_with_cpu
 from ov_specdec.errors import TokenizerMismatchError

@@ -10,7 +10,7 @@ from ov_specdec.baseline import common_prefix, plain_options
 from ov_specdec.chunks import GenerationResult
 from ov_specdec.cli.declare import own_options
 from ov_specdec.cli.generate import as_dict
-from ov_specdec.cli.loading import make_pipeline, prepare
+from ov_specdec.cli.models import make_pipeline, prepare
 from ov_specdec.cli.options import shared_options
 from ov_specdec.cli.summary import warnings_of, why_plain
 from ov_specdec.cli.terminal import print_json, progress, with_errors

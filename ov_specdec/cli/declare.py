@@ -1,12 +1,13 @@
 """Command-line options, made from their descriptions."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_origin
 
 import click
 
-from ov_specdec.cli.values import way_of
+from ov_specdec.cli.values import WAYS
 from ov_specdec.description import Described, describe
 
 Command = Callable[..., None]
@@ -14,28 +15,45 @@ Command = Callable[..., None]
 
 def option_of(each: Described, **settings: Any) -> Callable[[Command], Command]:
     """The click option of a described option. settings: of click."""
-    way, metavar = way_of(each)
-    several = way.is_repeated(each)
+    about, way = each.about, WAYS.get(each.about.metavar)
+    is_switch = each.kinds == (bool,)
+    # "repeatable" is about several values in several arguments.
+    several = bool(each.origins & {Sequence, Mapping})
+    if way is not None and way.whole:
+        several = get_origin(each.item) is Sequence
     flag = str(each.flag)
-    if each.kinds == (bool,) and each.default is not False:
+    if is_switch and each.default is not False:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
-    help_ = each.about.help
-    help_ = f"{help_.rstrip('.')}; repeatable." if several else help_
-    unset = each.about.unset and f"[{each.about.unset}]"
+    note = way.note if way is not None else ""
+    unset = about.unset and f"[{about.unset}]"
+    help_ = f"{about.help.rstrip('.')}; repeatable." if several else about.help
     return click.option(
         flag,
         each.name,
-        type=way.type,
-        metavar=metavar,
-        is_flag=each.kinds == (bool,),
+        type=way or _plain_type(each),
+        metavar=_metavar(each),
+        is_flag=is_switch,
         multiple=several,
         required=each.is_required,
         default=None if each.is_required or each.default == () else each.default,
         show_default=not unset,
         callback=_as_mapping if several and Mapping in each.origins else None,
-        help=" ".join(filter(None, (help_, way.note, unset))),
+        help=" ".join(filter(None, (help_, note, unset))),
         **settings,
     )
+
+
+def _plain_type(each: Described) -> Any:
+    if each.choices:
+        switch = (True, False) if bool in each.kinds else ()
+        return click.Choice((*each.choices, *switch), case_sensitive=not switch)
+    return each.item or each.kinds[0]
+
+
+def _metavar(each: Described) -> str | None:
+    if each.about.metavar or each.choices or each.kinds == (bool,):
+        return each.about.metavar or None
+    return {int: "N", float: "X", Path: "FILE"}.get(each.item or each.kinds[0], "TEXT")
 
 
 def _as_mapping(_: click.Context, __: click.Parameter, pairs: Iterable[Any]) -> Any:
@@ -60,6 +78,11 @@ def options_of(
         return command
 
     return decorate
+
+
+def take(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Take these out of a command's options."""
+    return {name: options.pop(name) for name in names if name in options}
 
 
 def own_options(command: Command) -> Command:

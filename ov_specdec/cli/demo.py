@@ -7,8 +7,14 @@ import click
 
 from ov_specdec.cli.address import check_address
 from ov_specdec.cli.declare import options_of, own_options
-from ov_specdec.cli.loading import is_speech, make_speech_pipeline, speech_arguments
-from ov_specdec.cli.model_options import COMPILATION, MODELS, PIPELINE
+from ov_specdec.cli.models import (
+    COMPILATION,
+    MODELS,
+    PIPELINE,
+    is_speech,
+    make_speech_pipeline,
+    speech_arguments,
+)
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.demo.models import Choice, LoadedModels
 from ov_specdec.demo.service import DemoService

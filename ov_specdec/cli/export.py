@@ -10,7 +10,7 @@ import click
 from rich.markup import escape
 
 from ov_specdec.cli.declare import options_of, own_options
-from ov_specdec.cli.model_options import PIPELINE
+from ov_specdec.cli.models import PIPELINE
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.description import About, describe
 from ov_specdec.errors import (

@@ -7,8 +7,8 @@ import click
 
 from ov_specdec.chunks import Chunk, GenerationResult, collect
 from ov_specdec.cli.declare import options_of, own_options
-from ov_specdec.cli.loading import make_pipeline
 from ov_specdec.cli.messages import end_interrupted
+from ov_specdec.cli.models import make_pipeline
 from ov_specdec.cli.options import GENERATION, LOGPROBS, shared_options
 from ov_specdec.cli.summary import details, figures, warnings_of
 from ov_specdec.cli.terminal import print_json, with_errors

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from ov_specdec.arguments import usual_drafter
-from ov_specdec.cli.declare import Command, options_of
+from ov_specdec.cli.declare import Command, options_of, take
 from ov_specdec.cli.messages import say
-from ov_specdec.cli.model_options import ONE_REQUEST, PIPELINE, pop_pipeline, typed
+from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, typed
 from ov_specdec.description import describe
 from ov_specdec.drafters.factory import DrafterFactory, kind_of
 from ov_specdec.errors import OptionError
@@ -66,7 +66,7 @@ def shared_options(command: Command) -> Command:
     def gathered(
         prompt: tuple[str, ...], prompt_file: str | None, system: str | None, **options: Any
     ) -> None:
-        pipeline = pop_pipeline(options)
+        pipeline = take(options, PIPELINE)
         generation = pop_generation(options)
         check_generation(generation, pipeline)
         text = read_prompt(prompt, prompt_file)
@@ -85,7 +85,7 @@ def pop_generation(options: dict[str, Any]) -> dict[str, Any]:
 
     The pipeline has defaults for the others, and may take them from the model.
     """
-    return typed({name: options.pop(name) for name in GENERATION if name in options})
+    return typed(take(options, GENERATION))
 
 
 def with_system(system: str, prompt: str) -> list[Message]:

@@ -5,20 +5,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import click
 
 from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, check_address, is_loopback
 from ov_specdec.cli.config_file import CONFIG_OPTION
-from ov_specdec.cli.declare import options_of, own_options
-from ov_specdec.cli.loading import (
+from ov_specdec.cli.declare import options_of, own_options, take
+from ov_specdec.cli.models import (
+    CONCURRENT,
+    PIPELINE,
     is_speech,
     make_lasting_pipeline,
     make_speech_pipeline,
+    model_name,
     speech_arguments,
 )
-from ov_specdec.cli.model_options import CONCURRENT, PIPELINE, model_name, pop_pipeline
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.description import About, check_described, describe
 from ov_specdec.errors import Option, OptionError, requiring
@@ -32,12 +34,8 @@ MAX_TEXT, MAX_RECORDING = 4.0, 25.0
 """Default maximum megabytes of a body; for recordings as in OpenAI's reference."""
 
 
-MODEL_DEFAULTS = {
-    "generation_config": replace(PIPELINE["generation_config"], default="model"),
-}
-"""As other servers have them."""
-
-T = TypeVar("T")
+MODEL_DEFAULTS = {"generation_config": replace(PIPELINE["generation_config"], default="model")}
+"""As vLLM has them."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +139,9 @@ def serve(
     **options: Any,
 ) -> None:
     """Serve the models over HTTP, with OpenAI's interface and a page to try them."""
-    pipeline = pop_pipeline(options)
-    binding, cluster = _pop(Binding, options), _pop(Cluster, options)
+    pipeline = take(options, PIPELINE)
+    binding = Binding(**take(options, describe(Binding)))
+    cluster = Cluster(**take(options, describe(Cluster)))
     speech = is_speech(pipeline["main"])
     load: partial[Any] = partial(make_lasting_pipeline, pipeline)
     if speech:
@@ -162,7 +161,8 @@ def serve(
         settings = _guard(settings, binding.host)
         port = check_address(binding.host, binding.port)
         binding = replace(binding, port=port or binding.port)
-    announce = partial(click.echo, _url(binding))
+    announce = partial(click.echo, binding.url)
+    binding = replace(binding, host=bare_host(binding.host))
     if cluster.is_used and speech:
         raise OptionError("a speech model is served by one process: leave out --replicas")
     if speech:
@@ -171,11 +171,6 @@ def serve(
         _serve_replicas(cluster, pipeline, settings, log_level, binding, announce)
     else:
         _serve_alone(load, settings, log_level, binding, announce)
-
-
-def _pop(kind: type[T], options: dict[str, Any]) -> T:
-    """Take the fields of a dataclass out of the command's options."""
-    return kind(**{name: options.pop(name) for name in describe(kind)})
 
 
 def _guard(settings: Settings, host: str) -> Settings:
@@ -192,14 +187,6 @@ def _guard(settings: Settings, host: str) -> Settings:
     return settings
 
 
-def _url(binding: Binding) -> str:
-    """The server's URL."""
-    if binding.uds is not None:
-        return f"unix:{binding.uds}"
-    scheme = "http" if binding.ssl_certfile is None else "https"
-    return f"{scheme}://{binding.host}:{binding.port}"
-
-
 def _serve_alone(
     load: Callable[[], Any],
     settings: Settings,
@@ -212,7 +199,7 @@ def _serve_alone(
         from ov_specdec.server.logs import set_up_log
         from ov_specdec.server.run import serve as run_server
     set_up_log(log_level)
-    run_server(load, settings, replace(binding, host=bare_host(binding.host)), announce)
+    run_server(load, settings, binding, announce)
 
 
 def _serve_replicas(
@@ -233,18 +220,11 @@ def _serve_replicas(
     if cluster.autoscale is not None:
         low, high = cluster.autoscale
         scale = {"min_replicas": low, "initial_replicas": cluster.number, "max_replicas": high}
-    given = asdict(settings)
-    del given["max_batch_size"]  # an argument of the pipeline
-    args = ClusterArgs.model_validate(
-        {
-            "replicas": cluster.number,
-            "autoscale": scale,
-            "pipeline": pipeline,
-            "settings": given,
-            "log_level": log_level,
-        }
-    )
-    serve_replicas(args, bare_host(binding.host), binding.port, cluster.address, announce)
+    given = {"replicas": cluster.number, "autoscale": scale, "log_level": log_level}
+    own = asdict(settings)
+    del own["max_batch_size"]  # an argument of the pipeline
+    args = ClusterArgs.model_validate({**given, "pipeline": pipeline, "settings": own})
+    serve_replicas(args, binding.host, binding.port, cluster.address, announce)
 
 
 def _read_keys(file: str | None) -> list[str]:

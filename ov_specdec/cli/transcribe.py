@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import click
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-from ov_specdec.cli.declare import option_of, options_of, own_options
-from ov_specdec.cli.loading import make_speech_pipeline
+from ov_specdec.cli.declare import option_of, options_of, own_options, take
 from ov_specdec.cli.messages import end_interrupted
-from ov_specdec.cli.model_options import ABOUT, MODELS, arguments_of, typed
+from ov_specdec.cli.models import ABOUT, MODELS, arguments_of, make_speech_pipeline, typed
 from ov_specdec.cli.options import GENERATION
 from ov_specdec.cli.terminal import progress, with_errors
 from ov_specdec.description import About, by_group, describe
@@ -71,7 +70,7 @@ def transcribe(
     **options: Any,
 ) -> None:
     """Transcribe FILES (wav, mp3, m4a, webm ...) with a Whisper."""
-    loading = {name: options.pop(name) for name in SPEECH}
+    loading = take(options, SPEECH)
     given = {**typed(options), "return_timestamps": form != "txt"}
     chosen = TranscriptionOptions.from_kwargs(given)  # checked before models are loaded
     if chosen.word_timestamps and form not in WITH_WORDS:

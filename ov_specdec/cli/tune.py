@@ -11,7 +11,7 @@ import click
 
 from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.cli.declare import options_of, own_options
-from ov_specdec.cli.model_options import PIPELINE
+from ov_specdec.cli.models import PIPELINE
 from ov_specdec.cli.terminal import console, print_json, with_errors
 from ov_specdec.description import About
 from ov_specdec.errors import OptionError

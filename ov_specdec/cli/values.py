@@ -2,14 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any
 
 import click
 
-from ov_specdec.description import Described
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.static_shapes import WantedShapes, check_sizes
 
@@ -17,14 +15,22 @@ ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
 MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 
 
-class Parsed(click.ParamType[Any]):
-    """A value that a function parses. form: why others are refused; "": what its error says."""
+class Way(click.ParamType[Any]):
+    """How a value is typed.
+
+    parse: raises `ValueError` for a value that cannot be read. form: the reason in the message; "":
+    that of the error. whole: whether a list is one argument. note: a supplement of the help.
+    """
 
     name = "value"
 
-    def __init__(self, parse: Callable[[str], Any], form: str = "") -> None:
+    def __init__(
+        self, parse: Callable[[str], Any], form: str = "", *, whole: bool = False, note: str = ""
+    ) -> None:
         self._parse = parse
         self._form = form
+        self.whole = whole
+        self.note = note
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """As in click. Defaults are parsed already."""
@@ -104,56 +110,23 @@ def _list(file: str) -> list[Any]:
     return content
 
 
-@dataclass(frozen=True)
-class Way:
-    """How a value is typed. whole: a list in one argument. note: a supplement of the help."""
-
-    type: Callable[[str], Any] | click.ParamType[Any]
-    whole: bool = False
-    note: str = ""
-
-    def is_repeated(self, each: Described) -> bool:
-        """Whether the option is repeated for several values."""
-        if self.whole:
-            return get_origin(each.item) is Sequence
-        return bool(each.origins & {Sequence, Mapping})
-
-
 WAYS = {
-    "auto|N": Way(Parsed(lambda t: t if t == "auto" else int(t), "must be auto or a whole number")),
-    "auto|none|N,N,...": Way(Parsed(parse_sizes), whole=True),
+    "auto|N": Way(lambda t: t if t == "auto" else int(t), "must be auto or a whole number"),
+    "auto|none|N,N,...": Way(parse_sizes, whole=True),
     "ID,ID,...": Way(
-        Parsed(
-            lambda t: tuple(map(int, t.split(","))) if t else (),
-            "must be token ids with commas between",
-        ),
+        lambda t: tuple(map(int, t.split(","))) if t else (),
+        "must be token ids with commas between",
         whole=True,
     ),
-    "ID=BIAS": Way(Parsed(_bias, "must have the form ID=BIAS")),
-    "JSON": Way(Parsed(_object), whole=True),
-    "JSON-FILE": Way(Parsed(_list), whole=True),
-    "KEY=VALUE": Way(Parsed(_property, "must have the form KEY=VALUE")),
-    "MIN:MAX": Way(Parsed(_range, "must be MIN:MAX, two whole numbers, such as 1:4"), whole=True),
-    "STRING": Way(
-        Parsed(unescape, "cannot be read: {error}"), note=r"Escapes: \n \t \r \\ \xNN \uNNNN."
-    ),
+    "ID=BIAS": Way(_bias, "must have the form ID=BIAS"),
+    "JSON": Way(_object, whole=True),
+    "JSON-FILE": Way(_list, whole=True),
+    "KEY=VALUE": Way(_property, "must have the form KEY=VALUE"),
+    "MIN:MAX": Way(_range, "must be MIN:MAX, two whole numbers, such as 1:4", whole=True),
+    "STRING": Way(unescape, "cannot be read: {error}", note=r"Escapes: \n \t \r \\ \xNN \uNNNN."),
     "TEXT-FILE": Way(
-        Parsed(
-            lambda file: Path(file).read_text(encoding="utf-8"), "cannot be read as text: {error}"
-        )
+        lambda file: Path(file).read_text(encoding="utf-8"), "cannot be read as text: {error}"
     ),
-    "X|none": Way(Parsed(lambda t: None if t == "none" else float(t), "must be a number or none")),
+    "X|none": Way(lambda t: None if t == "none" else float(t), "must be a number or none"),
 }
 """By metavar; other values are as their type reads them."""
-
-
-def way_of(each: Described) -> tuple[Way, str | None]:
-    """The way to type an option's value, and its metavar."""
-    kind = each.item or each.kinds[0]
-    metavar = each.about.metavar or {int: "N", float: "X", Path: "FILE"}.get(kind, "TEXT")
-    if each.kinds == (bool,):
-        return Way(click.BOOL), None
-    if each.choices and not each.about.metavar:
-        switch = (True, False) if bool in each.kinds else ()
-        return Way(click.Choice((*each.choices, *switch), case_sensitive=not switch)), None
-    return WAYS.get(metavar, Way(kind)), metavar

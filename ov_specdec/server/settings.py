@@ -47,6 +47,14 @@ class Binding:
         str, About("Path prefix that a reverse proxy strips.", unset="none", metavar="PATH")
     ] = ""
 
+    @property
+    def url(self) -> str:
+        """The server's URL."""
+        if self.uds is not None:
+            return f"unix:{self.uds}"
+        scheme = "http" if self.ssl_certfile is None else "https"
+        return f"{scheme}://{self.host}:{self.port}"
+
 
 @dataclass(frozen=True)
 class Settings:

@@ -20,7 +20,7 @@ import httpx
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.declare import options_of
-from ov_specdec.cli.model_options import PIPELINE
+from ov_specdec.cli.models import PIPELINE
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.peers.frameworks import genai, genai_batch

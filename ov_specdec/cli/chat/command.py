@@ -22,10 +22,9 @@ from ov_specdec.cli.chat.answer import (
 from ov_specdec.cli.chat.commands import Answer, Chat, converse
 from ov_specdec.cli.chat.conversation import Conversation
 from ov_specdec.cli.chat.settings import Settings
-from ov_specdec.cli.declare import options_of, own_options
-from ov_specdec.cli.loading import make_pipeline
+from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.messages import interrupts_call, say
-from ov_specdec.cli.model_options import ONE_REQUEST, PIPELINE, pop_pipeline
+from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, make_pipeline
 from ov_specdec.cli.options import (
     GENERATION,
     SYSTEM_OPTION,
@@ -71,7 +70,7 @@ def chat(
 
     With --seed, answers draw different numbers, but the same chat gives the same answers again.
     """
-    pipeline = {**pop_pipeline(options), "max_batch_size": 1}
+    pipeline = {**take(options, PIPELINE), "max_batch_size": 1}
     generation = {**DEFAULTS, **pop_generation(options)}
     check_generation(generation, pipeline)
     if prompt_cache is not None and not generation.get("cache_prompt", True):

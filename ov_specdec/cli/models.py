@@ -1,4 +1,4 @@
-"""Options of models: the arguments of `SpeculativePipeline` on the command line."""
+"""Models of a command: their options, and how they are loaded, with a spinner on stderr."""
 
 from collections.abc import Mapping
 from inspect import signature
@@ -8,9 +8,15 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from ov_specdec.cli.terminal import console
 from ov_specdec.description import About, Described
 from ov_specdec.engine import Limits
+from ov_specdec.errors import Option, OptionError
+from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.loading.locate import locate
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.speech_pipeline import SpeechPipeline
+from ov_specdec.stats import BatchInvariance
 
 ABOUT = {
     "main": About("Main model: a folder or Hub name.", unset="embedded", metavar="DIR"),
@@ -97,6 +103,7 @@ def arguments_of(pipeline: type, about: Mapping[str, About]) -> dict[str, Descri
 
 
 PIPELINE = arguments_of(SpeculativePipeline, ABOUT)
+OF_SPEECH = tuple(signature(SpeechPipeline).parameters)
 
 MODELS = ("main", "draft")
 COMPILATION = ("precision", "properties")
@@ -110,11 +117,6 @@ CONCURRENT = (*ONE_REQUEST, "max_batch_size", "max_prefill_tokens_per_step")
 """Arguments of commands with concurrent requests."""
 
 
-def pop_pipeline(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the arguments of `SpeculativePipeline` out of a command's options."""
-    return {name: options.pop(name) for name in PIPELINE if name in options}
-
-
 def typed(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the current command that the user gave; the others have their defaults."""
     source = click.get_current_context().get_parameter_source
@@ -124,3 +126,54 @@ def typed(options: Mapping[str, Any]) -> dict[str, Any]:
 def model_name(main: str | None) -> str:
     """The default name of a model in requests: that of its folder."""
     return "ov-specdec" if main is None else Path(main).resolve().name
+
+
+def is_speech(main: str | None) -> bool:
+    """Whether a main model is a speech model; the embedded one is not."""
+    return main is not None and bool(ModelFolder.read(locate(main)).features)
+
+
+def speech_arguments(pipeline: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `SpeculativePipeline` that `SpeechPipeline` takes too.
+
+    Refuses others that were given.
+    """
+    if others := sorted(typed(pipeline).keys() - set(OF_SPEECH)):
+        raise OptionError(
+            Option(others[0], pipeline[others[0]]),
+            " has no effect with a speech model: leave it out",
+        )
+    return {name: pipeline[name] for name in OF_SPEECH if name in pipeline}
+
+
+def make_speech_pipeline(arguments: Mapping[str, Any]) -> SpeechPipeline:
+    """Load a speech model and its draft."""
+    with console.status("Loading models"):
+        return SpeechPipeline(**arguments)
+
+
+def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
+    """Load the models. The default maximum batch size is 1."""
+    with console.status("Loading models"):
+        return SpeculativePipeline(**{"max_batch_size": 1, **arguments})
+
+
+def make_lasting_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
+    """Load models for a long run, and check batch invariance."""
+    pipeline = make_pipeline(arguments)
+    check_invariance(pipeline)
+    return pipeline
+
+
+def prepare(pipeline: SpeculativePipeline) -> None:
+    """Measure the cost of passes and compile static shapes."""
+    doing = "Measuring, and compiling static shapes"
+    with console.status(doing) as status:
+        pipeline.prepare(lambda share: status.update(f"{doing}: {share:.0%}"))
+
+
+def check_invariance(pipeline: SpeculativePipeline) -> BatchInvariance:
+    """Check whether passes of the main model agree."""
+    doing = "Checking whether passes agree"
+    with console.status(doing) as status:
+        return pipeline.check_batch_invariant(lambda share: status.update(f"{doing}: {share:.0%}"))
