@@ -133,7 +133,8 @@ def test_a_bad_file_is_refused_and_nothing_changes(case, chat, tmp_path):
 
 def test_a_file_that_cannot_be_written_is_refused(chat, tmp_path):
     assert "cannot be written (Is a directory)" in error(chat, f"/save {tmp_path}")
-    assert "'~nobody-at-all/x' cannot be found" in error(chat, "/save ~nobody-at-all/x")
+    nowhere = "'~nobody-at-all/x' cannot be written (No such file or directory): give another file"
+    assert nowhere in error(chat, "/save ~nobody-at-all/x")
     assert "cannot be written (embedded null byte)" in error(chat, "/save a\0b")
 
 

@@ -17,16 +17,15 @@ def option_of(each: Described, **settings: Any) -> Callable[[Command], Command]:
     """The click option of a described option. settings: of click."""
     about, way = each.about, WAYS.get(each.about.metavar)
     is_switch = each.kinds == (bool,)
-    # "repeatable" is about several values in several arguments.
     several = bool(each.origins & {Sequence, Mapping})
-    if way is not None and way.whole:
+    if way is not None and way.whole:  # a list of lists may still be repeated
         several = get_origin(each.item) is Sequence
     flag = str(each.flag)
     if is_switch and each.default is not False:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
+    help_ = f"{about.help.rstrip('.')}; repeatable." if several else about.help
     note = way.note if way is not None else ""
     unset = about.unset and f"[{about.unset}]"
-    help_ = f"{about.help.rstrip('.')}; repeatable." if several else about.help
     return click.option(
         flag,
         each.name,
@@ -86,7 +85,10 @@ def take(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def own_options(command: Command) -> Command:
-    """Give a command the options that its annotations describe, checked before it runs."""
+    """Give a command the options that its annotations describe, checked before it runs.
+
+    The help shows them where this decorator stands among those of other options.
+    """
     described = describe(command)
 
     @functools.wraps(command)

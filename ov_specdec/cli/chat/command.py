@@ -12,14 +12,13 @@ from rich.console import Console
 
 from ov_specdec.cli.chat.answer import (
     ShowChunk,
-    Start,
+    answer,
     cancelled_by_interrupts,
-    describe,
     in_colours,
-    read_answer,
+    note,
     show_text,
 )
-from ov_specdec.cli.chat.commands import Answer, Chat, converse
+from ov_specdec.cli.chat.commands import Chat, converse
 from ov_specdec.cli.chat.conversation import Conversation
 from ov_specdec.cli.chat.settings import Settings
 from ov_specdec.cli.declare import options_of, own_options, take
@@ -150,7 +149,7 @@ def talk(chat: Chat, models: SpeculativePipeline, show: ShowChunk) -> None:
     from ov_specdec.cli.chat.lines import piped_lines, typed_lines
 
     if sys.stdin is None or not sys.stdin.isatty():
-        converse(chat, piped_lines(), answers(models, show, lambda begin: begin()), note)
+        converse(chat, piped_lines(), partial(answer, models, show, lambda begin: begin()), note)
         return
     cache = user_cache()
     history = None if cache is None else cache / "history"
@@ -158,31 +157,8 @@ def talk(chat: Chat, models: SpeculativePipeline, show: ShowChunk) -> None:
     lines = typed_lines(chat.settings.listed(), history, note)
     # A second Ctrl-C may come just after the end of the answer.
     with interrupts_call(lambda: None):
-        converse(chat, lines, answers(models, show, cancelled_by_interrupts), note, show_error)
-
-
-def answers(models: SpeculativePipeline, show: ShowChunk, start: Start) -> Answer:
-    """Generates and shows an answer, and a line of statistics.
-
-    start: makes a context around the start of an answer, which handles Ctrl-C.
-    """
-
-    def answer(chat: Chat, asked: Conversation) -> Conversation:
-        begin = partial(models.stream, asked.messages, **chat.next_options())
-        result = read_answer(start(begin), show)
-        max_new_tokens = chat.settings.complete(chat.settings.given).max_new_tokens
-        note(describe(result, max_new_tokens))
-        if result.finish_reason == "cancelled" and not result.text:
-            note("there is no answer yet, so the conversation is unchanged")
-            return chat.conversation
-        return asked.with_message("assistant", result.text)
-
-    return answer
-
-
-def note(text: str) -> None:
-    """Show a note, dim, on stderr."""
-    console.print(text, style="dim", markup=False, soft_wrap=True)
+        cancellable = partial(answer, models, show, cancelled_by_interrupts)
+        converse(chat, lines, cancellable, note, show_error)
 
 
 def show_error(error: SpecdecError) -> None:

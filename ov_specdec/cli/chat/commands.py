@@ -3,13 +3,13 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ov_specdec.checks import suggest
 from ov_specdec.cli.chat.conversation import Conversation, load_conversation
 from ov_specdec.cli.chat.settings import Settings
 from ov_specdec.errors import OptionError, SpecdecError, shorten
+from ov_specdec.files import expand_home
 
 
 @dataclass
@@ -166,24 +166,13 @@ def _change(chat: Chat, name: str, settings: Settings) -> Reply:
 
 
 def _save(chat: Chat, argument: str) -> Reply:
-    chat.conversation.save(_path(argument))
+    chat.conversation.save(expand_home(argument))
     return Reply(f"saved {len(chat.conversation.messages)} messages in '{argument}'")
 
 
 def _load(chat: Chat, argument: str) -> Reply:
-    chat.conversation = load_conversation(_path(argument))
+    chat.conversation = load_conversation(expand_home(argument))
     return Reply(f"loaded {len(chat.conversation.messages)} messages from '{argument}'")
-
-
-def _exit(chat: Chat, argument: str) -> Reply:  # noqa: ARG001
-    return Reply(leaves=True)
-
-
-def _path(argument: str) -> Path:
-    try:
-        return Path(argument).expanduser()
-    except RuntimeError as error:  # no such user
-        raise OptionError(f"'{argument}' cannot be found ({error}): give another file") from error
 
 
 def _columns(rows: Mapping[str, str]) -> str:
@@ -201,7 +190,7 @@ COMMANDS = {
     "/unset": Command("OPTION", "Set an option back to its default.", _unset),
     "/save": Command("FILE", "Write the messages to a JSON file.", _save),
     "/load": Command("FILE", "Continue with the messages of such a file.", _load),
-    "/exit": Command("", "Leave; so do exit, quit and Ctrl-D.", _exit),
+    "/exit": Command("", "Leave; so do exit, quit and Ctrl-D.", lambda *_: Reply(leaves=True)),
 }
 
 _USAGES = {f"{name} {command.argument}": command.help for name, command in COMMANDS.items()}
