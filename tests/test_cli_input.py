@@ -90,6 +90,8 @@ BAD_INPUT = {
         ["generate", "x", "--generation-config", "own"],
         "'own' is not one of 'none', 'model'",
     ),
+    "no file of results": (["batch", "x"], "Missing option '--output'"),
+    "no whisper": (["transcribe", "x"], "Missing option '--main'"),
     "bad bias": (["generate", "x", "--logit-bias", "4"], "'4' must have the form ID=BIAS"),
     "bad ids": (["generate", "x", "--suppress-tokens", "a,b"], "'a,b' must be token ids"),
     "unknown id": (["generate", "x", "--suppress-tokens", "9999"], "id 9999: the model has 0 to"),

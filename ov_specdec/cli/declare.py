@@ -34,7 +34,7 @@ def option_of(each: Described, **settings: Any) -> Callable[[Command], Command]:
         is_flag=is_switch,
         multiple=several,
         required=each.is_required,
-        default=None if each.is_required or each.default == () else each.default,
+        **({} if each.is_required else {"default": each.default}),
         show_default=not unset,
         callback=_as_mapping if several and Mapping in each.origins else None,
         help=" ".join(filter(None, (help_, note, unset))),
