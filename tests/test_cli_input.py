@@ -21,7 +21,7 @@ BAD_INPUT = {
         ["generate", "--prompt-file", "/nowhere"],
         "'/nowhere' cannot be read: No such file",
     ),
-    "prompt not UTF-8": (["generate", "a\udcff"], "the prompt is not text at character 2"),
+    "prompt not UTF-8": (["generate", "a\udcff"], "the prompt is not valid text at character 1"),
     "no folder": (["generate", "x", "--main", "nowhere", "--drafter", "none"], "'nowhere' is not"),
     "no IR": (["generate", "x", "--main", ".", "--drafter", "none"], "holds no model: give the"),
     "no draft": (

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ov_specdec.arguments import usual_drafter
+from ov_specdec.checks import require_utf8
 from ov_specdec.cli.declare import Command, options_of, take
 from ov_specdec.cli.messages import say
 from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, typed
@@ -112,8 +113,13 @@ def read_prompt(given: Sequence[str], file: str | None) -> str:
             f"{quote(' '.join(given))}"
         )
     if given:
-        _hint_at_file(given[0])
-        return _checked(given[0])
+        require_utf8("the prompt", given[0])  # Python passes other bytes as lone surrogates
+        if not given[0]:
+            raise OptionError("the prompt is empty: give at least one token of text")
+        if os.path.isfile(given[0]):  # noqa: PTH113 - a Path raises errors for long or odd texts
+            name = quote(given[0])
+            say(f"the prompt is the name of a file: to read it, give --prompt-file {name}")
+        return given[0]
     if file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise OptionError("there is no prompt: give a PROMPT or --prompt-file, or pipe text in")
     name = "stdin" if file in (None, "-") else f"--prompt-file '{file}'"
@@ -127,22 +133,3 @@ def read_prompt(given: Sequence[str], file: str | None) -> str:
     if not text:
         raise OptionError(f"{name} is empty: give at least one token of text, or a PROMPT")
     return text
-
-
-def _hint_at_file(prompt: str) -> None:
-    """Say that a prompt is the name of a file, which is not read."""
-    if os.path.isfile(prompt):  # noqa: PTH113 - a Path raises errors for long or odd texts
-        say(f"the prompt is the name of a file: to read it, give --prompt-file {quote(prompt)}")
-
-
-def _checked(prompt: str) -> str:
-    """An argument as text: Python passes bytes that are not UTF-8 as lone surrogates."""
-    if not prompt:
-        raise OptionError("the prompt is empty: give at least one token of text")
-    try:
-        prompt.encode()
-    except UnicodeEncodeError as error:
-        raise OptionError(
-            f"the prompt is not text at character {error.start + 1}: give it as UTF-8"
-        ) from error
-    return prompt
