@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +22,8 @@ from ov_specdec.cli.models import (
     speech_arguments,
 )
 from ov_specdec.cli.terminal import with_errors
-from ov_specdec.description import About, check_described, describe
+from ov_specdec.cluster.settings import Cluster
+from ov_specdec.description import About, describe
 from ov_specdec.errors import Option, OptionError, requiring
 from ov_specdec.server.settings import Binding, Settings
 from ov_specdec.speech.audio import require_libraries
@@ -36,61 +37,6 @@ MAX_TEXT, MAX_RECORDING = 4.0, 25.0
 
 MODEL_DEFAULTS = {"generation_config": replace(PIPELINE["generation_config"], default="model")}
 """As vLLM has them."""
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Replicas under Ray Serve; raises `OptionError` for values that contradict each other."""
-
-    replicas: Annotated[
-        int | None,
-        About(
-            "Number of replicas of the models under Ray Serve, each on exclusive CPUs.",
-            low=1,
-            unset="one process, without Ray",
-        ),
-    ] = None
-    autoscale: Annotated[
-        tuple[int, int] | None,
-        About(
-            "Scale the number of replicas with the load.",
-            unset="constant, --replicas",
-            metavar="MIN:MAX",
-        ),
-    ] = None
-    address: Annotated[
-        str | None,
-        About(
-            "Ray cluster of the replicas: auto or HOST:PORT.",
-            unset="starts one on this machine",
-            metavar="ADDRESS",
-        ),
-    ] = None
-
-    def __post_init__(self) -> None:
-        check_described(self)
-        if not self.is_used and self.address is not None:
-            raise OptionError(
-                f"--address '{self.address}' has no effect without --replicas: give both"
-            )
-        low, high = self.bounds
-        if not low <= self.number <= high:
-            raise OptionError(f"--replicas {self.number} must be within --autoscale {low}:{high}")
-
-    @property
-    def is_used(self) -> bool:
-        """Whether there are replicas, instead of one process."""
-        return self.replicas is not None or self.autoscale is not None
-
-    @property
-    def number(self) -> int:
-        """The number of replicas at the start."""
-        return self.replicas or self.bounds[0]
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """Minimum and maximum number of replicas."""
-        return self.autoscale or (self.replicas or 1, self.replicas or 1)
 
 
 def _with_variables(command: click.Command) -> click.Command:
@@ -216,14 +162,11 @@ def _serve_replicas(
     with requiring("several replicas need Ray Serve", "cluster"):
         from ov_specdec.cluster.application import ClusterArgs
         from ov_specdec.cluster.run import serve_replicas
-    scale = None
-    if cluster.autoscale is not None:
-        low, high = cluster.autoscale
-        scale = {"min_replicas": low, "initial_replicas": cluster.number, "max_replicas": high}
-    given = {"replicas": cluster.number, "autoscale": scale, "log_level": log_level}
     own = asdict(settings)
     del own["max_batch_size"]  # an argument of the pipeline
-    args = ClusterArgs.model_validate({**given, "pipeline": pipeline, "settings": own})
+    args = ClusterArgs.model_validate(
+        {**cluster.scale(), "pipeline": pipeline, "settings": own, "log_level": log_level}
+    )
     serve_replicas(args, binding.host, binding.port, cluster.address, announce)
 
 
