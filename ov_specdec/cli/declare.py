@@ -13,8 +13,8 @@ from ov_specdec.description import Described, describe
 Command = Callable[..., None]
 
 
-def option_of(each: Described, **settings: Any) -> Callable[[Command], Command]:
-    """The click option of a described option. settings: of click."""
+def option_of(each: Described) -> Callable[[Command], Command]:
+    """The click option of a described option."""
     about, way = each.about, WAYS.get(each.about.metavar)
     is_switch = each.kinds == (bool,)
     several = bool(each.origins & {Sequence, Mapping})
@@ -38,7 +38,6 @@ def option_of(each: Described, **settings: Any) -> Callable[[Command], Command]:
         show_default=not unset,
         callback=_as_mapping if several and Mapping in each.origins else None,
         help=" ".join(filter(None, (help_, note, unset))),
-        **settings,
     )
 
 
@@ -59,21 +58,13 @@ def _as_mapping(_: click.Context, __: click.Parameter, pairs: Iterable[Any]) -> 
     return dict(pairs) or None
 
 
-def options_of(
-    described: Mapping[str, Described], *names: str, prefix: str = ""
-) -> Callable[[Command], Command]:
-    """Gives a command the options that have a flag.
-
-    names: of those to take; none: all. prefix: of environment variables with their values, which
-    are named as the options.
-    """
+def options_of(described: Mapping[str, Described], *names: str) -> Callable[[Command], Command]:
+    """Gives a command the options that have a flag. names: of those to take; none: all."""
     chosen = [described[name] for name in names or described if described[name].flag is not None]
 
     def decorate(command: Command) -> Command:
         for each in reversed(chosen):
-            flag = str(each.flag)
-            name = flag.replace("--", f"{prefix}_").replace("-", "_").upper()
-            command = option_of(each, envvar=name if prefix else None)(command)
+            command = option_of(each)(command)
         return command
 
     return decorate

@@ -21,7 +21,7 @@ from ov_specdec.cli.models import (
     model_name,
     speech_arguments,
 )
-from ov_specdec.cli.terminal import with_errors
+from ov_specdec.cli.terminal import flag_of, with_errors
 from ov_specdec.cluster.settings import Cluster
 from ov_specdec.description import About, describe
 from ov_specdec.errors import Option, OptionError, requiring
@@ -34,7 +34,6 @@ PREFIX = "OV_SPECDEC"
 MAX_TEXT, MAX_RECORDING = 4.0, 25.0
 """Default maximum megabytes of a body; for recordings as in OpenAI's reference."""
 
-
 MODEL_DEFAULTS = {"generation_config": replace(PIPELINE["generation_config"], default="model")}
 """As vLLM has them."""
 
@@ -42,8 +41,8 @@ MODEL_DEFAULTS = {"generation_config": replace(PIPELINE["generation_config"], de
 def _with_variables(command: click.Command) -> click.Command:
     """Name the variable of each option by its flag, such as OV_SPECDEC_API_KEY for --api-key."""
     for option in command.params:
-        flag = max(option.opts, key=len).removeprefix("--")
-        option.envvar = f"{PREFIX}_{flag.replace('-', '_').upper()}"
+        name = flag_of(option).removeprefix("--").replace("-", "_").upper()
+        option.envvar = f"{PREFIX}_{name}"
     return command
 
 

@@ -77,7 +77,7 @@ def in_option_names(error: SpecdecError, parameters: Iterable[click.Parameter]) 
     return error.render(typed)
 
 
-def flag_of(option: click.Option) -> str:
+def flag_of(option: click.Parameter) -> str:
     """The longest of an option's names, with its hyphens."""
     return max(option.opts, key=len)
 
