@@ -1,8 +1,9 @@
 """Descriptions of options: bounds, help, and names on the command line and in requests."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache, cached_property
+from inspect import Parameter, signature
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -49,7 +50,10 @@ class About:
 
 @dataclass(frozen=True)
 class Described:
-    """An option with its description. kind: its type. default: its value if not given."""
+    """An option with its description.
+
+    kind: its type. default: its value if not given; `Parameter.empty` if it has to be given.
+    """
 
     name: str
     kind: Any
@@ -61,10 +65,20 @@ class Described:
         """The members of its union type, without None."""
         return tuple(kind for kind in _alternatives(self.kind) if kind is not NoneType)
 
+    @property
+    def is_required(self) -> bool:
+        """Whether it has to be given."""
+        return self.default is Parameter.empty
+
     @cached_property
     def takes_none(self) -> bool:
         """Whether None is one of its values."""
         return NoneType in _alternatives(self.kind)
+
+    @cached_property
+    def origins(self) -> set[Any]:
+        """The generic types among `kinds`, such as Sequence."""
+        return {get_origin(kind) for kind in self.kinds}
 
     @cached_property
     def choices(self) -> tuple[Any, ...]:
@@ -126,18 +140,18 @@ class Described:
                 raise OptionError(Option(self.name, value), " must be texts, none empty")
 
 
-def describe(options: Any) -> dict[str, Described]:
-    """The described options of a dataclass, by name."""
+def describe(options: Callable[..., Any]) -> dict[str, Described]:
+    """The described options of a dataclass or function, by name."""
     return _describe(options)
 
 
 @cache
-def _describe(options: Any) -> dict[str, Described]:
+def _describe(options: Callable[..., Any]) -> dict[str, Described]:
     found = {}
-    for field in fields(options):
-        if get_origin(field.type) is Annotated:
-            kind, about = get_args(field.type)
-            found[field.name] = Described(field.name, kind, field.default, about)
+    for name, parameter in signature(options).parameters.items():
+        if get_origin(parameter.annotation) is Annotated:
+            kind, about = get_args(parameter.annotation)
+            found[name] = Described(name, kind, parameter.default, about)
     return found
 
 

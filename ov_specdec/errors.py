@@ -1,6 +1,7 @@
 """Errors for users. Each message names the offending value and the remedy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 
@@ -127,6 +128,15 @@ CLOSED = "this pipeline is closed: make a new one"
 def install(extra: str) -> str:
     """The command that installs an extra of this package, for messages."""
     return f"in a checkout: pip install '.[{extra}]'"
+
+
+@contextmanager
+def requiring(needs: str, extra: str) -> Iterator[None]:
+    """Turn an `ImportError` into an `OptionError`: who needs what, and how to install it."""
+    try:
+        yield
+    except ImportError as error:
+        raise OptionError(f"{needs} ({error}): {install(extra)}") from error
 
 
 def openvino_message(error: RuntimeError) -> str:

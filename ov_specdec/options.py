@@ -65,7 +65,9 @@ class GenerationOptions:
     ] = 0
     stop_strings: Annotated[
         str | Sequence[str],
-        About("End the output before this text.", low=1, metavar="S", flag="stop", field="stop"),
+        About(
+            "End the output before this text.", low=1, metavar="STRING", flag="stop", field="stop"
+        ),
     ] = ()
     eos_token_id: Annotated[
         int | Sequence[int] | None,
@@ -267,7 +269,7 @@ class GenerationOptions:
         About(
             "Draft from matches in this text, which the output may quote.",
             "It is not part of the prompt.",
-            metavar="FILE",
+            metavar="TEXT-FILE",
             field=None,
         ),
     ] = ()

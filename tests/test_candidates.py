@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from ov_specdec.cli.tune import describe, gain_table, make_candidates
+from ov_specdec.cli.tune import describe, gain_row
 from ov_specdec.errors import OptionError, TokenizerMismatchError
 from ov_specdec.files import as_argument
 from ov_specdec.loading.locate import embedded_folder
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.tuning import Budget, Candidate, Gain, Tuner, candidates, decide
+from ov_specdec.tuning import Budget, Candidate, Gain, Tuner, candidates, decide, make_candidates
 from ov_specdec.tuning.candidates import NUM_TOKENS, measure_gain
 from tests.command_line import run
 
@@ -93,7 +93,7 @@ def test_a_candidate_is_measured_with_its_profile(tiny_pair, tmp_path):
 
 def test_the_table_has_all_that_were_measured(tmp_path):
     own = gain(0.6, 0.8, 0.6, 0.8, candidate=Candidate("model", tmp_path / "own-int4"))
-    _, _, *rows = gain_table([gain(1.5, 1.1, 1.2, 1.1, 1.4), own])
+    rows = [gain_row(each) for each in (gain(1.5, 1.1, 1.2, 1.1, 1.4), own)]
     assert rows[0] == ("suffix", "20.0", "10.0", "1.20", "1.10 to 1.40", "5", "1.50")
     assert (rows[1][0], rows[1][3]) == ("model own-int4", "0.70")
 

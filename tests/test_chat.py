@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import signal
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -15,13 +16,12 @@ from rich.console import Console
 from ov_specdec.chunks import Chunk, GenerationResult
 from ov_specdec.cli.app import app
 from ov_specdec.cli.chat.answer import cancelled_by_interrupts, describe, in_colours
-from ov_specdec.cli.chat.commands import COMMANDS, Chat, respond
+from ov_specdec.cli.chat.command import use_prompt_cache
+from ov_specdec.cli.chat.commands import COMMANDS, Chat, converse, respond
 from ov_specdec.cli.chat.conversation import Conversation
 from ov_specdec.cli.chat.lines import CommandCompleter
-from ov_specdec.cli.chat.loop import converse
-from ov_specdec.cli.chat.prompt_cache import use_prompt_cache
 from ov_specdec.cli.chat.settings import Settings
-from ov_specdec.cli.options import GENERATION_NAMES
+from ov_specdec.cli.options import GENERATION
 from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.stats import GenerationStats, RoundStats
@@ -34,7 +34,7 @@ AGAIN = {"role": "user", "content": "Why?"}
 
 def options():
     parameters = app.get_command(click.Context(app), "chat").params
-    return {p.name: p for p in parameters if p.name in GENERATION_NAMES}
+    return [p for p in parameters if p.name in GENERATION]
 
 
 @pytest.fixture
@@ -133,7 +133,8 @@ def test_a_bad_file_is_refused_and_nothing_changes(case, chat, tmp_path):
 
 def test_a_file_that_cannot_be_written_is_refused(chat, tmp_path):
     assert "cannot be written (Is a directory)" in error(chat, f"/save {tmp_path}")
-    assert "'~nobody-at-all/x' cannot be found" in error(chat, "/save ~nobody-at-all/x")
+    nowhere = "'~nobody-at-all/x' cannot be written (No such file or directory): give another file"
+    assert nowhere in error(chat, "/save ~nobody-at-all/x")
     assert "cannot be written (embedded null byte)" in error(chat, "/save a\0b")
 
 
@@ -179,6 +180,8 @@ SET = {
     "bad-words-ids 3,4": ("bad_words_ids", ((3, 4),)),
     "suppress-tokens 3,4": ("suppress_tokens", (3, 4)),
     "num-assistant-tokens 4": ("num_assistant_tokens", 4),
+    "stop-token-ids 3": ("stop_token_ids", (3,)),
+    "logit-bias 3=-inf": ("logit_bias", {3: -math.inf}),
 }
 
 
@@ -195,7 +198,9 @@ def test_options_that_may_be_given_several_times_are_collected(chat):
     assert chat.settings.given["stop_strings"] == ("a", "b")
     assert "stop                            'a', 'b'\n" in respond(chat, "/set").note
     respond(chat, "/unset stop")
-    assert chat.settings.given == {}
+    for bias in ("3=1", "4=2", "3=3"):
+        respond(chat, f"/set logit-bias {bias}")
+    assert chat.settings.given == {"logit_bias": {3: 3.0, 4: 2.0}}
 
 
 BAD_SETTINGS = {
@@ -230,7 +235,7 @@ def test_unset_brings_the_default_back():
     assert changed.given == {"max_new_tokens": 4, "top_k": 3}
     assert changed.without_value("max-new-tokens").given == {"max_new_tokens": 1024, "top_k": 3}
     assert changed.without_value("top-k").given == {"max_new_tokens": 4}
-    assert parameters["max_new_tokens"].default == 1024
+    assert {p.name: p.default for p in parameters}["max_new_tokens"] == 1024
 
 
 def completions(text):

@@ -310,7 +310,7 @@ def test_warnings_of_others_look_as_always(monkeypatch):
         warnings.warn("from elsewhere", RuntimeWarning, stacklevel=1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ov_specdec.cli.loading.SpeculativePipeline", warn)
+    monkeypatch.setattr("ov_specdec.cli.models.SpeculativePipeline", warn)
     with pytest.warns(RuntimeWarning, match="from elsewhere"):
         done = run("generate", "x")
     assert (done.returncode, done.stderr) == (130, "interrupted\n")

@@ -21,7 +21,7 @@ BAD_INPUT = {
         ["generate", "--prompt-file", "/nowhere"],
         "'/nowhere' cannot be read: No such file",
     ),
-    "prompt not UTF-8": (["generate", "a\udcff"], "the prompt is not text at character 2"),
+    "prompt not UTF-8": (["generate", "a\udcff"], "the prompt is not valid text at character 1"),
     "no folder": (["generate", "x", "--main", "nowhere", "--drafter", "none"], "'nowhere' is not"),
     "no IR": (["generate", "x", "--main", ".", "--drafter", "none"], "holds no model: give the"),
     "no draft": (
@@ -90,6 +90,8 @@ BAD_INPUT = {
         ["generate", "x", "--generation-config", "own"],
         "'own' is not one of 'none', 'model'",
     ),
+    "no file of results": (["batch", "x"], "Missing option '--output'"),
+    "no whisper": (["transcribe", "x"], "Missing option '--main'"),
     "bad bias": (["generate", "x", "--logit-bias", "4"], "'4' must have the form ID=BIAS"),
     "bad ids": (["generate", "x", "--suppress-tokens", "a,b"], "'a,b' must be token ids"),
     "unknown id": (["generate", "x", "--suppress-tokens", "9999"], "id 9999: the model has 0 to"),

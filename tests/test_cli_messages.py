@@ -5,16 +5,16 @@ import socket
 
 import click
 import pytest
-from hypothesis import given
+from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from ov_specdec.checks import require_bool, require_int, require_number
 from ov_specdec.cli.address import check_address
 from ov_specdec.cli.app import COMMANDS, app
-from ov_specdec.cli.escapes import unescape
-from ov_specdec.cli.model_options import PIPELINE_NAMES
-from ov_specdec.cli.option_names import in_option_names
-from ov_specdec.cli.options import GENERATION_NAMES
+from ov_specdec.cli.models import PIPELINE
+from ov_specdec.cli.options import GENERATION
+from ov_specdec.cli.terminal import in_option_names
+from ov_specdec.cli.values import unescape
 from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.options import GenerationOptions
 
@@ -85,6 +85,33 @@ def test_an_error_is_made_of_its_option_value_and_reason():
     assert in_option_names(plain, GENERATE) == str(plain)
 
 
+def given(*arguments):
+    """What `generate` takes of its arguments."""
+    made = command("generate").make_context("generate", ["x", *arguments])
+    return {k: v for k, v in made.params.items() if v not in (None, ()) and k in PIPELINE}
+
+
+def test_options_of_models_become_arguments_of_a_pipeline():
+    defaults = {k: v.default for k, v in PIPELINE.items() if v.default is not None}
+    assert given() == {k: v for k, v in defaults.items() if k in given()}
+    typed = "--property A=1 --property B=2=3 --batch-invariant TRUE --static-shapes 1,8"
+    assert given(*typed.split(), "--num-threads", "2", "--kv-cache-size", "0.5") == {
+        **given(),
+        "properties": {"A": "1", "B": "2=3"},
+        "batch_invariant": True,
+        "static_shapes": (1, 8),
+        "num_threads": 2,
+        "kv_cache_size": 0.5,
+    }
+
+
+@pytest.mark.parametrize("sizes", ["0", "1,,2", "8,1000", "some"])
+def test_static_shapes_that_there_are_not_are_refused_before_anything_is_loaded(sizes):
+    with pytest.raises(click.BadParameter) as error:
+        given("--static-shapes", sizes)
+    assert error.value.message.startswith(f"'{sizes}' must be 'auto', 'none', or numbers of tok")
+
+
 def test_other_commands_have_options_of_their_own():
     error = OptionError(Option("repeat", 0), ", ", Option("seconds", 0))
     assert in_option_names(error, command("compare").params).startswith("--repeat 0")
@@ -92,7 +119,7 @@ def test_other_commands_have_options_of_their_own():
     assert in_option_names(error, []) == str(error) == "repeat=0, seconds=0"
 
 
-@pytest.mark.parametrize("name", [*PIPELINE_NAMES, *GENERATION_NAMES])
+@pytest.mark.parametrize("name", [*PIPELINE, *GENERATION])
 def test_every_option_of_the_python_interface_is_translated(name):
     if name in IN_PYTHON_ONLY:
         return
@@ -149,7 +176,7 @@ def test_escapes_become_characters(typed, meant):
     assert unescape(typed) == meant
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"])))
+@drawn(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_can_be_written(text):
     assert unescape(text.replace("\\", r"\\")) == text
 

@@ -1,6 +1,6 @@
 """An option that is described in one place is found wherever options are."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from ov_specdec import GenerationOptions, OptionError
+from ov_specdec.cli.declare import options_of as click_options
+from ov_specdec.cli.declare import own_options
 from ov_specdec.cli.generate import generate
-from ov_specdec.cli.generation_options import options_of as click_options
-from ov_specdec.cli.model_options import with_options as with_click_options
-from ov_specdec.cli.option_names import in_option_names
+from ov_specdec.cli.terminal import in_option_names
 from ov_specdec.description import About, describe
 from ov_specdec.openai import ApiError, ChatBody, CompletionBody, ResponsesBody, read_ask
 from ov_specdec.openai.batches import BODIES
@@ -46,7 +46,7 @@ def test_it_is_checked(value):
 
 def test_it_is_an_option_of_the_command_line():
     @click.command()
-    @with_click_options(click_options(describe(More), More))
+    @click_options(describe(More))
     def command(**given):
         click.echo(given[NAME])
 
@@ -77,6 +77,28 @@ def test_every_option_can_be_typed(option, tmp_path):
     text = choices[0] if choices else TYPED.get(option.metavar, str(file))
     value = option.process_value(click.Context(generate), (text,) if option.multiple else text)
     assert value not in (None, ())
+
+
+def test_a_command_describes_its_own_options_where_it_takes_them():
+    @click.command()
+    @own_options
+    def command(
+        *,
+        size: Annotated[int, About("Its size.", low=1)],
+        names: Annotated[Sequence[str], About("A name.", flag="name")] = (),
+        is_round: Annotated[bool, About("Whether it is round.", flag="round")] = False,
+    ):
+        click.echo(f"{size} {names} {is_round}")
+
+    def printed(*arguments):
+        return CliRunner().invoke(command, arguments)
+
+    given = ("--size", "3", "--name", "a", "--name", "b", "--round")
+    assert printed(*given).output == "3 ('a', 'b') True\n"
+    assert printed("--size", "3").output == "3 () False\n"
+    assert "Missing option '--size'" in printed().output
+    assert str(printed("--size", "0").exception) == "size=0 must be a whole number, at least 1"
+    assert "--name TEXT A name; repeatable." in " ".join(printed("--help").output.split())
 
 
 BODY_OF = {

@@ -75,7 +75,7 @@ def test_a_file_says_what_would_be_typed(handed, tmp_path):
     settings = given.settings
     assert (settings.model_name, settings.max_queue, settings.strict_fields) == ("1.10", 7, True)
     file.write_text("autoscale: 1:0")
-    assert "--autoscale '1:0' must be" in handed("--config", file).output
+    assert "'--autoscale': '1:0' must be MIN:MAX" in handed("--config", file).output
 
 
 def test_a_variable_is_named_as_its_option(handed):

@@ -113,8 +113,8 @@ def test_it_serves_on_a_unix_socket(tmp_path):
 
 LOADING = """
 import time
-from ov_specdec.server.run import Binding, serve
-from ov_specdec.server.settings import Settings
+from ov_specdec.server.run import serve
+from ov_specdec.server.settings import Binding, Settings
 
 def load():
     print("loading", flush=True)
@@ -160,8 +160,8 @@ def test_models_that_are_not_there_end_it_in_one_line():
         (("--uds", "nowhere/socket"), "--uds nowhere/socket cannot be used (No such file"),
         (("--max-batch-size", "0"), "--max-batch-size 0 must be a whole number"),
         (("--replicas", "0"), "--replicas 0 must be a whole number"),
-        (("--autoscale", "4"), "--autoscale '4' must be MIN:MAX"),
-        (("--autoscale", "4:2"), "--autoscale '4:2' must be MIN:MAX"),
+        (("--autoscale", "4"), "'4' must be MIN:MAX"),
+        (("--autoscale", "4:2"), "'4:2' must be MIN:MAX"),
         (("--replicas", "3", "--autoscale", "1:2"), "--replicas 3 must be within --autoscale 1:2"),
         (("--address", "auto"), "--address 'auto' has no effect without --replicas"),
     ],

@@ -11,8 +11,14 @@ from typing import Any, TextIO
 import click
 
 import ov_specdec
-from ov_specdec.cli.interrupts import interrupts_end_the_process
-from ov_specdec.cli.messages import USER_ERROR, end_interrupted, fail, fail_to_write, say
+from ov_specdec.cli.messages import (
+    USER_ERROR,
+    end_interrupted,
+    fail,
+    fail_to_write,
+    interrupts_end_the_process,
+    say,
+)
 from ov_specdec.cli.usage import explain, explain_command, refuse_words
 
 PACKAGE = Path(ov_specdec.__file__).parent

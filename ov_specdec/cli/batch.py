@@ -1,30 +1,23 @@
 """`ov-specdec batch`: answer a file of requests into a file of results."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import click
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 from ov_specdec.batch_file import Results, Serving, Tally, answer_lines, find_changed
-from ov_specdec.cli.loading import make_pipeline
+from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.messages import end_interrupted
-from ov_specdec.cli.model_options import (
-    BATCH_OPTIONS,
-    PIPELINE_OPTIONS,
-    SERVED_NAME_OPTION,
-    STRICT_FIELDS_OPTION,
-    model_name,
-    pop_pipeline,
-    with_options,
-)
-from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.cli.models import CONCURRENT, PIPELINE, make_pipeline, model_name
+from ov_specdec.cli.terminal import progress, with_errors
+from ov_specdec.description import About, describe
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.body import Rules, UnknownNames
+from ov_specdec.server.settings import Settings
 
 FAILED = 1
 """Exit code if requests failed."""
@@ -39,24 +32,21 @@ DECISIVE = (
 @click.command()
 @with_errors
 @click.argument("requests", type=click.Path(path_type=Path))
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="Append results to this file, and skip requests that it already answers.",
-)
-@click.option(
-    "--overwrite",
-    is_flag=True,
-    help="Replace results whose request body, model or options have changed.",
-)
-@with_options((SERVED_NAME_OPTION, STRICT_FIELDS_OPTION, *PIPELINE_OPTIONS, *BATCH_OPTIONS))
+@own_options
+@options_of(describe(Settings), "strict_fields")
+@options_of(PIPELINE, *CONCURRENT)
 def batch(
     requests: Path,
-    output: Path,
-    overwrite: bool,
-    served_model_name: str | None,
+    *,
+    output: Annotated[
+        Path, About("Append results to this file, and skip requests that it already answers.")
+    ],
+    overwrite: Annotated[
+        bool, About("Replace results whose request body, model or options have changed.")
+    ] = False,
+    served_model_name: Annotated[
+        str | None, About("Name of the model.", unset="its folder's name", metavar="NAME")
+    ] = None,
     strict_fields: bool,
     **options: Any,
 ) -> None:
@@ -67,7 +57,7 @@ def batch(
     result of a failed request is its error, and the exit code is 1. After an interruption, the same
     command resumes.
     """
-    pipeline = pop_pipeline(options)
+    pipeline = take(options, PIPELINE)
     num_lines = _count_lines(requests)
     if output.exists() and output.samefile(requests):
         raise OptionError(f"--output '{output}' is the file of requests: give another file")
@@ -104,8 +94,18 @@ def _check_changes(
 
 def _answer(requests: Path, num_lines: int, results: Results, serving: Serving) -> Tally:
     start, tally = perf_counter(), Tally()
+    failed = TextColumn("{task.fields[failed]}")
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), failed)
     try:
-        with _progress(num_lines) as step, requests.open("rb") as lines:
+        with (
+            progress("Requests", num_lines, *columns, failed="") as update,
+            requests.open("rb") as lines,
+        ):
+
+            def step(tally: Tally) -> None:
+                done = tally.answered + tally.failed + tally.skipped
+                update(completed=done, failed=f"{tally.failed} failed" if tally.failed else "")
+
             answer_lines(lines, results, serving, tally, step)
     except KeyboardInterrupt:
         end_interrupted(f"interrupted: {_describe(tally)}")
@@ -131,22 +131,3 @@ def _count_lines(file: Path) -> int:
             return sum(1 for line in lines if line.strip())
     except OSError as error:
         raise OptionError(f"REQUESTS '{file}' cannot be read ({error.strerror})") from error
-
-
-@contextmanager
-def _progress(num_lines: int) -> Iterator[Callable[[Tally], None]]:
-    """A progress bar on stderr; yields a function that sets it to a count."""
-    columns = (
-        *Progress.get_default_columns(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]}"),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("Requests", total=num_lines, failed="")
-
-        def step(tally: Tally) -> None:
-            done = tally.answered + tally.failed + tally.skipped
-            failed = f"{tally.failed} failed" if tally.failed else ""
-            bar.update(task, completed=done, failed=failed)
-
-        yield step

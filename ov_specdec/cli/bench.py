@@ -2,15 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import click
 from rich.console import Console
-from rich.progress import Progress
 
 from ov_specdec.bench.methods import Method, select_methods
 from ov_specdec.bench.pipelines import check_prompts, make_ways, open_pipelines
@@ -19,16 +17,11 @@ from ov_specdec.bench.prompts import PROMPT_SETS, read_prompts
 from ov_specdec.bench.report import make_report, make_table
 from ov_specdec.bench.summary import Row, summarize
 from ov_specdec.bench.turns import Run, Schedule, Way, run_interleaved
-from ov_specdec.checks import require_int
+from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.messages import end_interrupted, fail, say
-from ov_specdec.cli.model_options import (
-    MODEL_OPTIONS,
-    RUNTIME_OPTIONS,
-    STATIC_SHAPES_OPTION,
-    pop_pipeline,
-    with_options,
-)
-from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.cli.models import MODELS, PIPELINE, RUNTIME
+from ov_specdec.cli.terminal import console, progress, with_errors
+from ov_specdec.description import About
 from ov_specdec.drafters.factory import WITH_DRAFT
 from ov_specdec.errors import Option, OptionError, SpecdecError, install
 from ov_specdec.files import replacing
@@ -54,13 +47,6 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
 @click.command()
 @with_errors
 @click.option(
-    "--methods",
-    metavar="M,M,...",
-    default=METHODS,
-    show_default=True,
-    help="Methods to measure; constant-N drafts N tokens in each round, and plain always runs.",
-)
-@click.option(
     "--quick",
     is_flag=True,
     is_eager=True,
@@ -68,65 +54,45 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
     callback=_take_quick,
     help="Measure fewer methods, rounds and tokens, as a trial.",
 )
-@click.option(
-    "--prompts",
-    "prompt_set",
-    type=click.Choice(list(PROMPT_SETS)),
-    help="Prompts to continue; the output for quoting repeats the prompt. [code]",
-)
-@click.option(
-    "--prompt-file",
-    type=click.Path(path_type=Path),
-    metavar="F",
-    help='Read prompts from a file: one per line, or objects with "prompt" in a .jsonl file.',
-)
-@click.option(
-    "--concurrency",
-    metavar="N,N,...",
-    default="1",
-    show_default=True,
-    help="Numbers of concurrent requests.",
-)
-@click.option(
-    "--rounds", type=int, metavar="N", default=5, show_default=True, help="Runs of each prompt."
-)
-@click.option(
-    "--max-new-tokens",
-    type=int,
-    metavar="N",
-    default=128,
-    show_default=True,
-    help="Output tokens of each request.",
-)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    default=Path("benchmark.json"),
-    show_default=True,
-    help="Write all results to this file as JSON, and the plot beside it as .png.",
-)
-@with_options((*MODEL_OPTIONS, *RUNTIME_OPTIONS, STATIC_SHAPES_OPTION))
+@own_options
+@options_of(PIPELINE, *MODELS, *RUNTIME, "static_shapes")
 def bench(
-    methods: str,
-    prompt_set: str | None,
-    prompt_file: Path | None,
-    concurrency: str,
-    rounds: int,
-    max_new_tokens: int,
-    output: Path,
+    *,
+    methods: Annotated[
+        str,
+        About(
+            "Methods to measure; constant-N drafts N tokens in each round, and plain always runs.",
+            metavar="M,M,...",
+        ),
+    ] = METHODS,
+    prompt_set: Annotated[
+        Literal["code", "quoting"] | None,
+        About(
+            "Prompts to continue; the output for quoting repeats the prompt.",
+            unset="code",
+            flag="prompts",
+        ),
+    ] = None,
+    prompt_file: Annotated[
+        Path | None,
+        About('Read prompts from a file: one per line, or objects with "prompt" in a .jsonl file.'),
+    ] = None,
+    concurrency: Annotated[str, About("Numbers of concurrent requests.", metavar="N,N,...")] = "1",
+    rounds: Annotated[int, About("Runs of each prompt.", low=1)] = 5,
+    max_new_tokens: Annotated[int, About("Output tokens of each request.", low=1)] = 128,
+    output: Annotated[
+        Path, About("Write all results to this file as JSON, and the plot beside it as .png.")
+    ] = Path("benchmark.json"),
     **options: Any,
 ) -> None:
     """Measure the speed of plain and speculative decoding, in interleaved runs.
 
     The table goes to stdout. docs/benchmarking.md explains its methods and columns.
     """
-    require_int("rounds", rounds, low=1)
-    require_int("max_new_tokens", max_new_tokens, low=1)
     selected = select_methods(methods.split(","))
     prompts = _find_prompts(prompt_set, prompt_file)
     schedule = Schedule(prompts, _parse_numbers(concurrency), rounds)
-    arguments = {**pop_pipeline(options), "max_batch_size": max(schedule.concurrency)}
+    arguments = {**take(options, PIPELINE), "max_batch_size": max(schedule.concurrency)}
     _require_draft(selected, arguments)
     if output.suffix != ".json":
         raise OptionError(f"--output '{output}' must end in .json, because the plot takes .png")
@@ -182,7 +148,11 @@ def _measure(ways: Mapping[str, Way], schedule: Schedule) -> tuple[list[Run], st
     """The runs, and the cause of an early end: Ctrl-C, or the error of a generation."""
     runs: list[Run] = []
     try:
-        with progress("Measuring", len(ways) * schedule.num_turns) as step:
+        with progress("Measuring", len(ways) * schedule.num_turns) as update:
+
+            def step(now: str) -> None:
+                update(advance=1, description=f"Measuring: {now}")
+
             for run in run_interleaved(ways, schedule, step):
                 runs.append(run)  # noqa: PERF402 - an error must not lose them
     except (KeyboardInterrupt, SpecdecError) as error:
@@ -199,15 +169,3 @@ def _plot(file: Path, rows: Sequence[Row]) -> str:
     except ImportError:
         return f"; no plot without matplotlib: {install('bench')}"
     return f" and {file}"
-
-
-@contextmanager
-def progress(title: str, num_steps: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on stderr; yields a function that starts the next step of it."""
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=num_steps)
-
-        def step(now: str) -> None:
-            bar.update(task, advance=1, description=f"{title}: {now}")
-
-        yield step

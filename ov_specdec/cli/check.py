@@ -7,13 +7,8 @@ from typing import Any
 
 import click
 
-from ov_specdec.cli.loading import check_invariance
-from ov_specdec.cli.model_options import (
-    COMPILE_OPTIONS,
-    DEVICE_OPTION,
-    parse_properties,
-    with_options,
-)
+from ov_specdec.cli.declare import options_of
+from ov_specdec.cli.models import COMPILATION, PIPELINE, check_invariance
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.device_check import compare_with_cpu
 from ov_specdec.errors import TokenizerMismatchError
@@ -33,7 +28,7 @@ BATCH_SIZES = (1, 2)
 @click.command()
 @click.argument("main", required=False)
 @click.argument("draft", required=False)
-@with_options((DEVICE_OPTION, *COMPILE_OPTIONS))
+@options_of(PIPELINE, "device", *COMPILATION)
 @with_errors
 def check(main: str | None, draft: str | None, **options: Any) -> None:
     """Compare tokenizers of MAIN and DRAFT, and MAIN's logits across passes and KV caches.
@@ -52,7 +47,6 @@ def check(main: str | None, draft: str | None, **options: Any) -> None:
     pair = (embedded_folder("main"), embedded_folder("draft")) if main is None else (main, draft)
     if pair[1] is not None and not compare_tokenizers(str(pair[0]), str(pair[1])):
         sys.exit(FAILED)
-    options["properties"] = parse_properties(options["properties"]) or None
     if find_device(openvino_core(), options["device"]).is_cpu:
         click.echo(f"batch invariant: {check_passes(main, draft, options)}")
         if not compare_kv_caches(locate(str(pair[0]))):

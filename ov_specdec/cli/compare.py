@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import click
-from rich.progress import Progress
 
 from ov_specdec.baseline import common_prefix, plain_options
-from ov_specdec.checks import require_int
 from ov_specdec.chunks import GenerationResult
+from ov_specdec.cli.declare import own_options
 from ov_specdec.cli.generate import as_dict
-from ov_specdec.cli.loading import make_pipeline, prepare
+from ov_specdec.cli.models import make_pipeline, prepare
 from ov_specdec.cli.options import shared_options
 from ov_specdec.cli.summary import warnings_of, why_plain
-from ov_specdec.cli.terminal import console, print_json, with_errors
+from ov_specdec.cli.terminal import print_json, progress, with_errors
+from ov_specdec.description import About
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.prompt import Prompt
 
@@ -23,27 +23,22 @@ METHODS = ("plain", "speculative")
 
 @click.command()
 @with_errors
-@click.option(
-    "--repeat",
-    type=int,
-    metavar="N",
-    default=3,
-    show_default=True,
-    help="Interleaved runs of each method after a warm-up; the report has medians.",
-)
+@own_options
 @shared_options
 def compare(
     prompt: Prompt,
     pipeline: Mapping[str, Any],
     generation: Mapping[str, Any],
     as_json: bool,
-    repeat: int,
+    repeat: Annotated[
+        int,
+        About("Interleaved runs of each method after a warm-up; the report has medians.", low=1),
+    ] = 3,
 ) -> None:
     """Continue PROMPT with plain and with speculative decoding; show both texts and times.
 
     It first measures the cost of passes and compiles static shapes, as a longer process would.
     """
-    require_int("repeat", repeat, low=1)
     models = make_pipeline(pipeline)
     if models.drafter != "none":
         prepare(models)
@@ -69,14 +64,13 @@ def run(
     generation = {**generation, "cache_prompt": False}  # each run includes the prefill
     options = {"plain": plain_options(generation), "speculative": generation}
     results: dict[str, list[GenerationResult]] = {method: [] for method in METHODS}
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("Comparing", total=len(METHODS) * (repeat + 1))
+    with progress("Comparing", len(METHODS) * (repeat + 1)) as update:
         for turn in range(repeat + 1):
             for method in METHODS:
                 result = models.generate(prompt, **options[method])
                 if turn > 0:
                     results[method].append(result)
-                progress.advance(task)
+                update(advance=1)
     return results
 
 

@@ -4,13 +4,15 @@ import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import click
 from rich.markup import escape
 
-from ov_specdec.cli.model_options import OUTPUT_OPTION, PAIRING_OPTION
+from ov_specdec.cli.declare import options_of, own_options
+from ov_specdec.cli.models import PIPELINE
 from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.description import About, describe
 from ov_specdec.errors import (
     ExportError,
     Option,
@@ -20,63 +22,50 @@ from ov_specdec.errors import (
 )
 from ov_specdec.files import as_argument
 from ov_specdec.loading.checkpoint_tokenizers import compare_checkpoints
-from ov_specdec.loading.export import WEIGHT_FORMATS, Exported, export_model
+from ov_specdec.loading.export import Exported, WeightFormat, export_model
 from ov_specdec.loading.int4 import Int4Options
 from ov_specdec.loading.source import open_source
 from ov_specdec.pipeline_models import pair_models
 from ov_specdec.text.pairing import PairingName
 
-OWN_DRAFT_FORMATS = ("int8", "int4")
+OUTPUT_OPTION = click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("models"),
+    show_default=True,
+    help="Parent folder of the exported model folders.",
+)
 
 
 @click.command()
 @with_errors
-@click.option("--main", metavar="NAME", help="Main model: Hub name or folder.")
-@click.option("--draft", metavar="NAME", help="Draft model: Hub name or folder.")
-@click.option(
-    "--weight-format", type=click.Choice(WEIGHT_FORMATS), default="fp16", show_default=True
-)
-@click.option(
-    "--group-size",
-    type=int,
-    metavar="N",
-    help="int4: weights that share a scale; -1: a whole row. [128, or less if required]",
-)
-@click.option(
-    "--ratio",
-    type=float,
-    metavar="R",
-    help="int4: fraction of layers in int4, the others in int8. [Optimum decides]",
-)
-@click.option("--sym", is_flag=True, help="int4: omit zero points. [Optimum decides]")
-@click.option(
-    "--draft-from-main",
-    type=click.Choice(OWN_DRAFT_FORMATS),
-    help="Also export the main model with these weights, as its own draft model.",
-)
-@PAIRING_OPTION
+@own_options
+@options_of(describe(Int4Options))
+@options_of(PIPELINE, "pairing")
 @OUTPUT_OPTION
-@click.option(
-    "--transformers",
-    metavar="VERSION",
-    help="Export with this version, such as 5.0 or 5.2.*, in a separate environment in the user's "
-    "cache. Installed packages stay unchanged.",
-)
-@click.option(
-    "--trust-remote-code", is_flag=True, help="Run Python code from the checkpoint. Read it first."
-)
 def export(
-    main: str | None,
-    draft: str | None,
-    weight_format: str,
-    group_size: int | None,
-    ratio: float | None,
-    sym: bool,
-    draft_from_main: str | None,
+    *,
+    main: Annotated[str | None, About("Main model: Hub name or folder.", metavar="NAME")] = None,
+    draft: Annotated[str | None, About("Draft model: Hub name or folder.", metavar="NAME")] = None,
+    weight_format: Annotated[WeightFormat, About("Type of the weights.")] = "fp16",
+    draft_from_main: Annotated[
+        Literal["int8", "int4"] | None,
+        About("Also export the main model with these weights, as its own draft model."),
+    ] = None,
+    transformers: Annotated[
+        str | None,
+        About(
+            "Export with this version, such as 5.0 or 5.2.*, in a separate environment in the "
+            "user's cache. Installed packages stay unchanged.",
+            metavar="VERSION",
+        ),
+    ] = None,
+    trust_remote_code: Annotated[
+        bool, About("Run Python code from the checkpoint. Read it first.")
+    ] = False,
     pairing: PairingName | None,
     output: Path,
-    transformers: str | None,
-    trust_remote_code: bool,
+    **options: Any,
 ) -> None:
     """Export a main model, a draft model, or both.
 
@@ -86,7 +75,7 @@ def export(
     Optimum exports some families only with certain versions of transformers. If another version is
     needed, this asks before it makes an environment for it, or names the --transformers to add.
     """
-    int4 = Int4Options(group_size, ratio, sym)
+    int4 = Int4Options(**options)
     if main is None and draft is None and draft_from_main is None:
         raise OptionError(
             "no model is named: give --main NAME, --draft NAME or both, such as "
@@ -99,20 +88,15 @@ def export(
     elif main is not None and draft is not None and pairing is None:
         _require_same_tokenizers(main, draft, trust_remote_code)
     wants_int4 = any(format_ == "int4" for _, format_ in chosen)
+    how = {"trust_remote_code": trust_remote_code, "transformers": transformers}
     folders = []
     for name, format_ in chosen:
-        if name is None:
-            continue
-        exported = _export(
-            name,
-            output,
-            format_,
-            int4 if format_ == "int4" or not wants_int4 else None,
-            trust_remote_code=trust_remote_code,
-            transformers=transformers,
-        )
-        click.echo(f"{exported.folder}{'' if exported.is_new else ' (exists already)'}")
-        folders.append(exported.folder)
+        if name is not None:
+            # If no model is int4, the first export refuses these options.
+            own = int4 if format_ == "int4" or not wants_int4 else None
+            exported = _export(name, output, format_, own, **how)
+            click.echo(f"{exported.folder}{'' if exported.is_new else ' (exists already)'}")
+            folders.append(exported.folder)
     if len(folders) == len(chosen):
         click.echo(f"try: {_example(folders, pairing)}")
 
@@ -139,31 +123,22 @@ def _require_same_tokenizers(main: str, draft: str, trust_remote_code: bool) -> 
 
 def _export(name: str, output: Path, weight_format: str, *args: Any, **options: Any) -> Exported:
     """Export a model, with Optimum's required version of transformers if the user agrees."""
+    doing = f"Exporting {name} as {weight_format}"
     try:
-        return _export_once(name, output, weight_format, *args, **options)
+        with console.status(doing) as status:
+            return export_model(
+                *(name, output, weight_format, *args),
+                on_note=functools.partial(click.echo, err=True),
+                on_progress=lambda line: status.update(f"{doing}: {escape(line)}"),
+                **options,
+            )
     except TransformersVersionError as error:
         if options["transformers"] is not None:
             raise
         if not _agrees(error):
             raise ExportError(f"{error.finding}: run {_command(error.wanted)}") from error
-        options["transformers"] = error.wanted
-    return _export_once(name, output, weight_format, *args, **options)
-
-
-def _export_once(
-    name: str, output: Path, weight_format: str, *args: Any, **options: Any
-) -> Exported:
-    doing = f"Exporting {name} as {weight_format}"
-    with console.status(doing) as status:
-        return export_model(
-            name,
-            output,
-            weight_format,
-            *args,
-            on_note=functools.partial(click.echo, err=True),
-            on_progress=lambda line: status.update(f"{doing}: {escape(line)}"),
-            **options,
-        )
+        wanted = error.wanted
+    return _export(name, output, weight_format, *args, **{**options, "transformers": wanted})
 
 
 def _agrees(error: TransformersVersionError) -> bool:

@@ -1,18 +1,18 @@
 """`ov-specdec generate`: one prompt, one continuation."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
 from ov_specdec.chunks import Chunk, GenerationResult, collect
-from ov_specdec.cli.generation_options import LOGPROBS, options_of
-from ov_specdec.cli.loading import make_pipeline
+from ov_specdec.cli.declare import options_of, own_options
 from ov_specdec.cli.messages import end_interrupted
-from ov_specdec.cli.model_options import with_options
-from ov_specdec.cli.options import shared_options
+from ov_specdec.cli.models import make_pipeline
+from ov_specdec.cli.options import GENERATION, LOGPROBS, shared_options
 from ov_specdec.cli.summary import details, figures, warnings_of
 from ov_specdec.cli.terminal import print_json, with_errors
+from ov_specdec.description import About
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.logprobs import TokenLogprobs, finite
 from ov_specdec.text.prompt import Prompt
@@ -21,15 +21,15 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 @click.command()
 @with_errors
-@with_options(options_of(LOGPROBS))
-@click.option("--verbose", is_flag=True, help="Show all statistics.")
+@options_of(GENERATION, *LOGPROBS)
+@own_options
 @shared_options
 def generate(
     prompt: Prompt,
     pipeline: Mapping[str, Any],
     generation: Mapping[str, Any],
     as_json: bool,
-    verbose: bool,
+    verbose: Annotated[bool, About("Show all statistics.")] = False,
 ) -> None:
     """Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr."""
     for name in ("logprobs", "prompt_logprobs"):

@@ -1,60 +1,73 @@
-"""Options that `generate` and `compare` share: prompt, models and generation."""
+"""Options that `generate`, `compare` and `chat` share: prompt and generation."""
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from shlex import quote
 from typing import Any
 
 import click
 
 from ov_specdec.arguments import usual_drafter
-from ov_specdec.cli.generation_options import (
-    GENERATION_OPTIONS,
-    length_option,
-    option_of,
-)
-from ov_specdec.cli.model_options import (
-    PIPELINE_OPTIONS,
-    STATIC_SHAPES_OPTION,
-    pop_pipeline,
-    typed,
-    with_options,
-)
-from ov_specdec.cli.prompt import read_prompt
+from ov_specdec.checks import require_utf8
+from ov_specdec.cli.declare import Command, options_of, take
+from ov_specdec.cli.messages import say
+from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, typed
+from ov_specdec.description import describe
 from ov_specdec.drafters.factory import DrafterFactory, kind_of
+from ov_specdec.errors import OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.messages import Message
+
+GENERATION = describe(GenerationOptions)
+
+LOGPROBS = ("logprobs", "logprobs_mode", "prompt_logprobs")
+"""Options of the command that can show log-probabilities."""
+
+OF_SOME = ("max_new_tokens", "apply_chat_template", "cache_prompt", *LOGPROBS)
+"""Options that not all generating commands have, or with other defaults."""
 
 SYSTEM_OPTION = click.option(
     "--system", metavar="TEXT", help="System message, for chat models. [none]"
 )
 
-PROMPT_OPTIONS = (
-    click.argument("prompt", nargs=-1, metavar="[PROMPT]"),
-    click.option(
-        "--prompt-file",
-        metavar="F",
-        help="Read the prompt from a file, - for stdin. [stdin if there is no PROMPT]",
-    ),
-    SYSTEM_OPTION,
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object only."),
-)
 
-GENERATION_NAMES = tuple(field.name for field in fields(GenerationOptions))
+def generation_options(
+    *more: str, max_new_tokens: int | None = GenerationOptions.max_new_tokens
+) -> Callable[[Command], Command]:
+    """Gives a command the options of all generating ones, and others.
+
+    max_new_tokens: the default.
+    """
+    length = replace(GENERATION["max_new_tokens"], default=max_new_tokens)
+    common = [name for name in GENERATION if name not in OF_SOME]
+    return options_of({**GENERATION, length.name: length}, length.name, *common, *more)
 
 
-def shared_options(command: Callable[..., None]) -> Callable[..., None]:
+def shared_options(command: Command) -> Command:
     """Give a command all options of prompt, pipeline and generation.
 
     It is called with `prompt` (a text or messages), `pipeline` and `generation` (keyword arguments
     for `SpeculativePipeline` and its `generate`), and with its own options.
     """
 
+    @click.argument("prompt", nargs=-1, metavar="[PROMPT]")
+    @click.option(
+        "--prompt-file",
+        metavar="F",
+        help="Read the prompt from a file, - for stdin. [stdin if there is no PROMPT]",
+    )
+    @SYSTEM_OPTION
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object only.")
+    @options_of(PIPELINE, *ONE_REQUEST)
+    @generation_options("apply_chat_template")
     @functools.wraps(command)
     def gathered(
         prompt: tuple[str, ...], prompt_file: str | None, system: str | None, **options: Any
     ) -> None:
-        pipeline = pop_pipeline(options)
+        pipeline = take(options, PIPELINE)
         generation = pop_generation(options)
         check_generation(generation, pipeline)
         text = read_prompt(prompt, prompt_file)
@@ -65,10 +78,7 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
             **options,
         )
 
-    template = option_of("apply_chat_template")
-    generation_options = (length_option(), *GENERATION_OPTIONS, template)
-    loading_options = (*PIPELINE_OPTIONS, STATIC_SHAPES_OPTION)
-    return with_options((*PROMPT_OPTIONS, *loading_options, *generation_options))(gathered)
+    return gathered
 
 
 def pop_generation(options: dict[str, Any]) -> dict[str, Any]:
@@ -76,11 +86,7 @@ def pop_generation(options: dict[str, Any]) -> dict[str, Any]:
 
     The pipeline has defaults for the others, and may take them from the model.
     """
-    own = {name: options.pop(name) for name in GENERATION_NAMES if name in options}
-    generation = typed(own)
-    if "logit_bias" in generation:
-        generation["logit_bias"] = dict(generation["logit_bias"])
-    return generation
+    return typed(take(options, GENERATION))
 
 
 def with_system(system: str, prompt: str) -> list[Message]:
@@ -92,3 +98,38 @@ def check_generation(options: Mapping[str, Any], pipeline: Mapping[str, Any]) ->
     """Refuse invalid options of a generation before models are loaded."""
     drafter = pipeline["drafter"] or usual_drafter(pipeline["main"], pipeline["draft"])
     DrafterFactory(kind_of(drafter)).check(GenerationOptions.from_kwargs(options))
+
+
+def read_prompt(given: Sequence[str], file: str | None) -> str:
+    """The prompt from an argument or a file ("-" for stdin), else from a pipe on stdin.
+
+    Raises `OptionError` for none or two prompts, and for one that is empty or not UTF-8.
+    """
+    if given and file is not None:
+        raise OptionError(f"give a PROMPT or --prompt-file '{file}', not both")
+    if len(given) > 1:
+        raise OptionError(
+            f"the prompt is {len(given)} arguments: put it into quotes, as in "
+            f"{quote(' '.join(given))}"
+        )
+    if given:
+        require_utf8("the prompt", given[0])  # Python passes other bytes as lone surrogates
+        if not given[0]:
+            raise OptionError("the prompt is empty: give at least one token of text")
+        if os.path.isfile(given[0]):  # noqa: PTH113 - a Path raises errors for long or odd texts
+            name = quote(given[0])
+            say(f"the prompt is the name of a file: to read it, give --prompt-file {name}")
+        return given[0]
+    if file is None and (sys.stdin is None or sys.stdin.isatty()):
+        raise OptionError("there is no prompt: give a PROMPT or --prompt-file, or pipe text in")
+    name = "stdin" if file in (None, "-") else f"--prompt-file '{file}'"
+    try:
+        with click.open_file("-" if file is None else file, encoding="utf-8") as stream:
+            text: str = stream.read()
+    except OSError as error:
+        raise OptionError(f"{name} cannot be read: {error.strerror}; name a text file") from error
+    except UnicodeDecodeError as error:
+        raise OptionError(f"{name} cannot be read as text: {error}; give UTF-8") from error
+    if not text:
+        raise OptionError(f"{name} is empty: give at least one token of text, or a PROMPT")
+    return text

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 
 from ov_specdec.chunks import GenerationResult
 from ov_specdec.pipeline import SpeculativePipeline
@@ -50,22 +51,21 @@ def was_stopped(stats: GenerationStats) -> bool:
 def figures(result: GenerationResult, models: SpeculativePipeline) -> str:
     """The four main figures of speed, in at most 100 characters."""
     stats = result.stats
-    cut, _ = (
-        CUTS.get(stats.length_limit, ("", "")) if result.finish_reason == "length" else ("", "")
-    )
-    parts = [f"{stats.tokens_per_second:.0f} tokens/s"]
+    cut = ""
+    if result.finish_reason == "length" and stats.length_limit in CUTS:
+        cut, _ = CUTS[stats.length_limit]
+    speed = f"{cut}{stats.tokens_per_second:.0f} tokens/s"
+    accepted = f"{stats.acceptance_rate:.0%} of drafts accepted"
+    per_pass = f"{stats.tokens_per_main_pass:.1f} tokens per pass"
+    if models.drafter == "none":
+        return f"{speed}, {per_pass}"
+    if not stats.drafted:
+        return f"{speed}, not speculated: {why_plain(stats)}"
     if was_stopped(stats):
-        accepted = f"{stats.acceptance_rate:.0%} of drafts accepted"
-        return f"{cut}{parts[0]}, drafting was stopped, as it did not pay: {accepted}"
-    if models.drafter != "none":
-        if (speedup := estimate_speedup(stats, models.costs)) is not None:
-            parts.append(f"about {speedup:.1f} times plain")
-        if stats.drafted:
-            parts.append(f"{stats.acceptance_rate:.0%} of drafts accepted")
-    parts.append(f"{stats.tokens_per_main_pass:.1f} tokens per pass")
-    if models.drafter != "none" and not stats.drafted:
-        parts = [parts[0], f"not speculated: {why_plain(stats)}"]
-    return cut + ", ".join(parts)
+        return f"{speed}, drafting was stopped, as it did not pay: {accepted}"
+    speedup = estimate_speedup(stats, models.costs)
+    gain = "" if speedup is None else f"about {speedup:.1f} times plain, "
+    return f"{speed}, {gain}{accepted}, {per_pass}"
 
 
 def warnings_of(result: GenerationResult) -> Iterator[str]:
@@ -110,8 +110,7 @@ def details(result: GenerationResult, models: SpeculativePipeline) -> Iterator[s
 
 def describe_lengths(stats: GenerationStats) -> str:
     """The draft lengths in order; of many, the last ones."""
-    runs = [run for run in stats.draft_lengths if run["reason"] not in ("prefill", "")]
-    lengths = [run["planned"] for run in runs]
-    changes = [n for i, n in enumerate(lengths) if i == 0 or n != lengths[i - 1]] or [0]
+    rounds = [run for run in stats.draft_lengths if run["reason"] not in ("prefill", "")]
+    changes = [length for length, _ in groupby(run["planned"] for run in rounds)] or [0]
     dots = ["..."] if len(changes) > MAX_SHOWN else []
     return ", ".join([*dots, *map(str, changes[-MAX_SHOWN:])])

@@ -4,23 +4,42 @@ import functools
 import json
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from shlex import quote
 from typing import Any
 
 import click
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn
 
 from ov_specdec.cli.messages import discard_stdout, fail, fail_to_write
-from ov_specdec.cli.option_names import in_option_names
-from ov_specdec.errors import SpecdecError
+from ov_specdec.errors import Option, SpecdecError
 
 console = Console(stderr=True, highlight=False)
+
+MAX_SHOWN = 80
+"""Maximum characters of a value in a message."""
 
 
 def print_json(content: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout, escaped if the console cannot show all of it."""
     in_unicode = sys.stdout.encoding.lower().startswith("utf")
     click.echo(json.dumps(content, ensure_ascii=not in_unicode, indent=2))
+
+
+@contextmanager
+def progress(
+    title: str, total: float, *columns: ProgressColumn, **fields: Any
+) -> Iterator[Callable[..., None]]:
+    """A progress bar on stderr, if that is a terminal; yields rich's `update` of its task.
+
+    columns: others than rich's default ones. fields: of the task, for them.
+    """
+    columns = columns or Progress.get_default_columns()
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        yield functools.partial(bar.update, bar.add_task(title, total=total, **fields))
 
 
 def with_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -41,3 +60,51 @@ def with_errors(command: Callable[..., None]) -> Callable[..., None]:
             fail(in_option_names(error, click.get_current_context().command.params))
 
     return guarded
+
+
+def in_option_names(error: SpecdecError, parameters: Iterable[click.Parameter]) -> str:
+    """An error's message with each option as typed on the command line.
+
+    parameters: of the command that ran. `max_new_tokens=-1` becomes `--max-new-tokens -1`,
+    `do_sample=False` becomes `--no-do-sample`; options that the command lacks stay unchanged.
+    """
+    options = {str(p.name): p for p in parameters if isinstance(p, click.Option)}
+
+    def typed(named: Option) -> str:
+        option = options.get(named.name)
+        return str(named) if option is None else _typed(option, named.value)
+
+    return error.render(typed)
+
+
+def flag_of(option: click.Parameter) -> str:
+    """The longest of an option's names, with its hyphens."""
+    return max(option.opts, key=len)
+
+
+def _typed(option: click.Option, value: object) -> str:
+    """An option with its value, as on a command line."""
+    if value is ...:
+        return flag_of(option)
+    if option.is_flag and value is False:
+        return max(option.secondary_opts, key=len, default=f"no {flag_of(option)}")
+    if option.is_flag:
+        return flag_of(option)
+    several = isinstance(value, tuple | list | Mapping) and option.multiple
+    values = _parts(value) if several else [",".join(_parts(value))]
+    return " ".join(f"{flag_of(option)} {_quoted(each)}" for each in values) or flag_of(option)
+
+
+def _parts(value: object) -> list[str]:
+    """A value, or each of several, without quotes."""
+    if isinstance(value, Mapping):
+        return [f"{key}={each}" for key, each in value.items()]
+    if isinstance(value, tuple | list):
+        return [",".join(_parts(each)) for each in value]
+    return [str(value).lower() if isinstance(value, bool) else str(value)]
+
+
+def _quoted(text: str) -> str:
+    """A text quoted for the shell, or as a Python literal if it cannot be typed."""
+    text = text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+    return quote(text) if text.isprintable() else repr(text)

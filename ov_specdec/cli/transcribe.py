@@ -1,28 +1,19 @@
 """`ov-specdec transcribe`: turn recordings into text and subtitles."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any
 
 import click
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-from ov_specdec.cli.generation_options import option_of, options_of
+from ov_specdec.cli.declare import option_of, options_of, own_options, take
 from ov_specdec.cli.messages import end_interrupted
-from ov_specdec.cli.model_options import (
-    COMPILE_OPTIONS,
-    DEVICE_OPTION,
-    DRAFT_PROPERTY_OPTION,
-    LOADING_OPTIONS,
-    parse_properties,
-    typed,
-    with_options,
-)
-from ov_specdec.cli.speech import LOADING, make_speech_pipeline
-from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.description import by_group, describe
-from ov_specdec.drafters.factory import DrafterName
+from ov_specdec.cli.models import ABOUT, MODELS, arguments_of, make_speech_pipeline, typed
+from ov_specdec.cli.options import GENERATION
+from ov_specdec.cli.terminal import progress, with_errors
+from ov_specdec.description import About, by_group, describe
 from ov_specdec.errors import AudioError, Option, OptionError
 from ov_specdec.options import GenerationOptions
 from ov_specdec.speech.audio import require_libraries
@@ -31,52 +22,55 @@ from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
 from ov_specdec.speech_pipeline import SpeechPipeline
 
-TRANSCRIPTION_OPTIONS = (
-    *options_of(describe(TranscriptionOptions), TranscriptionOptions),
-    click.option(
-        "--max-new-tokens",
-        type=int,
-        metavar="N",
-        help="Maximum output tokens for each window of 30 seconds. [up to the model's context]",
+SPEECH = arguments_of(
+    SpeechPipeline,
+    {
+        **ABOUT,
+        "main": About("Whisper: a folder or Hub name.", metavar="DIR"),
+        "draft": About("Draft model, a smaller Whisper: a folder or Hub name.", metavar="DIR"),
+        "drafter": About("Source of draft tokens.", unset="model with --draft, else suffix"),
+    },
+)
+
+LENGTH = replace(
+    GENERATION["max_new_tokens"],
+    default=None,
+    about=About(
+        "Maximum output tokens for each window of 30 seconds.", unset="up to the model's context"
     ),
-    option_of("seed"),
-    *options_of(by_group(GenerationOptions)["Speculation"]),
+)
+
+COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    TextColumn("{task.completed:.0f} of {task.total:.0f} s"),
+    TimeRemainingColumn(),
 )
 
 
 @click.command()
 @with_errors
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--main", metavar="DIR", required=True, help="Whisper: a folder or Hub name.")
-@click.option(
-    "--draft", metavar="DIR", help="Draft model, a smaller Whisper: a folder or Hub name."
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(get_args(Format)),
-    default="txt",
-    show_default=True,
-    help="Format of the output; srt and vtt are subtitles.",
-)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write a file for each recording into this folder. [stdout]",
-)
-@with_options(TRANSCRIPTION_OPTIONS)
-@click.option(
-    "--drafter",
-    type=click.Choice(get_args(DrafterName)),
-    help="Source of draft tokens. [model with --draft, else suffix]",
-)
-@with_options((DEVICE_OPTION, *LOADING_OPTIONS, *COMPILE_OPTIONS, DRAFT_PROPERTY_OPTION))
-def transcribe(files: tuple[Path, ...], form: Format, output: Path | None, **options: Any) -> None:
+@options_of(SPEECH, *MODELS)
+@own_options
+@options_of(describe(TranscriptionOptions))
+@option_of(LENGTH)
+@options_of(GENERATION, "seed", *by_group(GenerationOptions)["Speculation"])
+@options_of(SPEECH, *(name for name in SPEECH if name not in MODELS))
+def transcribe(
+    files: tuple[Path, ...],
+    *,
+    form: Annotated[
+        Format, About("Format of the output; srt and vtt are subtitles.", flag="format")
+    ] = "txt",
+    output: Annotated[
+        Path | None,
+        About("Write a file for each recording into this folder.", unset="stdout", metavar="DIR"),
+    ] = None,
+    **options: Any,
+) -> None:
     """Transcribe FILES (wav, mp3, m4a, webm ...) with a Whisper."""
-    loading = {n: options.pop(n) for n in LOADING if n in options}
-    for name in ("properties", "draft_properties"):
-        loading[name] = parse_properties(loading[name]) or None
+    loading = take(options, SPEECH)
     given = {**typed(options), "return_timestamps": form != "txt"}
     chosen = TranscriptionOptions.from_kwargs(given)  # checked before models are loaded
     if chosen.word_timestamps and form not in WITH_WORDS:
@@ -119,33 +113,17 @@ def _transcribe(
     """Transcribe one recording, with a progress bar on stderr."""
     chunks = []
     try:
-        with pipeline.stream(file, **options) as stream, _bar(file, stream.audio_seconds) as bar:
+        with (
+            pipeline.stream(file, **options) as stream,
+            progress(file.name, stream.audio_seconds, *COLUMNS) as update,
+        ):
             for chunk in stream:
                 chunks.append(chunk)
-                bar(chunk.end)
+                update(completed=chunk.end)
     except KeyboardInterrupt:
         done = chunks[-1].end if chunks else 0.0
         end_interrupted(f"interrupted after {done:.0f} s of '{file}'")
     return collect(chunks)
-
-
-@contextmanager
-def _bar(file: Path, seconds: float) -> Iterator[Callable[[float], None]]:
-    """A progress bar; yields a function that sets it to a time."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f} of {task.total:.0f} s"),
-        TimeRemainingColumn(),
-    )
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task(file.name, total=seconds)
-
-        def show(end: float) -> None:
-            bar.update(task, completed=end)
-
-        yield show
 
 
 def summary(result: TranscriptionResult) -> str:

@@ -1,17 +1,19 @@
 """`ov-specdec tune`: find the fastest settings and drafter on this machine."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated
 
 import click
 
 from ov_specdec.bench.prompts import read_prompts
-from ov_specdec.checks import require_number
-from ov_specdec.cli.model_options import PAIRING_OPTION, STATIC_SHAPES_OPTION, parse_sizes
+from ov_specdec.cli.declare import options_of, own_options
+from ov_specdec.cli.models import PIPELINE
 from ov_specdec.cli.terminal import console, print_json, with_errors
+from ov_specdec.description import About
 from ov_specdec.errors import OptionError
 from ov_specdec.files import as_argument
 from ov_specdec.loading.locate import embedded_folder, locate
@@ -29,137 +31,16 @@ from ov_specdec.tuning import (
     Tuning,
     Verdict,
     decide,
+    make_candidates,
 )
 from ov_specdec.tuning.candidates import PROMPTS, measure_gain
 from ov_specdec.tuning.passes import SIZES
 from ov_specdec.tuning.search import describe_settings
 
-HEADER = ("model", "settings", *(f"{size}" for size in SIZES), "prefill")
+PASSES = ("model", "settings", *map(str, SIZES), "prefill")
 PASSES_NOTE = "trials: milliseconds of a pass by number of tokens"
+GAINS = ("drafter", "tokens/s", "plain", "ratio", "quartiles", "runs", "tokens per pass")
 GAINS_NOTE = "greedy, with the default draft length, interleaved with plain decoding"
-
-
-@click.command()
-@with_errors
-@click.argument("main", required=False)
-@click.argument("draft", required=False)
-@click.option("--device", default="CPU", show_default=True, help="OpenVINO device.")
-@click.option(
-    "--seconds",
-    type=float,
-    default=100.0,
-    show_default=True,
-    help="Time budget in seconds for all measurements, without loading models.",
-)
-@click.option(
-    "--other-draft",
-    "other_drafts",
-    multiple=True,
-    metavar="DIR",
-    help="Compare another draft model, such as the main model's weights in int4; repeatable.",
-)
-@PAIRING_OPTION
-@STATIC_SHAPES_OPTION
-@click.option(
-    "--prompt-file",
-    type=click.Path(path_type=Path),
-    metavar="F",
-    help="Compare drafters on these prompts, one per line. [code, a question, a function to "
-    "rewrite]",
-)
-@click.option("--output", metavar="FILE", help="Write the profile to a file. [in the user's cache]")
-@click.option("--json", "as_json", is_flag=True, help="Print the profile instead of the tables.")
-def tune(
-    main: str | None,
-    draft: str | None,
-    device: str,
-    seconds: float,
-    other_drafts: Sequence[str],
-    pairing: PairingName | None,
-    static_shapes: str,
-    prompt_file: Path | None,
-    output: str | None,
-    as_json: bool,
-) -> None:
-    """Find the fastest settings and drafter for MAIN and DRAFT, or for the embedded pair.
-
-    It searches settings without static shapes. Then it compares drafters with plain decoding: the
-    draft model, suffix matches, both, and other drafts. If the verdict is clear, it writes the
-    settings to a profile, which later runs with the same models on this machine use by default. A
-    profile with --output has to be given with --profile. MAIN alone gets no profile.
-    """
-    require_number("seconds", seconds, above=0.0)
-    sizes = parse_sizes(static_shapes)
-    prompts = PROMPTS if prompt_file is None else read_prompts(prompt_file)
-    is_pair = main is None or draft is not None
-    if not is_pair:
-        _refuse_what_is_for_a_pair(output, None if other_drafts else pairing)
-    main_folder = embedded_folder("main") if main is None else locate(main)
-    drafts = [locate(name) for name in other_drafts]
-    if is_pair:
-        drafts.insert(0, embedded_folder("draft") if draft is None else locate(draft))
-    # Before a search of minutes: not all drafts can be paired.
-    paired = [(folder, find_pairing(main_folder, folder, pairing)) for folder in drafts]
-    given = Conditions(main_folder, device, pairing, sizes, Budget(seconds))
-    found = None if not is_pair else _search(given, drafts[0], output)
-    with TemporaryDirectory() as scratch:
-        trial = None
-        if found is not None:
-            trial = Path(scratch) / "profile.json"
-            found.tuning.profile.write(trial)
-        gains = _measure(given, make_candidates(paired, trial), prompts)
-    verdict = decide(gains)
-    if found is not None and verdict.is_clear:
-        found.tuning.profile.write(found.path)
-    if as_json:
-        print_json(
-            {
-                **(found.tuning.profile.as_dict() if found is not None else {}),
-                "seconds": {"measuring": given.budget.spent, "loading": given.budget.loading},
-                "candidates": [_gain_as_dict(gain) for gain in gains],
-                "verdict": {"is_clear": verdict.is_clear, **_gain_as_dict(verdict.best)},
-            }
-        )
-    else:
-        _print(found, gains, verdict, given.budget, output)
-
-
-def _print(
-    found: "Settings | None",
-    gains: Sequence[Gain],
-    verdict: Verdict,
-    budget: Budget,
-    output: str | None,
-) -> None:
-    """Print the tables and the verdict."""
-    lines = table(gain_table(gains), GAINS_NOTE)
-    if found is not None:
-        profile = found.path if verdict.is_clear else "not written"
-        lines += [*table(found.rows, PASSES_NOTE), *describe_settings_of(found.tuning)]
-        lines.append(f"profile       {profile}")
-    times = f"{budget.spent:.0f} s of measurement, {budget.loading:.0f} s of loading"
-    for line in (*lines, f"took          {times}", f"verdict       {describe(verdict, output)}"):
-        click.echo(line)
-
-
-def _refuse_what_is_for_a_pair(output: str | None, pairing: PairingName | None) -> None:
-    if output is not None:
-        raise OptionError(f"--output '{output}' has no effect without DRAFT: give both")
-    if pairing is not None:
-        raise OptionError(
-            f"--pairing {pairing} has no effect without a draft model: give DRAFT or --other-draft"
-        )
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """The main model, and the conditions and time budget of measurements."""
-
-    main: Path
-    device: str
-    pairing: PairingName | None
-    static_shapes: WantedShapes
-    budget: Budget
 
 
 @dataclass(frozen=True)
@@ -171,20 +52,128 @@ class Settings:
     rows: list[tuple[str, ...]]
 
 
-def _search(given: Conditions, draft: Path, output: str | None) -> Settings:
-    rows = [HEADER, ("---",) * len(HEADER)]
+@click.command()
+@with_errors
+@click.argument("main", required=False)
+@click.argument("draft", required=False)
+@own_options
+@options_of(PIPELINE, "device", "pairing", "static_shapes")
+def tune(
+    main: str | None,
+    draft: str | None,
+    *,
+    device: str,
+    seconds: Annotated[
+        float,
+        About("Time budget in seconds for all measurements, without loading models.", above=0.0),
+    ] = 100.0,
+    other_drafts: Annotated[
+        Sequence[str],
+        About(
+            "Compare another draft model, such as the main model's weights in int4.",
+            metavar="DIR",
+            flag="other-draft",
+        ),
+    ] = (),
+    pairing: PairingName | None,
+    static_shapes: WantedShapes,
+    prompt_file: Annotated[
+        Path | None,
+        About(
+            "Compare drafters on these prompts, one per line.",
+            unset="code, a question, a function to rewrite",
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        About("Write the profile to a file.", unset="in the user's cache", metavar="FILE"),
+    ] = None,
+    as_json: Annotated[
+        bool, About("Print the profile instead of the tables.", flag="json")
+    ] = False,
+) -> None:
+    """Find the fastest settings and drafter for MAIN and DRAFT, or for the embedded pair.
+
+    It searches settings without static shapes. Then it compares drafters with plain decoding: the
+    draft model, suffix matches, both, and other drafts. If the verdict is clear, it writes the
+    settings to a profile, which later runs with the same models on this machine use by default. A
+    profile with --output has to be given with --profile. MAIN alone gets no profile.
+    """
+    prompts = PROMPTS if prompt_file is None else read_prompts(prompt_file)
+    is_pair = main is None or draft is not None
+    if not is_pair:
+        _refuse_what_is_for_a_pair(output, None if other_drafts else pairing)
+    main_folder = embedded_folder("main") if main is None else locate(main)
+    drafts = [locate(name) for name in other_drafts]
+    if is_pair:
+        drafts.insert(0, embedded_folder("draft") if draft is None else locate(draft))
+    # Before a search of minutes: not all drafts can be paired.
+    paired = [(folder, find_pairing(main_folder, folder, pairing)) for folder in drafts]
+    budget = Budget(seconds)
+    found = None
+    if is_pair:
+        pair = (main_folder, drafts[0], device)
+        found = _search(partial(Tuner, *pair, budget=budget, pairing=pairing), output)
+    measure = partial(
+        measure_gain,
+        main_folder,
+        device=device,
+        prompts=prompts,
+        budget=budget,
+        static_shapes=static_shapes,
+    )
+    gains = _measure(measure, paired, found, budget)
+    verdict = decide(gains)
+    if found is not None and verdict.is_clear:
+        found.tuning.profile.write(found.path)
+    if as_json:
+        print_json(
+            {
+                **(found.tuning.profile.as_dict() if found is not None else {}),
+                "seconds": {"measuring": budget.spent, "loading": budget.loading},
+                "candidates": [gain.as_dict() for gain in gains],
+                "verdict": {"is_clear": verdict.is_clear, **verdict.best.as_dict()},
+            }
+        )
+    else:
+        click.echo("\n".join(_report(found, gains, verdict, budget, output)))
+
+
+def _report(
+    found: Settings | None,
+    gains: Sequence[Gain],
+    verdict: Verdict,
+    budget: Budget,
+    output: str | None,
+) -> Iterator[str]:
+    """The tables and the verdict as lines of text."""
+    yield from table(GAINS, map(gain_row, gains), GAINS_NOTE)
+    if found is not None:
+        yield from table(PASSES, found.rows, PASSES_NOTE)
+        yield from describe_settings_of(found.tuning)
+        yield f"profile       {found.path if verdict.is_clear else 'not written'}"
+    yield f"took          {budget.spent:.0f} s of measurement, {budget.loading:.0f} s of loading"
+    yield f"verdict       {describe(verdict, output)}"
+
+
+def _refuse_what_is_for_a_pair(output: str | None, pairing: PairingName | None) -> None:
+    if output is not None:
+        raise OptionError(f"--output '{output}' has no effect without DRAFT: give both")
+    if pairing is not None:
+        raise OptionError(
+            f"--pairing {pairing} has no effect without a draft model: give DRAFT or --other-draft"
+        )
+
+
+def _search(make_tuner: Callable[..., Tuner], output: str | None) -> Settings:
+    rows: list[tuple[str, ...]] = []
     with console.status("Measuring") as status:
 
         def note(role: str, trial: Trial | Refused) -> None:
             rows.append(describe_trial(role, trial))
             status.update(f"Measuring the {role} model: {rows[-1][1]}")
 
-        tuner = Tuner(
-            *(given.main, draft, given.device),
-            budget=given.budget,
-            note=note,
-            pairing=given.pairing,
-        )
+        tuner = make_tuner(note=note)
         path = default_path(tuner.pair) if output is None else Path(output)
         if path is None:
             raise OptionError("there is no home folder for the profile: give --output FILE")
@@ -192,63 +181,45 @@ def _search(given: Conditions, draft: Path, output: str | None) -> Settings:
         return Settings(tuner.run(), path, rows)
 
 
-def make_candidates(
-    paired: Sequence[tuple[Path, UsedPairing | None]], profile: Path | None
-) -> list[Candidate]:
-    """Suffix matches, each draft model, and the first draft model with suffix matches.
-
-    profile: of the first draft model.
-    """
-    models = [Candidate("model", *draft) for draft in paired]
-    first = [replace(model, profile=profile) for model in models[:1]]
-    both = [replace(model, drafter="both") for model in first]
-    return [*first, Candidate("suffix"), *models[1:], *both]
-
-
 def _measure(
-    given: Conditions, candidates: Sequence[Candidate], prompts: Sequence[str]
+    measure: Callable[..., Gain],
+    paired: Sequence[tuple[Path, UsedPairing | None]],
+    found: Settings | None,
+    budget: Budget,
 ) -> list[Gain]:
     """The gains of candidates, in order, while there is time; at least that of the first."""
     gains: list[Gain] = []
-    with console.status("Measuring drafters") as status:
+    with TemporaryDirectory() as scratch, console.status("Measuring drafters") as status:
+        profile = None
+        if found is not None:
+            profile = Path(scratch) / "profile.json"
+            found.tuning.profile.write(profile)
+        candidates = make_candidates(paired, profile)
         for place, candidate in enumerate(candidates):
-            if gains and given.budget.left <= 0.0:
+            if gains and budget.left <= 0.0:
                 break
             status.update(f"Measuring {describe_candidate(candidate)}")
-            seconds = given.budget.left / (len(candidates) - place)
-            gains.append(
-                measure_gain(
-                    *(given.main, candidate, given.device, prompts),
-                    seconds=seconds,
-                    budget=given.budget,
-                    static_shapes=given.static_shapes,
-                )
-            )
+            gains.append(measure(candidate, seconds=budget.left / (len(candidates) - place)))
     return gains
 
 
-def table(rows: Sequence[tuple[str, ...]], note: str) -> list[str]:
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], note: str) -> list[str]:
     """The lines of a table, and a note below it."""
-    return [*(f"| {' | '.join(row)} |" for row in rows), f"({note})", ""]
+    lines = [header, ["---"] * len(header), *rows]
+    return [*(f"| {' | '.join(line)} |" for line in lines), f"({note})", ""]
 
 
-def gain_table(gains: Sequence[Gain]) -> list[tuple[str, ...]]:
-    """A row for each candidate."""
-    header = ("drafter", "tokens/s", "plain", "ratio", "quartiles", "runs", "tokens per pass")
-    rows = [header, ("---",) * len(header)]
-    rows += [
-        (
-            describe_candidate(gain.candidate),
-            f"{gain.speed:.1f}",
-            f"{gain.plain_speed:.1f}",
-            f"{gain.ratio:.2f}",
-            "{:.2f} to {:.2f}".format(*gain.quartiles),
-            str(len(gain.ratios)),
-            f"{gain.tokens_per_pass:.2f}",
-        )
-        for gain in gains
-    ]
-    return rows
+def gain_row(gain: Gain) -> tuple[str, ...]:
+    """A candidate's row of the table."""
+    return (
+        describe_candidate(gain.candidate),
+        f"{gain.speed:.1f}",
+        f"{gain.plain_speed:.1f}",
+        f"{gain.ratio:.2f}",
+        "{:.2f} to {:.2f}".format(*gain.quartiles),
+        str(len(gain.ratios)),
+        f"{gain.tokens_per_pass:.2f}",
+    )
 
 
 def describe(verdict: Verdict, output: str | None = None) -> str:
@@ -274,20 +245,6 @@ def describe(verdict: Verdict, output: str | None = None) -> str:
 def describe_candidate(candidate: Candidate) -> str:
     """A drafter and the name of its draft model's folder."""
     return " ".join([candidate.drafter, *([candidate.draft.name] if candidate.draft else [])])
-
-
-def _gain_as_dict(gain: Gain) -> dict[str, Any]:
-    draft = gain.candidate.draft
-    return {
-        "drafter": gain.candidate.drafter,
-        "draft": None if draft is None else str(draft),
-        "tokens_per_second": gain.speed,
-        "plain_tokens_per_second": gain.plain_speed,
-        "ratio": gain.ratio,
-        "ratios": list(gain.ratios),
-        "tokens_per_main_pass": gain.tokens_per_pass,
-        "pays": gain.pays,
-    }
 
 
 def describe_trial(role: str, trial: Trial | Refused) -> tuple[str, ...]:

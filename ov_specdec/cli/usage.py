@@ -7,60 +7,55 @@ import click
 
 from ov_specdec.checks import suggest
 
-COMMANDS: Mapping[str, str] = {
-    **dict.fromkeys(("complete", "run"), "generate or chat"),
-    **dict.fromkeys(("convert", "download", "pull"), "export"),
-    "help": "--help",
-    "models": "devices MODEL, for one of them",
-    "version": "--version",
+COMMANDS = {
+    "generate or chat": "complete run",
+    "export": "convert download pull",
+    "--help": "help",
+    "devices MODEL, for one of them": "models",
+    "--version": "version",
 }
-"""By what other programs call them."""
+"""What to give, and what other programs call it."""
 
-OPTIONS: Mapping[str, str] = {
-    **dict.fromkeys(("-m", "--model", "--main-model", "--model-path"), "--main"),
-    **dict.fromkeys(("--assistant-model", "--draft-model", "--model-draft"), "--draft"),
-    **dict.fromkeys(
-        ("-n", "--max-length", "--max-tokens", "--n-predict", "--num-predict"), "--max-new-tokens"
-    ),
-    **dict.fromkeys(("-c", "--ctx-size"), "--max-model-len"),
-    **dict.fromkeys(("-f", "--file"), "--prompt-file"),
-    **dict.fromkeys(("-t", "--threads"), "--num-threads"),
-    **dict.fromkeys(("--num-speculative-tokens", "--draft-max"), "--num-assistant-tokens"),
-    **dict.fromkeys(("--speculative-config", "--speculative-model"), "--draft"),
-    **dict.fromkeys(("--gpu-layers", "--n-gpu-layers"), "--device"),
-    "--system-prompt": "--system",
-    **dict.fromkeys(("-a", "--alias"), "--served-model-name"),
-    "--quantization": "the command export its --weight-format",
-    **dict.fromkeys(("--max-num-seqs", "--parallel"), "--max-batch-size"),
-    "--max-num-batched-tokens": "--max-prefill-tokens-per-step",
-    "--gpu-memory-utilization": "--kv-cache-size",
-    "--dtype": "--precision, default or exact",
-    "--tensor-parallel-size": "--replicas, for more requests at once",
-    "--data-parallel-size": "--replicas",
-    "--disable-log-requests": "--log-level",
-    **dict.fromkeys(
-        ("--enable-prefix-caching", "--enable-chunked-prefill"), "nothing: it is always done"
-    ),
-    "--chat": "the command chat, or --chat-template",
-    "--stop-strings": "--stop",
-    "--stream": "nothing: the text comes as it is generated",
-    "--temp": "--temperature",
-    **dict.fromkeys(("-p", "--prompt"), "the prompt without an option"),
-    # Several letters behind one hyphen, as llama.cpp has them.
-    "-cnv": "the command chat",
-    **dict.fromkeys(("-ctk", "-ctv"), "--property, such as KV_CACHE_PRECISION=u8"),
-    "-fa": "nothing: it is always done",
-    "-hf": "--main, with an OpenVINO model's name on the Hub",
-    **dict.fromkeys(("-hfd", "-md"), "--draft"),
-    "-ngl": "--device",
-    "-ngld": "--draft-device",
-    "-no-cnv": "--no-chat-template",
-    "-np": "--max-batch-size",
-    "-sp": "--no-skip-special-tokens",
-    "-sys": "--system",
-    "-tb": "--num-threads",
+OPTIONS = {
+    "--main": "-m --model --main-model --model-path",
+    "--main, with an OpenVINO model's name on the Hub": "-hf",
+    "--draft": "-hfd -md --assistant-model --draft-model --model-draft --speculative-config "
+    "--speculative-model",
+    "--max-new-tokens": "-n --max-length --max-tokens --n-predict --num-predict",
+    "--max-model-len": "-c --ctx-size",
+    "--prompt-file": "-f --file",
+    "the prompt without an option": "-p --prompt",
+    "--system": "-sys --system-prompt",
+    "--num-threads": "-t -tb --threads",
+    "--num-assistant-tokens": "--num-speculative-tokens --draft-max",
+    "--device": "-ngl --gpu-layers --n-gpu-layers",
+    "--draft-device": "-ngld",
+    "--served-model-name": "-a --alias",
+    "--max-batch-size": "-np --max-num-seqs --parallel",
+    "--max-prefill-tokens-per-step": "--max-num-batched-tokens",
+    "--kv-cache-size": "--gpu-memory-utilization",
+    "--precision, default or exact": "--dtype",
+    "--property, such as KV_CACHE_PRECISION=u8": "-ctk -ctv",
+    "--replicas, for more requests at once": "--tensor-parallel-size",
+    "--replicas": "--data-parallel-size",
+    "--log-level": "--disable-log-requests",
+    "--stop": "--stop-strings",
+    "--temperature": "--temp",
+    "--no-chat-template": "-no-cnv",
+    "--no-skip-special-tokens": "-sp",
+    "the command chat": "-cnv",
+    "the command chat, or --chat-template": "--chat",
+    "the command export its --weight-format": "--quantization",
+    "nothing: it is always done": "-fa --enable-prefix-caching --enable-chunked-prefill",
+    "nothing: the text comes as it is generated": "--stream",
 }
-"""By what other programs call them: what to give instead."""
+"""The same for options."""
+
+HINTS, ELSEWHERE = (
+    {name: hint for hint, names in table.items() for name in names.split()}
+    for table in (OPTIONS, COMMANDS)
+)
+"""What to give, by the names of other programs."""
 
 CUTOFF = 0.7
 """How much alike options have to be: below it they have little but "--" in common."""
@@ -89,16 +84,16 @@ def explain(error: click.ClickException) -> str:
     hyphened = name.replace("_", "-")
     most = 1 if hyphened in flags else 2
     usual = suggest(hyphened, flags, "", most=most, cutoff=CUTOFF)
-    hint = OPTIONS.get(hyphened)
+    hint = HINTS.get(hyphened)
     if hint is None or (hint.startswith("--") and hint.split(",")[0] not in flags):
         return f"there is no option {name}" + (f": {usual}" if usual else "")
     return f"there is no option {name}: give {hint}"
 
 
 def refuse_words(context: click.Context, args: Iterable[str]) -> None:
-    """Refuse those of `OPTIONS` that click would read letter by letter, such as -ngl as -n gl."""
+    """Refuse those of others that click would read letter by letter, such as -ngl as -n gl."""
     for arg in takewhile("--".__ne__, args):
-        if arg in OPTIONS and len(arg.lstrip("-")) > 1 and not arg.startswith("--"):
+        if arg in HINTS and len(arg.lstrip("-")) > 1 and not arg.startswith("--"):
             raise click.NoSuchOption(arg, ctx=context)
 
 
@@ -115,7 +110,7 @@ def _where_models_go(error: click.ClickException) -> str:
 
 def explain_command(name: str, commands: Mapping[str, str]) -> str:
     """What to type in place of a command that does not exist. commands: those that do."""
-    elsewhere = COMMANDS.get(name)
+    elsewhere = ELSEWHERE.get(name)
     if elsewhere is not None and elsewhere.split()[0] in {*commands, "--help", "--version"}:
         return f"there is no command '{name}': give {elsewhere}"
     hint = suggest(name, commands, f"there are: {', '.join(commands)}")

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ov_specdec.errors import ExportError, OptionError
 from ov_specdec.loading.attention import lost_cap
@@ -32,7 +32,7 @@ from ov_specdec.loading.partial import partial_folder
 from ov_specdec.loading.source import read_ir
 from ov_specdec.text.tokenizer import MARIAN_FILE
 
-WEIGHT_FORMATS = ("fp16", "int8", "int4")
+WeightFormat = Literal["fp16", "int8", "int4"]
 NEEDED_FILES = (IR_FILE, "openvino_model.bin", "config.json", "tokenizer.json")
 ENCODER_DECODER_FILES = (
     *(ENCODER_FILE, "openvino_encoder_model.bin", DECODER_FILE, "openvino_decoder_model.bin"),

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from ov_specdec.errors import OptionError
+from ov_specdec.description import About, check_described
+from ov_specdec.errors import Option, OptionError
 
 DEFAULT_GROUP_SIZE = 128
 """Optimum's default for models without specific settings."""
@@ -21,26 +22,40 @@ HEAD_WIDTHS = ("head_dim", "v_head_dim")
 """Entries that give one when multiplied by the number of heads."""
 
 
+def _check_group_size(name: str, value: int) -> None:
+    if value < 1 and value != -1:
+        raise OptionError(Option(name, value), " must be at least 1, or -1 for one group to a row")
+
+
 @dataclass(frozen=True)
 class Int4Options:
     """Optimum's options for int4 weights; Optimum has defaults for others.
 
-    group_size: weights of a row that share a scale, or -1 for the whole row; ratio: fraction of
-    layers in int4, above 0 and up to 1, with int8 for the others; sym: no zero points. Raises
-    `OptionError` for a value out of range.
+    Annotations hold their descriptions. Raises `OptionError` for a value out of range.
     """
 
-    group_size: int | None = None
-    ratio: float | None = None
-    sym: bool = False
+    group_size: Annotated[
+        int | None,
+        About(
+            "int4: weights that share a scale; -1: a whole row.",
+            unset="128, or less if required",
+            check=_check_group_size,
+        ),
+    ] = None
+    ratio: Annotated[
+        float | None,
+        About(
+            "int4: fraction of layers in int4, the others in int8.",
+            above=0.0,
+            high=1.0,
+            unset="Optimum decides",
+            metavar="R",
+        ),
+    ] = None
+    sym: Annotated[bool, About("int4: omit zero points.", unset="Optimum decides")] = False
 
     def __post_init__(self) -> None:
-        if self.group_size is not None and self.group_size < 1 and self.group_size != -1:
-            raise OptionError(
-                f"--group-size {self.group_size} must be at least 1, or -1 for one group to a row"
-            )
-        if self.ratio is not None and not 0 < self.ratio <= 1:
-            raise OptionError(f"--ratio {self.ratio} must be a number above 0, up to 1")
+        check_described(self)
 
     def arguments(self) -> list[str]:
         """The given options, as command-line arguments."""

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import uvicorn
@@ -18,7 +18,7 @@ from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.app import make_app
 from ov_specdec.server.engine import LocalEngine
 from ov_specdec.server.service import Service
-from ov_specdec.server.settings import Settings
+from ov_specdec.server.settings import Binding, Settings
 from ov_specdec.server.transcriptions import Transcriptions
 from ov_specdec.speech_pipeline import SpeechPipeline
 
@@ -46,21 +46,6 @@ class Server(uvicorn.Server):
         """Serve until a signal comes."""
         await super().main_loop()
         self._service.stop()
-
-
-@dataclass(frozen=True)
-class Binding:
-    """The address of a server. uds: path of a Unix socket, instead of host and port.
-
-    ssl_certfile, ssl_keyfile: PEM files for TLS. root_path: path prefix that a proxy strips.
-    """
-
-    host: str
-    port: int
-    uds: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
-    root_path: str = ""
 
 
 def open_engine(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.checks import require_int
-from ov_specdec.errors import AudioError, OptionError, install, shorten
+from ov_specdec.errors import AudioError, requiring, shorten
 
 Samples: TypeAlias = NDArray[np.float32]
 """Mono samples from -1 to 1, [samples]."""
@@ -238,8 +238,6 @@ def require_libraries() -> None:
 
 def _library() -> ModuleType:
     """PyAV, from the extra `speech`: FFmpeg's decoders. `OptionError` if it is not installed."""
-    try:
+    with requiring("recordings need PyAV", "speech"):
         import av
-    except ImportError as error:
-        raise OptionError(f"recordings need PyAV ({error}): {install('speech')}") from error
     return av

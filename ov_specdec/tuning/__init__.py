@@ -1,7 +1,7 @@
 """Measures which execution properties and drafter are fastest for a pair on this machine."""
 
 from ov_specdec.tuning.budget import Budget
-from ov_specdec.tuning.candidates import Candidate, Gain, Verdict, decide
+from ov_specdec.tuning.candidates import Candidate, Gain, Verdict, decide, make_candidates
 from ov_specdec.tuning.search import Refused, Trial
 from ov_specdec.tuning.tuner import Tuner, Tuning
 
@@ -15,4 +15,5 @@ __all__ = [
     "Tuning",
     "Verdict",
     "decide",
+    "make_candidates",
 ]

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
 from statistics import fmean, median, quantiles
+from typing import Any
 
 from ov_specdec.baseline import plain_options
 from ov_specdec.drafters.factory import DrafterName
@@ -13,7 +14,7 @@ from ov_specdec.errors import OptionError, shorten
 from ov_specdec.loading.static_shapes import WantedShapes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.stats import GenerationStats
-from ov_specdec.text.pairing import PairingName
+from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.tuning.budget import Budget
 from ov_specdec.tuning.search import GAIN
 
@@ -82,6 +83,33 @@ class Gain:
     def pays(self) -> bool:
         """Whether it is faster than plain decoding beyond noise."""
         return self.is_clear and self.ratio * GAIN > 1.0 and self.quartiles[0] > 1.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        draft = self.candidate.draft
+        return {
+            "drafter": self.candidate.drafter,
+            "draft": None if draft is None else str(draft),
+            "tokens_per_second": self.speed,
+            "plain_tokens_per_second": self.plain_speed,
+            "ratio": self.ratio,
+            "ratios": list(self.ratios),
+            "tokens_per_main_pass": self.tokens_per_pass,
+            "pays": self.pays,
+        }
+
+
+def make_candidates(
+    paired: Sequence[tuple[Path, UsedPairing | None]], profile: Path | None
+) -> list[Candidate]:
+    """Suffix matches, each draft model, and the first draft model with suffix matches.
+
+    profile: of the first draft model.
+    """
+    models = [Candidate("model", *draft) for draft in paired]
+    first = [replace(model, profile=profile) for model in models[:1]]
+    both = [replace(model, drafter="both") for model in first]
+    return [*first, Candidate("suffix"), *models[1:], *both]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ov_specdec.cli.model_options import OUTPUT_OPTION
+from ov_specdec.cli.export import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.loading.locate import embedded_folder
 from tests.benchmarks.expansion.build import expand_model

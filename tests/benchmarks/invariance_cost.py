@@ -12,7 +12,7 @@ from typing import Literal
 import click
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cli.model_options import parse_sizes
+from ov_specdec.cli.values import parse_sizes
 from ov_specdec.loading.static_shapes import WantedShapes
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, several

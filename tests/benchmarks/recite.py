@@ -23,7 +23,7 @@ import openvino as ov
 from numpy.typing import NDArray
 from openvino import opset13 as ops
 
-from ov_specdec.cli.model_options import OUTPUT_OPTION
+from ov_specdec.cli.export import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.loading.export import export_model

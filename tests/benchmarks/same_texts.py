@@ -13,13 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import httpx
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cli.model_options import parse_invariance
+from ov_specdec.cli.declare import options_of
+from ov_specdec.cli.models import PIPELINE
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.peers.frameworks import genai, genai_batch
@@ -210,7 +211,7 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
 @model_options
 @prompt_options("tests", 20)
 @click.option("--max-new-tokens", default=128, show_default=True)
-@click.option("--batch-invariant", default="auto", show_default=True)
+@options_of(PIPELINE, "batch_invariant")
 @click.option("--only", multiple=True, help="Ways whose names hold this text, or another such.")
 @click.option("--peers/--no-peers", "with_peers", default=True)
 @measures
@@ -218,12 +219,12 @@ def same_texts(
     models: Models,
     prompts: Prompts,
     max_new_tokens: int,
-    batch_invariant: str,
+    batch_invariant: bool | Literal["auto"],
     only: tuple[str, ...],
     with_peers: bool,
 ) -> Measurements:
     """Count texts that are not those of plain decoding alone."""
-    load = partial(models.pipeline, batch_invariant=parse_invariance(batch_invariant))
+    load = partial(models.pipeline, batch_invariant=batch_invariant)
     with load("none") as plain:
         ids = [prompt for _, prompt in prompts.ids(plain.tokenizer)]
         run = {"max_new_tokens": max_new_tokens, "ignore_eos": True}

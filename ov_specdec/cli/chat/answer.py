@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from itertools import chain
 
 import click
@@ -10,10 +11,13 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 
 from ov_specdec.chunks import Chunk, GenerationResult, collect
-from ov_specdec.cli.interrupts import interrupts_call
+from ov_specdec.cli.chat.commands import Chat
+from ov_specdec.cli.chat.conversation import Conversation
+from ov_specdec.cli.messages import interrupts_call
 from ov_specdec.cli.terminal import console
 from ov_specdec.generation import GenerationStream
 from ov_specdec.palette import GREEN
+from ov_specdec.pipeline import SpeculativePipeline
 
 ShowChunk = Callable[[Chunk], None]
 Begin = Callable[[], GenerationStream]
@@ -66,6 +70,22 @@ def cancelled_by_interrupts(begin: Begin) -> Iterator[GenerationStream]:
         yield stream
 
 
+def answer(
+    models: SpeculativePipeline, show: ShowChunk, start: Start, chat: Chat, asked: Conversation
+) -> Conversation:
+    """Generate and show an answer, and a line of statistics. Returns the conversation with it.
+
+    start: makes a context around the start of an answer, which handles Ctrl-C.
+    """
+    begin = partial(models.stream, asked.messages, **chat.next_options())
+    result = read_answer(start(begin), show)
+    note(describe(result, chat.settings.complete(chat.settings.given).max_new_tokens))
+    if result.finish_reason == "cancelled" and not result.text:
+        note("there is no answer yet, so the conversation is unchanged")
+        return chat.conversation
+    return asked.with_message("assistant", result.text)
+
+
 def read_answer(
     beginning: AbstractContextManager[GenerationStream], show: ShowChunk
 ) -> GenerationResult:
@@ -100,3 +120,8 @@ def describe(result: GenerationResult, max_new_tokens: int | None) -> str:
     elif stats.stop_string is not None:
         parts.append(f"ended by the {result.finish_message}")
     return " | ".join(parts)
+
+
+def note(text: str) -> None:
+    """Show a note, dim, on stderr."""
+    console.print(text, style="dim", markup=False, soft_wrap=True)

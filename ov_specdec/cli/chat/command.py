@@ -2,47 +2,45 @@
 
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 from rich.console import Console
 
 from ov_specdec.cli.chat.answer import (
     ShowChunk,
-    Start,
+    answer,
     cancelled_by_interrupts,
-    describe,
     in_colours,
-    read_answer,
+    note,
     show_text,
 )
-from ov_specdec.cli.chat.commands import Chat
+from ov_specdec.cli.chat.commands import Chat, converse
 from ov_specdec.cli.chat.conversation import Conversation
-from ov_specdec.cli.chat.loop import Answer, converse
-from ov_specdec.cli.chat.prompt_cache import use_prompt_cache
 from ov_specdec.cli.chat.settings import Settings
-from ov_specdec.cli.generation_options import GENERATION_OPTIONS, length_option, option_of
-from ov_specdec.cli.interrupts import interrupts_call
-from ov_specdec.cli.loading import make_pipeline
-from ov_specdec.cli.messages import say
-from ov_specdec.cli.model_options import (
-    PIPELINE_OPTIONS,
-    STATIC_SHAPES_OPTION,
-    pop_pipeline,
-    with_options,
+from ov_specdec.cli.declare import options_of, own_options, take
+from ov_specdec.cli.messages import interrupts_call, say
+from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, make_pipeline
+from ov_specdec.cli.options import (
+    GENERATION,
+    SYSTEM_OPTION,
+    check_generation,
+    generation_options,
+    pop_generation,
 )
-from ov_specdec.cli.option_names import in_option_names
-from ov_specdec.cli.options import GENERATION_NAMES, SYSTEM_OPTION, check_generation, pop_generation
-from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.cli.terminal import console, in_option_names, with_errors
+from ov_specdec.conflicts import CHAT_OPTIONS
+from ov_specdec.description import About
 from ov_specdec.drafters.factory import DrafterFactory, kind_of
 from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
 from ov_specdec.files import user_cache
-from ov_specdec.generation import GenerationStream
 from ov_specdec.loading.locate import embedded_folder, locate
 from ov_specdec.options import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.runner.store import draft_file
 from ov_specdec.text.tokenizer import load_tokenizer
 
 DEFAULTS = {"max_new_tokens": 1024}
@@ -54,30 +52,24 @@ GREETING = "/help lists commands and keys, Ctrl-D leaves"
 @click.command()
 @with_errors
 @SYSTEM_OPTION
-@click.option(
-    "--prompt-cache",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Save the KV cache of the system message in this file, for later chats.",
-)
-@click.option(
-    "--show-draft", is_flag=True, help="Show text from accepted draft tokens in a colour."
-)
-@with_options(
-    (
-        *PIPELINE_OPTIONS,
-        STATIC_SHAPES_OPTION,
-        length_option(DEFAULTS["max_new_tokens"]),
-        *GENERATION_OPTIONS,
-        option_of("cache_prompt"),
-    )
-)
-def chat(system: str | None, prompt_cache: Path | None, show_draft: bool, **options: Any) -> None:
+@own_options
+@options_of(PIPELINE, *ONE_REQUEST)
+@generation_options("cache_prompt", max_new_tokens=DEFAULTS["max_new_tokens"])
+def chat(
+    *,
+    system: str | None,
+    prompt_cache: Annotated[
+        Path | None,
+        About("Save the KV cache of the system message in this file, for later chats."),
+    ] = None,
+    show_draft: Annotated[bool, About("Show text from accepted draft tokens in a colour.")] = False,
+    **options: Any,
+) -> None:
     """Talk with a chat model in the terminal, or answer each line of stdin.
 
     With --seed, answers draw different numbers, but the same chat gives the same answers again.
     """
-    pipeline = {**pop_pipeline(options), "max_batch_size": 1}
+    pipeline = {**take(options, PIPELINE), "max_batch_size": 1}
     generation = {**DEFAULTS, **pop_generation(options)}
     check_generation(generation, pipeline)
     if prompt_cache is not None and not generation.get("cache_prompt", True):
@@ -97,6 +89,36 @@ def chat(system: str | None, prompt_cache: Path | None, show_draft: bool, **opti
         talk(Chat(conversation, settings(generation, models)), models, show)
 
 
+def use_prompt_cache(
+    models: SpeculativePipeline,
+    file: Path,
+    conversation: Conversation,
+    options: Mapping[str, Any],
+    note: Callable[[str], None],
+) -> None:
+    """Load the KV caches of the beginning of a conversation from a file, or write them to it.
+
+    conversation: the system message at most. options: of later generations. note: called if the
+    file holds another beginning. Raises `OptionError` for a file that cannot be used.
+    """
+    exists = file.exists()
+    if exists:
+        models.load_cache(file)
+    # Most templates need a user's message. Its tokens differ from those of the first message of the
+    # chat, and are rolled back then.
+    beginning = conversation.with_message("user", "").messages
+    rendering = {name: options[name] for name in CHAT_OPTIONS if name in options}
+    stats = models.generate(beginning, max_new_tokens=1, **rendering).stats
+    is_whole = exists and (models.draft is None or draft_file(file).exists())
+    if exists and stats.cached_tokens < stats.prompt_tokens - 1:  # the last is always recomputed
+        note(
+            f"the prompt cache '{file}' matches {stats.cached_tokens} of the first "
+            f"{stats.prompt_tokens} tokens of this chat: delete it to write a new one"
+        )
+    elif not is_whole:
+        models.save_cache(file)
+
+
 def require_chat_template(main: str | None) -> None:
     """Refuse a model without a chat template before it is compiled."""
     folder = embedded_folder("main") if main is None else locate(main)
@@ -111,11 +133,7 @@ def require_chat_template(main: str | None) -> None:
 def settings(generation: Mapping[str, Any], models: SpeculativePipeline) -> Settings:
     """The generation options that a chat can set and list."""
     parameters = click.get_current_context().command.params
-    options = {
-        str(p.name): p
-        for p in parameters
-        if isinstance(p, click.Option) and p.name in GENERATION_NAMES
-    }
+    options = [p for p in parameters if isinstance(p, click.Option) and p.name in GENERATION]
 
     def complete(given: Mapping[str, Any]) -> GenerationOptions:
         checked = models.complete_options(**given)
@@ -131,7 +149,7 @@ def talk(chat: Chat, models: SpeculativePipeline, show: ShowChunk) -> None:
     from ov_specdec.cli.chat.lines import piped_lines, typed_lines
 
     if sys.stdin is None or not sys.stdin.isatty():
-        converse(chat, piped_lines(), answers(models, show, lambda begin: begin()), note, end)
+        converse(chat, piped_lines(), partial(answer, models, show, lambda begin: begin()), note)
         return
     cache = user_cache()
     history = None if cache is None else cache / "history"
@@ -139,35 +157,8 @@ def talk(chat: Chat, models: SpeculativePipeline, show: ShowChunk) -> None:
     lines = typed_lines(chat.settings.listed(), history, note)
     # A second Ctrl-C may come just after the end of the answer.
     with interrupts_call(lambda: None):
-        converse(chat, lines, answers(models, show, cancelled_by_interrupts), note, show_error)
-
-
-def answers(models: SpeculativePipeline, show: ShowChunk, start: Start) -> Answer:
-    """Generates and shows an answer, and a line of statistics.
-
-    start: makes a context around the start of an answer, which handles Ctrl-C.
-    """
-
-    def answer(chat: Chat, asked: Conversation) -> Conversation:
-        options = chat.next_options()
-
-        def begin() -> GenerationStream:
-            return models.stream(asked.messages, **options)
-
-        result = read_answer(start(begin), show)
-        max_new_tokens = chat.settings.complete(chat.settings.given).max_new_tokens
-        note(describe(result, max_new_tokens))
-        if result.finish_reason == "cancelled" and not result.text:
-            note("there is no answer yet, so the conversation is unchanged")
-            return chat.conversation
-        return asked.with_message("assistant", result.text)
-
-    return answer
-
-
-def note(text: str) -> None:
-    """Show a note, dim, on stderr."""
-    console.print(text, style="dim", markup=False, soft_wrap=True)
+        cancellable = partial(answer, models, show, cancelled_by_interrupts)
+        converse(chat, lines, cancellable, note, show_error)
 
 
 def show_error(error: SpecdecError) -> None:
@@ -177,8 +168,3 @@ def show_error(error: SpecdecError) -> None:
         traceback.print_exception(error)
     remedy = "; /undo or /clear makes room" if isinstance(error, ContextLengthError) else ""
     say(f"error: {in_option_names(error, context.command.params)}{remedy}")
-
-
-def end(error: SpecdecError) -> None:
-    """Raise an error."""
-    raise error

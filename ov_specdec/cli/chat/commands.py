@@ -1,15 +1,15 @@
 """The lines of a chat: messages to the model, and commands."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ov_specdec.checks import suggest
 from ov_specdec.cli.chat.conversation import Conversation, load_conversation
 from ov_specdec.cli.chat.settings import Settings
-from ov_specdec.errors import OptionError, shorten
+from ov_specdec.errors import OptionError, SpecdecError, shorten
+from ov_specdec.files import expand_home
 
 
 @dataclass
@@ -36,6 +36,10 @@ class Chat:
         return options
 
 
+Answer = Callable[[Chat, Conversation], Conversation]
+"""Answers the last message of a conversation; returns the conversation with the answer."""
+
+
 @dataclass(frozen=True)
 class Reply:
     """The result of a line.
@@ -60,6 +64,34 @@ class Command:
 
 LEAVING = ("exit", "quit", "/bye", "/quit")
 """Words that leave a chat, as in other programs; `/exit` does too."""
+
+
+def converse(
+    chat: Chat,
+    lines: Iterable[str],
+    answer: Answer,
+    note: Callable[[str], None],
+    on_error: Callable[[SpecdecError], None] | None = None,
+) -> None:
+    """Execute lines until one of them leaves the chat, or they end.
+
+    note: shows a command's reply. on_error: called with an error, after which the chat is
+    unchanged; None raises it.
+    """
+    for line in lines:
+        try:
+            reply = respond(chat, line)
+            if reply.note:
+                note(reply.note)
+            if reply.asked:
+                chat.conversation = answer(chat, reply.asked)
+        except SpecdecError as error:
+            if on_error is None:
+                raise
+            on_error(error)
+            continue
+        if reply.leaves:
+            return
 
 
 def respond(chat: Chat, line: str) -> Reply:
@@ -134,24 +166,13 @@ def _change(chat: Chat, name: str, settings: Settings) -> Reply:
 
 
 def _save(chat: Chat, argument: str) -> Reply:
-    chat.conversation.save(_path(argument))
+    chat.conversation.save(expand_home(argument))
     return Reply(f"saved {len(chat.conversation.messages)} messages in '{argument}'")
 
 
 def _load(chat: Chat, argument: str) -> Reply:
-    chat.conversation = load_conversation(_path(argument))
+    chat.conversation = load_conversation(expand_home(argument))
     return Reply(f"loaded {len(chat.conversation.messages)} messages from '{argument}'")
-
-
-def _exit(chat: Chat, argument: str) -> Reply:  # noqa: ARG001
-    return Reply(leaves=True)
-
-
-def _path(argument: str) -> Path:
-    try:
-        return Path(argument).expanduser()
-    except RuntimeError as error:  # no such user
-        raise OptionError(f"'{argument}' cannot be found ({error}): give another file") from error
 
 
 def _columns(rows: Mapping[str, str]) -> str:
@@ -169,7 +190,7 @@ COMMANDS = {
     "/unset": Command("OPTION", "Set an option back to its default.", _unset),
     "/save": Command("FILE", "Write the messages to a JSON file.", _save),
     "/load": Command("FILE", "Continue with the messages of such a file.", _load),
-    "/exit": Command("", "Leave; so do exit, quit and Ctrl-D.", _exit),
+    "/exit": Command("", "Leave; so do exit, quit and Ctrl-D.", lambda *_: Reply(leaves=True)),
 }
 
 _USAGES = {f"{name} {command.argument}": command.help for name, command in COMMANDS.items()}
