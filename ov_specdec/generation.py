@@ -28,7 +28,7 @@ from ov_specdec.stats import LengthLimit
 from ov_specdec.text.characters import Decode
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.generated_tokens import GeneratedTokens
-from ov_specdec.text.prompt import Prompt, encode_prompt
+from ov_specdec.text.prompt import Prompt, encode_prompt, require_room
 from ov_specdec.text.text_to_text import TextToText
 from ov_specdec.text.tokenizer import Tokenizer
 
@@ -211,7 +211,12 @@ class TextGenerator:
         if self.text_to_text is None:
             _require_no_languages(options)
         ids = encode_prompt(
-            prompt, options, self.tokenizer, self.generated_tokens, self._check_length
+            prompt,
+            options,
+            self.tokenizer,
+            self.generated_tokens,
+            self.main.max_length,
+            self._check_length,
         )
         if not ids:
             raise OptionError("the prompt is empty: give at least one token of text")
@@ -256,8 +261,11 @@ class TextGenerator:
         key = (options.cache_salt, texts)
         if (known := self._shared.get(key)) is not None:
             return known
+        context = self.main.max_length
+        for text in texts:
+            require_room(Option("reference_texts"), text, self.tokenizer, context)
         read = References([self.tokenizer.encode_rendered(text).ids for text in texts])
-        num_tokens, context = sum(map(len, read.texts)), self.main.max_length
+        num_tokens = sum(map(len, read.texts))
         if num_tokens > context:
             raise OptionError(
                 Option("reference_texts", texts),

@@ -19,6 +19,7 @@ import uvicorn
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.server.app import make_app
+from ov_specdec.server.connection import Connection
 from ov_specdec.server.run import Server, open_engine
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
@@ -72,7 +73,8 @@ def serving(pipeline: SpeculativePipeline | None = None, **settings: Any) -> Ite
     service = Service(Settings(model_name=NAME, **settings))
     if pipeline is not None:
         service.take(open_engine(pipeline, service.settings))
-    config = uvicorn.Config(make_app(service), port=0, log_config=None, access_log=False)
+    app = make_app(service)
+    config = uvicorn.Config(app, port=0, http=Connection, log_config=None, access_log=False)
     server = Server(config, service)
     started = threading.Event()
 

@@ -33,7 +33,7 @@ def tokenizer(tmp_path):
 
 
 def ids(tokenizer, prompt, **options):
-    return encode_prompt(prompt, GenerationOptions(**options), tokenizer, GeneratedTokens())
+    return encode_prompt(prompt, GenerationOptions(**options), tokenizer, GeneratedTokens(), 1000)
 
 
 def text(tokenizer, messages, **options):

@@ -1,9 +1,14 @@
 """What one request may ask for, so that it does not keep others waiting."""
 
+import sys
+import threading
+import time
+
 import pytest
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
 from ov_specdec.openai import ApiError, CompletionBody, read_ask
+from ov_specdec.openai.body import MAX_DEPTH, MAX_VALUES
 from ov_specdec.server.work import limit_work
 from tests.server import paused, serving
 
@@ -123,3 +128,97 @@ def test_a_length_that_the_limit_sets_is_checked_against_the_least_length(pipeli
         answer = server.post("/v1/chat/completions", **ask)
         assert answer.status_code == 400
         assert answer.json()["error"]["param"] == "min_tokens"
+
+
+MESSAGE = {"role": "user", "content": "Hi"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/v1/completions", {"prompt": "ab" * 200_000}, "has 400000 characters"),
+        ("/v1/chat/completions", {"messages": [MESSAGE] * 300}, "has 300 messages"),
+        (
+            "/v1/chat/completions",
+            {"messages": [{**MESSAGE, "content": "ab" * 200_000}]},
+            "the prompt has 4000",
+        ),
+        (
+            "/v1/chat/completions",
+            {
+                "messages": [MESSAGE],
+                "prediction": {"type": "content", "content": "ab" * 200_000},
+            },
+            "prediction has 400000 characters",
+        ),
+        ("/tokenize", {"prompt": "ab" * 200_000}, "has 400000 characters"),
+    ],
+)
+def test_what_no_context_can_hold_is_refused_before_it_is_encoded(
+    pipeline, monkeypatch, path, body, words
+):
+    encode, longest = type(pipeline.tokenizer)._encode, []
+
+    def noted(tokenizer, text, **more):
+        longest.append(len(text))
+        return encode(tokenizer, text, **more)
+
+    monkeypatch.setattr(type(pipeline.tokenizer), "_encode", noted)
+    with serving(pipeline) as server:
+        answer = server.post(path, **body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
+    assert words in error["message"]
+    assert max(longest, default=0) < 300
+
+
+def test_other_threads_run_while_a_text_is_encoded(pipeline):
+    ticks, ended = [0], threading.Event()
+
+    def tick():
+        while not ended.is_set():
+            ticks[0] += 1
+            time.sleep(0)  # who waits has its turn
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # no thread loses its turn but by its own will
+    thread = threading.Thread(target=tick)
+    try:
+        thread.start()
+        before = ticks[0]
+        pipeline.tokenizer.encode("area " * 50_000)
+        after = ticks[0]
+    finally:
+        sys.setswitchinterval(interval)
+        ended.set()
+        thread.join()
+    assert after > before
+
+
+def nested(depth):
+    return [] if depth == 1 else [nested(depth - 1)]
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH, 480, 900])
+@pytest.mark.parametrize("field", ["chat_template_kwargs", "tools", "zzz"])
+def test_a_body_that_is_nested_deeply_is_refused(pipeline, field, depth):
+    with serving(pipeline) as server:
+        body = {"messages": [MESSAGE], field: {"a": nested(depth)}}
+        answer = server.post("/v1/chat/completions", **body)
+    assert answer.status_code == 400
+    assert f"nested more than {MAX_DEPTH} deep" in answer.json()["error"]["message"]
+
+
+def test_a_body_may_hold_so_many_values():
+    fields = {"prompt": "a", "max_tokens": 1}
+    assert read_ask(CompletionBody, {**fields, "zzz": [[]] * (MAX_VALUES - 3)}).n == 1
+    with pytest.raises(ApiError, match=f"more than {MAX_VALUES} values"):
+        read_ask(CompletionBody, {**fields, "zzz": [[]] * (MAX_VALUES - 2)})
+
+
+def test_a_salt_is_short(pipeline):
+    with serving(pipeline) as server:
+        answer = server.post("/v1/completions", prompt="a", max_tokens=1, cache_salt="x" * 257)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "cache_salt")
+        answer = server.post("/v1/completions", prompt="a", max_tokens=1, cache_salt="x" * 256)
+        assert answer.status_code == 200

@@ -134,7 +134,8 @@ class RemoteEngine:
         options = GenerationOptions.from_kwargs(ask.options)
         if not options.cache_prompt:
             return ()
-        tokens = encode_prompt(ask.prompts[0], options, self.tokenizer, GeneratedTokens())
+        prompt = ask.prompts[0]
+        tokens = encode_prompt(prompt, options, self.tokenizer, GeneratedTokens(), self.max_length)
         try:
             return hash_prefixes(tokens, join_salt(tenant, options.cache_salt))
         except OverflowError:  # an invalid id, which the replica reports

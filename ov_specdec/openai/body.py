@@ -18,6 +18,12 @@ MAX_LOGGED = 1000
 MAX_NAME = 80
 """Maximum characters of such a name in the log."""
 
+MAX_VALUES = 262_144
+"""Maximum values in a body: as objects they take up to a hundred times their length in JSON."""
+
+MAX_DEPTH = 100
+"""Maximum nesting of a body: Python's recursion ends at 1,000, and some work takes 2 per level."""
+
 REASONS = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
@@ -105,6 +111,7 @@ def read(kind: type[B], content: object, unknown: UnknownNames | None = None) ->
     """Validate a body of this kind; `ApiError` names an invalid field by its JSON path."""
     if not isinstance(content, Mapping):
         raise invalid(None, f"the body is {show(content)}: it must be a JSON object")
+    _check_size(content)
     try:
         body = kind.model_validate(dict(content))
     except ValidationError as error:
@@ -113,6 +120,20 @@ def read(kind: type[B], content: object, unknown: UnknownNames | None = None) ->
     for name, value, known in body.unknown():
         unknown.check(name, value, known)
     return body
+
+
+def _check_size(content: Mapping[str, Any]) -> None:
+    """Refuse a body of too many values, or one that is nested too deeply."""
+    level: list[Any] = [dict(content)]
+    depth = num_values = 0
+    while level:
+        depth, num_values = depth + 1, num_values + sum(map(len, level))
+        if depth > MAX_DEPTH:
+            raise invalid(None, f"the body is nested more than {MAX_DEPTH} deep: nest it less")
+        if num_values > MAX_VALUES:
+            raise invalid(None, f"the body has more than {MAX_VALUES} values: send fewer")
+        values = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [v for several in values for v in several if isinstance(v, dict | list)]
 
 
 def _explain(error: ValidationError) -> ApiError:

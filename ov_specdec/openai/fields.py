@@ -36,6 +36,9 @@ MAX_BIASES = 16_384
 """Maximum number of logit biases: to ban a script, or all spellings of some words, takes thousands.
 Every choice of a request keeps them as arrays."""
 
+MAX_SALT = 256
+"""Maximum characters of a salt: what is cached is found by it, and keeps it."""
+
 MAX_NGRAM = 256
 """Maximum length of banned n-grams: a row after a repetitive text costs one comparison of the whole
 text for each token of an n-gram."""
@@ -117,6 +120,7 @@ StopString = Annotated[str, Field(min_length=1, max_length=256)]
 NgramSize = Annotated[int, Field(ge=0, le=MAX_NGRAM)]
 
 FORMS: Mapping[str, Any] = {
+    "cache_salt": Annotated[str, Field(max_length=MAX_SALT)],
     "logit_bias": Annotated[
         dict[str, float],
         Field(max_length=MAX_BIASES),

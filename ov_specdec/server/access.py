@@ -25,8 +25,9 @@ GUARDED = ("/v1/", "/tokenize", "/detokenize")
 QUIET = ("/health", "/metrics")
 """Paths that monitors poll: their log lines have the level debug."""
 
-MAX_USER = 128
-"""Maximum characters of a user's name in the log."""
+MAX_USER, MAX_LOGGED = 128, 1024
+"""Maximum characters in the log of a user's name, and of paths and errors, which may repeat what a
+request holds."""
 
 CLIENT_LEFT = 499
 """Status in the log of a request whose client disconnected, as in nginx."""
@@ -66,7 +67,7 @@ class Record:
             "event": "request",
             "id": self.id,
             "method": self.method,
-            "path": self.path,
+            "path": self.path[:MAX_LOGGED],
             "status": self.status,
             "seconds": round(monotonic() - self.began, 4),
             "user": self.user and self.user[:MAX_USER],
@@ -74,7 +75,7 @@ class Record:
             "seconds_to_first": self.seconds_to_first and round(self.seconds_to_first, 4),
             "finish_reason": self.finish_reason,
             "client_left": True if self.status == CLIENT_LEFT else None,
-            "error": self.error,
+            "error": self.error and self.error[:MAX_LOGGED],
         }
         return {name: value for name, value in known.items() if value is not None}
 

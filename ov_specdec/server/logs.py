@@ -15,7 +15,10 @@ class JsonLines(logging.Formatter):
     """A log record as JSON: time, level, and a message or the fields of a request."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line; a traceback is one of its values."""
+        """One line of ASCII; a traceback is one of its values.
+
+        Escaped, no text of a request can end the line for a reader, or control a terminal.
+        """
         time = datetime.fromtimestamp(record.created, timezone.utc).isoformat(
             timespec="milliseconds"
         )
@@ -27,7 +30,7 @@ class JsonLines(logging.Formatter):
             line["message"] = record.getMessage()
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return json.dumps(line)
 
 
 def set_up_log(level: str) -> None:

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.app import make_app
+from ov_specdec.server.connection import KEEP_ALIVE, Connection
 from ov_specdec.server.engine import LocalEngine
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Binding, Settings
@@ -29,10 +30,6 @@ GRACE = 5.0
 
 
 SHOW_CURSOR = "\x1b[?25h"
-
-KEEP_ALIVE = 30
-"""Seconds that an idle connection stays open: longer than clients keep theirs, which is 5 for httpx
-and OpenAI's client. Otherwise the server could close a connection just as a request arrives."""
 
 
 class Server(uvicorn.Server):
@@ -97,6 +94,7 @@ def serve(
         **asdict(binding),
         log_config=None,
         access_log=False,
+        http=Connection,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=int(settings.shutdown_timeout + GRACE),
     )

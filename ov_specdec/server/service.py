@@ -166,11 +166,11 @@ class Service:
     def tokenize(self, wanted: Tokenize) -> Tokens:
         """The ids of a prompt."""
         options = GenerationOptions.from_kwargs(wanted.options)
-        tokenizer = self.engine.tokenizer
-        ids = encode_prompt(wanted.prompt, options, tokenizer, GeneratedTokens())
+        tokenizer, context = self.engine.tokenizer, self.engine.max_length
+        ids = encode_prompt(wanted.prompt, options, tokenizer, GeneratedTokens(), context)
         return Tokens(
             count=len(ids),
-            max_model_len=self.engine.max_length,
+            max_model_len=context,
             tokens=ids,
             token_strs=[as_text(tokenizer.piece(i)) for i in ids] if wanted.texts else None,
         )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.checks import require_utf8
-from ov_specdec.errors import Option, OptionError, shorten
+from ov_specdec.errors import ContextLengthError, Option, OptionError, shorten
 from ov_specdec.options import GenerationOptions
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.messages import Message, check_messages
@@ -44,6 +44,7 @@ def encode_prompt(
     options: GenerationOptions,
     tokenizer: Tokenizer,
     generated_tokens: GeneratedTokens,
+    context: int,
     check_length: Callable[[int], None] | None = None,
 ) -> list[int]:
     """The prompt's ids; empty for an empty prompt.
@@ -53,13 +54,27 @@ def encode_prompt(
     other types, for options of a chat template that is not used, and for an attention mask that
     leaves tokens out.
 
-    check_length: refuses a number of tokens; called with that of rendered messages before the work
-    that their answers need.
+    context: tokens of prompt and output; see `require_room`. check_length: refuses a number of
+    tokens; called with that of rendered messages before the work that their answers need.
     """
-    ids = _encode(_as_one(prompt), options, tokenizer, generated_tokens, check_length)
+    ids = _encode(_as_one(prompt), options, tokenizer, generated_tokens, context, check_length)
     if isinstance(prompt, Mapping) and (mask := prompt.get("attention_mask")) is not None:
         _require_whole(np.asarray(mask), len(ids))
     return ids
+
+
+def require_room(what: str | Option, text: str, tokenizer: Tokenizer, context: int) -> None:
+    """Refuse a text that is too long even if all its tokens are the longest one.
+
+    Encoding a few MB takes seconds and hundreds of MB of memory. context: in tokens.
+    """
+    longest = tokenizer.max_token_length
+    if len(text) > context * longest:
+        raise ContextLengthError(
+            what,
+            f" has {len(text)} characters, and the model's context {context} tokens of up to "
+            f"{longest} characters: shorten it",
+        )
 
 
 def _encode(
@@ -67,6 +82,7 @@ def _encode(
     options: GenerationOptions,
     tokenizer: Tokenizer,
     generated_tokens: GeneratedTokens,
+    context: int,
     check_length: Callable[[int], None] | None,
 ) -> list[int]:
     """A prompt without what transformers has around one."""
@@ -75,8 +91,15 @@ def _encode(
     messages = _as_messages(prompt, options, tokenizer)
     if messages:
         _require_no_language(options)
+        if len(messages) > context:  # templates write a token for each
+            raise ContextLengthError(
+                f"the prompt has {len(messages)} messages, and the model's context {context} "
+                "tokens: shorten the prompt"
+            )
         render = partial(tokenizer.render_chat, options=options)
-        encoded = tokenizer.encode_rendered(render(messages))
+        text = render(messages)
+        require_room("the prompt", text, tokenizer, context)
+        encoded = tokenizer.encode_rendered(text)
         if not options.cache_prompt:
             return encoded.ids
         if check_length is not None:
@@ -91,6 +114,7 @@ def _encode(
         )
     if isinstance(prompt, str):
         require_utf8("the prompt", prompt)
+        require_room("the prompt", prompt, tokenizer, context)
         return tokenizer.encode(prompt, options.src_lang)
     _require_no_language(options)
     return _as_ids(prompt)

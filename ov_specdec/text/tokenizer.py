@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenizers import Encoding
 from tokenizers import Tokenizer as BackendTokenizer
 
 from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError, shorten
@@ -82,6 +83,11 @@ class Tokenizer:
         """One more than the highest id of a token, added tokens included."""
         return 1 + max(self.vocab.values())
 
+    @cached_property
+    def max_token_length(self) -> int:
+        """Maximum characters of a token."""
+        return max(map(len, self.vocab))
+
     @property
     def vocab(self) -> dict[str, int]:
         """Every token's id, added tokens included."""
@@ -105,7 +111,7 @@ class Tokenizer:
         src_lang: the language of the text; None: the one that the file was saved with. Raises
         `OptionError` if the tokenizer does not have it, or has no token for the source language.
         """
-        encoded = self._backend.encode(text, add_special_tokens=add_special_tokens)
+        encoded = self._encode(text, add_special_tokens=add_special_tokens)
         ids: list[int] = encoded.ids
         if src_lang is None:
             return ids
@@ -135,7 +141,7 @@ class Tokenizer:
 
     def encode_rendered(self, text: str) -> EncodedText:
         """The ids of a rendered chat template, which contains the special tokens."""
-        encoded = self._backend.encode(text, add_special_tokens=False)
+        encoded = self._encode(text, add_special_tokens=False)
         return EncodedText(text, encoded.ids, encoded.offsets)
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
@@ -154,6 +160,10 @@ class Tokenizer:
             return b""
         read = self._bytes_reader
         return self.decode_all([token_id]).encode() if read is None else read(token)
+
+    def _encode(self, text: str, *, add_special_tokens: bool) -> Encoding:
+        """Encode a text while other threads run: unlike that of a batch, `encode` stops them."""
+        return self._backend.encode_batch([text], add_special_tokens=add_special_tokens)[0]
 
     @cached_property
     def _bytes_reader(self) -> Callable[[str], bytes] | None:
