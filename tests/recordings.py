@@ -1,5 +1,6 @@
 """Recordings as files of all forms, made with PyAV."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import BinaryIO
@@ -20,12 +21,20 @@ CODECS = {
 
 
 def write_recording(
-    file: Path | BinaryIO, samples: np.ndarray, rate: int, form: str = "wav", codec: str = ""
+    file: Path | BinaryIO,
+    samples: np.ndarray,
+    rate: int,
+    form: str = "wav",
+    codec: str = "",
+    options: Mapping[str, str] | None = None,
 ) -> None:
-    """Samples [samples] or [samples, channels] as a file; m4a is what mp4 writes."""
+    """Samples [samples] or [samples, channels] as a file; m4a is what mp4 writes.
+
+    options: of FFmpeg's muxer.
+    """
     channels = samples[:, None] if samples.ndim == 1 else samples
     layout = {1: "mono", 2: "stereo"}.get(channels.shape[1], f"{channels.shape[1]}c")
-    with av.open(str(file) if isinstance(file, Path) else file, "w", format=form) as container:
+    with av.open(str(file) if isinstance(file, Path) else file, "w", form, options) as container:
         stream = container.add_stream(codec or CODECS[form], rate=rate, layout=layout)
         context = stream.codec_context
         context.open()

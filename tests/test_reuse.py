@@ -78,9 +78,7 @@ class Conversation:
         """What the pipeline reads for the messages."""
         generator = self.pipeline._generator
         prompt, options = self._as_prompt(self.messages), GenerationOptions()
-        return encode_prompt(
-            prompt, options, generator.tokenizer, generator.generated_tokens, 1000
-        )
+        return encode_prompt(prompt, options, generator.tokenizer, generator.generated_tokens, 1000)
 
     def answer(self, ids, options):
         result = self.pipeline.generate(self._as_prompt(self.messages), **options)

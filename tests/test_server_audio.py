@@ -231,6 +231,19 @@ def test_a_client_that_leaves_ends_the_decoding_of_its_recording():
     assert has_ended
 
 
+def test_a_small_file_that_announces_a_large_index_is_refused(server):
+    file = io.BytesIO()
+    options = {"movflags": "frag_keyframe+empty_moov+default_base_moof"}
+    write_recording(file, recording(1.0), RATE, "mp4", options=options)
+    content = bytearray(file.getvalue())
+    head = content.index(b"trun") + 4
+    # No flags: no sample has a size of its own, so that any number fits.
+    content[head : head + 8] = bytes(4) + (5_000_000).to_bytes(4, "big")
+    answer = post(server, file=("bomb.mp4", bytes(content)))
+    assert answer.status_code == 400
+    assert "Cannot allocate memory" in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("what", ["decoding", "a step"])
 def test_what_hangs_is_seen(what):
     recordings, goes_on = Recordings(), Event()

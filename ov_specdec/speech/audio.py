@@ -1,5 +1,6 @@
 """Recordings: from a file or an array to mono samples at the rate that a model was trained on."""
 
+import ctypes
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -32,6 +33,12 @@ decode to more than fits in memory."""
 FORMATS = "wav,w64,aiff,au,caf,flac,ogg,mp3,aac,amr,mov,matroska"
 """Accepted containers, by FFmpeg's names (mov: mp4, m4a, 3gp; matroska: webm). Others, such as
 playlists, could make FFmpeg open further files and addresses."""
+
+MAX_STREAMS = 32
+"""Maximum streams of a file: FFmpeg makes an index for each."""
+
+MAX_INDEX = 2**25
+"""Bytes of an array of FFmpeg, such as an index; a recording of an hour needs 9 MB for its own."""
 
 ESTIMATED = ("mp3", "aac")
 """Formats whose length FFmpeg only estimates, from the bit rate of their beginning."""
@@ -84,7 +91,7 @@ def _from_file(
     av = _library()
     name = f"'{file}'" if isinstance(file, str | Path) else "the file"
     limit = min(max_seconds, MAX_SAMPLES / sampling_rate)
-    options = {"format_whitelist": FORMATS}
+    options = {"format_whitelist": FORMATS, "max_streams": str(MAX_STREAMS)}
     with ExitStack() as opened:
         try:
             if isinstance(file, str | Path):
@@ -229,6 +236,20 @@ def _from_array(audio: tuple[Any, ...]) -> tuple[Samples, int]:
     if array.dtype.kind != "f":
         samples = samples * np.float32(1.0 / (np.iinfo(array.dtype).max + 1))
     return _to_mono(samples[:, None] if samples.ndim == 1 else samples), rate
+
+
+def limit_memory() -> None:
+    """Limit the arrays of FFmpeg in this process, for files of strangers.
+
+    One of 1 KB may announce so many samples that their index takes gigabytes.
+    """
+    from av import buffer
+
+    try:
+        limit = ctypes.CDLL(buffer.__file__).av_max_alloc
+    except AttributeError:  # Windows looks up names in one library, without those that it loads
+        return
+    limit(ctypes.c_size_t(MAX_INDEX))
 
 
 def require_libraries() -> None:
