@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import json
+import logging
 from types import SimpleNamespace
 
 import httpx
@@ -16,7 +17,9 @@ from ov_specdec.errors import OptionError
 from ov_specdec.loading.generation_config import SamplingDefaults
 from ov_specdec.openai import ApiError
 from ov_specdec.openai.tokens import DetokenizeBody
+from ov_specdec.server.access import Record
 from ov_specdec.server.app import make_app
+from ov_specdec.server.logs import JsonLines
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 from tests.server import NAME, scope_of_completion, serving, wait_until
@@ -462,10 +465,25 @@ def test_what_callers_call_themselves_and_the_model_is_logged_in_part(server, ca
     caplog.set_level("INFO", "ov_specdec.server")
     server.post("/v1/completions", prompt="a", max_tokens=1, user="u" * 10_000)
     server.post("/v1/completions", prompt="a", max_tokens=1, model="m" * 10_000)
-    wait_until(lambda: sum(hasattr(record, "record") for record in caplog.records) == 2)
+    server.post("/" + "p" * 10_000)
+    template = {"chat_template_kwargs": {"k" * 10_000: 1}}
+    answer = server.post("/v1/chat/completions", messages=MESSAGES, **template)
+    assert "ignores 'kkk" in answer.json()["error"]["message"]
+    assert len(answer.text) < 1000
+    wait_until(lambda: sum(hasattr(record, "record") for record in caplog.records) == 4)
     lines = [json.dumps(record.record.as_dict()) for record in caplog.records]
     assert "u" * 128 in lines[0]
-    assert max(map(len, lines)) < 1000
+    assert max(map(len, lines)) < 2500
+
+
+def test_no_text_of_a_request_ends_a_line_of_the_log_or_controls_a_terminal():
+    record = Record("GET", "/\r\n\x1b[2J\x9b2J\x85\u2028\ud800", user="\u2029")
+    entry = logging.LogRecord("x", logging.INFO, "x", 1, "request", (), None)
+    entry.record = record
+    line = JsonLines().format(entry)
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line)["path"] == record.path
 
 
 @pytest.mark.parametrize(
