@@ -263,7 +263,7 @@ class TextGenerator:
             return known
         context = self.main.max_length
         for text in texts:
-            require_room(Option("reference_texts"), text, self.tokenizer, context)
+            require_room(Option("reference_texts", text), text, self.tokenizer, context)
         read = References([self.tokenizer.encode_rendered(text).ids for text in texts])
         num_tokens = sum(map(len, read.texts))
         if num_tokens > context:

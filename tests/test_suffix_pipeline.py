@@ -109,9 +109,10 @@ def test_reference_texts_are_read_once_for_all_choices(pipeline, plain, monkeypa
     assert len(added) == 4  # they are kept for as long as they are used
 
 
-def test_reference_texts_fit_the_context(pipeline):
-    with pytest.raises(OptionError, match=r"reference_texts=.* tokens, the model's context \d+: "):
-        pipeline.generate(PROMPT, reference_texts=["one two " * 5000])
+@pytest.mark.parametrize(("times", "unit"), [(200, "tokens"), (5000, "characters")])
+def test_reference_texts_fit_the_context(pipeline, times, unit):
+    with pytest.raises(OptionError, match=rf"reference_texts=.* {unit},.* the model's context \d+"):
+        pipeline.generate(PROMPT, reference_texts=["one two " * times])
 
 
 @pytest.mark.parametrize("drafter", ["model", "both", "prompt-lookup", "none"])

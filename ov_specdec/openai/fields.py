@@ -120,7 +120,10 @@ StopString = Annotated[str, Field(min_length=1, max_length=256)]
 NgramSize = Annotated[int, Field(ge=0, le=MAX_NGRAM)]
 
 FORMS: Mapping[str, Any] = {
-    "cache_salt": Annotated[str, Field(max_length=MAX_SALT)],
+    "cache_salt": Annotated[
+        Annotated[str, Field(max_length=MAX_SALT)],
+        said(f"a text of up to {MAX_SALT} characters"),
+    ],
     "logit_bias": Annotated[
         dict[str, float],
         Field(max_length=MAX_BIASES),
