@@ -50,6 +50,11 @@ def test_log_probabilities_of_the_prompt_count_too():
         limit_work(ask, [[1] * 100], 1000, 1009)
 
 
+def test_more_is_not_generated_than_is_returned():
+    with pytest.raises(ApiError, match="best_of is only supported if it equals n"):
+        completion(n=2, best_of=3)
+
+
 def test_who_does_not_say_how_much_gets_what_there_is_room_for():
     ask = completion(max_tokens=1, n=4)
     ask.options["max_new_tokens"] = None
@@ -149,7 +154,7 @@ MESSAGE = {"role": "user", "content": "Hi"}
                 "messages": [MESSAGE],
                 "prediction": {"type": "content", "content": "ab" * 200_000},
             },
-            "prediction has 400000 characters",
+            "has 400000 characters",
         ),
         ("/tokenize", {"prompt": "ab" * 200_000}, "has 400000 characters"),
     ],
@@ -207,6 +212,11 @@ def test_a_body_that_is_nested_deeply_is_refused(pipeline, field, depth):
         answer = server.post("/v1/chat/completions", **body)
     assert answer.status_code == 400
     assert f"nested more than {MAX_DEPTH} deep" in answer.json()["error"]["message"]
+
+
+def test_a_body_that_is_a_deep_list_is_refused():
+    with pytest.raises(ApiError, match=f"nested more than {MAX_DEPTH} deep"):
+        read_ask(CompletionBody, nested(900))
 
 
 def test_a_body_may_hold_so_many_values():

@@ -109,9 +109,9 @@ class Body(BaseModel):
 
 def read(kind: type[B], content: object, unknown: UnknownNames | None = None) -> B:
     """Validate a body of this kind; `ApiError` names an invalid field by its JSON path."""
+    _check_size(content)
     if not isinstance(content, Mapping):
         raise invalid(None, f"the body is {show(content)}: it must be a JSON object")
-    _check_size(content)
     try:
         body = kind.model_validate(dict(content))
     except ValidationError as error:
@@ -122,10 +122,10 @@ def read(kind: type[B], content: object, unknown: UnknownNames | None = None) ->
     return body
 
 
-def _check_size(content: Mapping[str, Any]) -> None:
+def _check_size(content: object) -> None:
     """Refuse a body of too many values, or one that is nested too deeply."""
-    level: list[Any] = [dict(content)]
-    depth = num_values = 0
+    level: list[Any] = [[content]]
+    depth = num_values = -1  # without the list around it
     while level:
         depth, num_values = depth + 1, num_values + sum(map(len, level))
         if depth > MAX_DEPTH:
