@@ -8,7 +8,7 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.server import connection
-from ov_specdec.server.connection import MIN_READ, Connection
+from ov_specdec.server.connection import MAX_SMALL, MIN_READ, SMALL, Connection
 from tests.server import serving
 
 SOON = 0.1
@@ -61,6 +61,21 @@ def test_a_head_has_a_maximum_size(server):
         except ConnectionResetError:  # it has not read all of it
             answer = b""
     assert answer[:12] in (b"HTTP/1.1 400", b"")
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "is_read"),
+    [(1, MAX_SMALL, True), (1, MAX_SMALL + 1, False), (SMALL, 2 * MAX_SMALL, True)],
+)
+def test_a_body_of_many_small_chunks_is_refused(server, size, count, is_read):
+    chunk = f"{size:x}\r\n{' ' * size}\r\n".encode()
+    with connect(server) as client:
+        client.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * count + b"0\r\n\r\n")
+        answer = b""
+        while b"JSON" not in answer and (part := client.recv(1000)):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert (b"the body is not valid JSON" in answer) == is_read
 
 
 def test_an_answer_that_is_not_read_is_dropped(server, monkeypatch):

@@ -16,6 +16,29 @@ MIN_READ = 65_536
 """A client has to read so many bytes of a waiting answer in this time, or all that remain."""
 
 
+MAX_SMALL, SMALL = 1000, 16
+"""A body may have so many chunks, or more if they have so many bytes on average: h11 needs as long
+for a chunk of a byte as for one of many."""
+
+
+class Parser(h11.Connection):
+    """Parses requests; refuses a body of many small chunks, which would stop all other requests."""
+
+    _num_chunks = _num_bytes = 0
+
+    def next_event(self) -> Any:
+        """See h11; raises `RemoteProtocolError`."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._num_chunks = self._num_bytes = 0
+        elif isinstance(event, h11.Data):
+            self._num_chunks += event.chunk_end
+            self._num_bytes += len(event.data)
+            if self._num_chunks > max(MAX_SMALL, self._num_bytes // SMALL):
+                raise h11.RemoteProtocolError("the chunks of the body are too small")
+        return event
+
+
 class Connection(H11Protocol):
     """A connection of uvicorn, with h11: httptools sets no limit to the size of headers.
 
@@ -29,6 +52,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """A client has connected."""
         super().connection_made(transport)
+        self.conn = Parser(h11.SERVER)
         self._watch_head()
 
     def data_received(self, data: bytes) -> None:
