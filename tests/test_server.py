@@ -484,6 +484,8 @@ def test_no_text_of_a_request_ends_a_line_of_the_log_or_controls_a_terminal():
     assert line.isascii()
     assert line.isprintable()
     assert json.loads(line)["path"] == record.path
+    record.fail(ApiError(400, "e" * 10_000))
+    assert len(JsonLines().format(entry)) < 2000
 
 
 @pytest.mark.parametrize(
