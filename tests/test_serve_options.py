@@ -85,6 +85,11 @@ def test_a_variable_is_named_as_its_option(handed):
     assert given["draft_properties"] == {"C": "3"}
 
 
+def test_limits_that_nobody_gives(handed):
+    settings = handed().settings
+    assert (settings.max_audio_seconds, settings.max_request_tokens) == (3600, 131_072)
+
+
 def test_models_are_loaded_as_it_is_told(handed):
     assert handed().pipeline["generation_config"] == "model"
     told = handed("--generation-config", "none", "--max-model-len", 40).pipeline

@@ -2,14 +2,13 @@
 
 import json
 import socket
-import threading
 
 import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.server import connection
 from ov_specdec.server.connection import MAX_SMALL, MIN_READ, SMALL, Connection
-from tests.server import serving
+from tests.server import serving, wait_until
 
 SOON = 0.1
 PATIENCE = 30
@@ -80,18 +79,24 @@ def test_a_body_of_many_small_chunks_is_refused(server, size, count, is_read):
 
 def test_an_answer_that_is_not_read_is_dropped(server, monkeypatch):
     monkeypatch.setattr(connection, "READ_SECONDS", SOON)
-    lost, dropped = Connection.connection_lost, threading.Event()
+    made, lost, dropped = Connection.connection_made, Connection.connection_lost, set()
+
+    def with_a_small_buffer(self, transport):
+        made(self, transport)
+        own = transport.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
 
     def noted(self, error):
         lost(self, error)
-        dropped.set()
+        dropped.add(self.client)
 
+    monkeypatch.setattr(Connection, "connection_made", with_a_small_buffer)
     monkeypatch.setattr(Connection, "connection_lost", noted)
     token = server.post("/tokenize", prompt="def area(").json()["tokens"][0]
-    body = json.dumps({"tokens": [token] * 200_000}).encode()
+    body = json.dumps({"tokens": [token] * 100_000}).encode()
     with connect(server, buffer=4096) as client:
         client.sendall(HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        assert dropped.wait(PATIENCE)
+        wait_until(lambda: client.getsockname() in dropped)
 
 
 @pytest.mark.parametrize(("left", "is_dropped"), [(MIN_READ, False), (MIN_READ + 1, True)])

@@ -297,6 +297,14 @@ def test_a_server_that_is_told_to_stop_finishes_what_runs(pipeline, monkeypatch)
     assert answers[0].json()["usage"]["completion_tokens"] == 8
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/tokenize", "/v1/audio/transcriptions"])
+def test_a_server_that_stops_takes_nothing_new(pipeline, path):
+    with serving(pipeline) as server:
+        server.service.is_draining = True  # new connections are refused, others have this answer
+        answers = server.post(path, prompt="a"), server.http.get("/health")
+    assert [(a.status_code, a.json()["error"]["code"]) for a in answers] == [(503, "draining")] * 2
+
+
 def test_what_does_not_finish_in_time_is_ended_with_an_error(pipeline, monkeypatch):
     with (
         serving(pipeline, shutdown_timeout=0.3) as server,

@@ -18,7 +18,7 @@ MAX_LOGGED = 1000
 MAX_NAME = 80
 """Maximum characters of such a name in the log."""
 
-MAX_VALUES = 262_144
+MAX_VALUES = 131_072
 """Maximum values in a body: as objects they take up to a hundred times their length in JSON."""
 
 MAX_DEPTH = 100
