@@ -68,17 +68,19 @@ class Connection(H11Protocol):
     def resume_writing(self) -> None:
         """Most of it was sent."""
         super().resume_writing()
-        self._reading = _cancel(self._reading)
+        _cancel(self._reading)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
-        self._arriving, self._reading = _cancel(self._arriving), _cancel(self._reading)
+        for timer in (self._arriving, self._reading):
+            _cancel(timer)
         super().connection_lost(exc)
 
     def _watch_head(self) -> None:
         """Close the connection if the head of a request does not arrive in time."""
         if self.conn.their_state is not h11.IDLE:
-            self._arriving = _cancel(self._arriving)
+            _cancel(self._arriving)
+            self._arriving = None
         elif self._arriving is None:
             self._arriving = self.loop.call_later(KEEP_ALIVE, self.timeout_keep_alive_handler)
 

@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import inspect
 import json
+import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import cycle, zip_longest
@@ -50,7 +51,7 @@ class Prompts:
         """Task and token ids of each, in the chat template of a model that has one."""
         options = GenerationOptions()
         encoded = [
-            (task, encode_prompt(prompt, options, tokenizer, GeneratedTokens()))
+            (task, encode_prompt(prompt, options, tokenizer, GeneratedTokens(), sys.maxsize))
             for task, prompt in self.tasks
         ]
         if self.name != MIXED:
