@@ -7,6 +7,7 @@ from transformers import AutoTokenizer
 
 from ov_specdec.errors import ModelError, OptionError
 from ov_specdec.options import GenerationOptions
+from ov_specdec.text import chat
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import load_tokenizer
@@ -232,3 +233,8 @@ def test_what_a_template_does_not_read_is_refused(tokenizer):
     with pytest.raises(OptionError) as error:
         ids(tokenizer, "Hello", chat_template_kwargs={"x" * 5000: 1})
     assert len(str(error.value)) < 250
+
+
+def test_a_role_that_the_template_does_not_hold_needs_no_expression(tokenizer, monkeypatch):
+    monkeypatch.setattr(chat, "re", None)  # to make one for each role of a request takes long
+    assert "r1" in text(tokenizer, [{**USER, "role": "r1"}])

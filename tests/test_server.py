@@ -468,7 +468,7 @@ def test_what_callers_call_themselves_and_the_model_is_logged_in_part(server, ca
     server.post("/" + "p" * 10_000)
     template = {"chat_template_kwargs": {"k" * 10_000: 1}}
     answer = server.post("/v1/chat/completions", messages=MESSAGES, **template)
-    assert "ignores 'kkk" in answer.json()["error"]["message"]
+    assert "'kkk" in answer.json()["error"]["message"]
     assert len(answer.text) < 1000
     wait_until(lambda: sum(hasattr(record, "record") for record in caplog.records) == 4)
     lines = [json.dumps(record.record.as_dict()) for record in caplog.records]
