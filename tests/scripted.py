@@ -18,6 +18,7 @@ class Letters:
     """A tokenizer of 50 letters."""
 
     chat_template = None
+    max_token_length = 1
 
     def encode(self, text, src_lang=None):
         return [ord(letter) - ord("A") for letter in text]
