@@ -271,7 +271,7 @@ def test_the_command_hands_its_options_over(monkeypatch):
 
 
 def test_an_id_that_no_model_has_is_left_to_the_replica():
-    engine = RemoteEngine(Handle(), SimpleNamespace(tokenizer=None))
+    engine = RemoteEngine(Handle(), SimpleNamespace(tokenizer=None, max_length=1000))
     for token, num_blocks in ((5, 1), (2**63, 0)):
         ask = Ask("completions", None, ([token] * 40,), {"apply_chat_template": False})
         assert len(engine._prefixes(ask, None)) == num_blocks
@@ -291,7 +291,7 @@ def test_a_request_is_routed_by_its_tenant_and_its_salt():
         options = {"apply_chat_template": False, **given}
         return engine._prefixes(Ask("completions", None, ([5] * 40,), options), tenant)
 
-    engine = RemoteEngine(Handle(), SimpleNamespace(tokenizer=None))
+    engine = RemoteEngine(Handle(), SimpleNamespace(tokenizer=None, max_length=1000))
     salted = [prefixes(tenant, cache_salt="x") for tenant in ("one", "other", None)]
     assert len({*salted, prefixes("one"), prefixes("other"), prefixes(None)}) == 6
     assert salted[2] == prefixes("x")
@@ -347,7 +347,7 @@ def test_a_prompt_goes_where_its_key_has_gone(router):
         handle = Handle([])
 
         async def run():
-            engine = RemoteEngine(handle, SimpleNamespace(tokenizer=None))
+            engine = RemoteEngine(handle, SimpleNamespace(tokenizer=None, max_length=1000))
             async with engine.running(ask, tenant, Stream(1, None), partial(asyncio.sleep, 0)):
                 await asyncio.sleep(0)
 
