@@ -75,7 +75,6 @@ def serving(pipeline: SpeculativePipeline | None = None, **settings: Any) -> Ite
         service.take(open_engine(pipeline, service.settings))
     app = make_app(service)
     config = uvicorn.Config(app, port=0, http=Connection, log_config=None, access_log=False)
-    server = Server(config, service)
     started = threading.Event()
 
     class Started(Server):

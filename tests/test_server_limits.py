@@ -7,9 +7,11 @@ import time
 import pytest
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
+from ov_specdec.errors import ContextLengthError
 from ov_specdec.openai import ApiError, CompletionBody, read_ask
 from ov_specdec.openai.body import MAX_DEPTH, MAX_VALUES
 from ov_specdec.server.work import limit_work
+from ov_specdec.text.prompt import require_room
 from tests.server import paused, serving
 
 
@@ -175,6 +177,19 @@ def test_what_no_context_can_hold_is_refused_before_it_is_encoded(
     assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
     assert words in error["message"]
     assert max(longest, default=0) < 300
+
+
+class Pairs:
+    """A tokenizer whose tokens have two characters."""
+
+    max_token_length = 2
+
+
+@pytest.mark.parametrize("text", ["ab" + " \n" * 100_000, "e\u0301" * 100], ids=["spaces", "marks"])
+def test_what_a_tokenizer_may_join_has_room(text):
+    require_room("the prompt", text, Pairs(), context=50)
+    with pytest.raises(ContextLengthError, match=r"the prompt has \d+ characters, and"):
+        require_room("the prompt", text + "ab" * 200, Pairs(), context=50)
 
 
 def test_other_threads_run_while_a_text_is_encoded(pipeline):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from string import whitespace
 from typing import Any
 
 import numpy as np
@@ -63,17 +64,21 @@ def encode_prompt(
     return ids
 
 
+JOINED = 4
+"""Characters that a normalizer may join to one, as NFC joins letters and marks."""
+
+
 def require_room(what: str | Option, text: str, tokenizer: Tokenizer, context: int) -> None:
     """Refuse a text that is too long even if all its tokens are the longest one.
 
-    Encoding a few MB takes seconds and hundreds of MB of memory. context: in tokens.
+    Encoding a few MB takes seconds and hundreds of MB of memory. Spaces do not count, since some
+    tokenizers join any number of them. context: in tokens.
     """
-    longest = tokenizer.max_token_length
-    if len(text) > context * longest:
+    num_characters = len(text) - sum(map(text.count, whitespace))
+    if num_characters > context * tokenizer.max_token_length * JOINED:
         raise ContextLengthError(
             what,
-            f" has {len(text)} characters, and the model's context {context} tokens of up to "
-            f"{longest} characters: shorten it",
+            f" has {len(text)} characters, and the model's context {context} tokens: shorten it",
         )
 
 
