@@ -493,7 +493,7 @@ def test_the_end_of_the_demo_ends_a_run_without_an_error(models):
     ("chosen", "complaint"),
     [
         ({"prompt": ""}, "the prompt is empty"),
-        ({"prompt": "area " * 5000}, "shorten the prompt"),
+        ({"prompt": "area " * 5000}, "shorten it"),
         ({"seed": "x"}, "seed 'x' must be a whole number"),
         ({"seed": "9" * 5000}, "seed '999"),
         ({"device": "NPU.7"}, "device 'NPU.7' is not available"),

@@ -51,6 +51,8 @@ def test_what_is_typed_counts_more_than_the_environment_and_that_more_than_a_fil
         ("a: [", "cannot be read"),
         ("max-queue: many", "'many' is not a valid int"),
         ("config: other.yaml", "'config' is not an option"),
+        ("api-key: ~", "'api-key' has no value: leave it out"),
+        ("api-key:", "'api-key' has no value: leave it out"),
         (None, "cannot be read"),
     ],
 )
@@ -66,11 +68,11 @@ def test_a_file_that_cannot_be_used_is_refused(handed, tmp_path, content, words)
 def test_a_file_says_what_would_be_typed(handed, tmp_path):
     file = tmp_path / "serving.yaml"
     told = {"batch-invariant": "true", "static-shapes": "none", "max-queue": "07"}
-    lines = [*(f"{name}: {value}" for name, value in told.items()), "draft:", "property: A=on"]
+    lines = [*(f"{name}: {value}" for name, value in told.items()), "property: A=on"]
     file.write_text("\n".join([*lines, "served-model-name: 1.10", "strict-fields: yes"]))
     given = handed("--config", file)
     shapes, invariant = given.pipeline["static_shapes"], given.pipeline["batch_invariant"]
-    assert (shapes, invariant, given.pipeline["draft"]) == ("none", True, None)
+    assert (shapes, invariant) == ("none", True)
     assert given.pipeline["properties"] == {"A": "on"}
     settings = given.settings
     assert (settings.model_name, settings.max_queue, settings.strict_fields) == ("1.10", 7, True)

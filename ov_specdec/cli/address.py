@@ -3,9 +3,10 @@
 import ipaddress
 import os
 import socket
+from pathlib import Path
 
 from ov_specdec.checks import require_int
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 
 MAX_PORT = 65535
 
@@ -37,6 +38,20 @@ def check_address(host: str, port: int | None) -> int | None:
             f"{place} cannot be used ({os.strerror(error.errno or 0)}): choose another --port, or "
             "an address of this machine"
         ) from error
+
+
+def check_socket(path: str) -> None:
+    """Refuse the path of a Unix socket that cannot be made. Raises `OptionError`."""
+    place = Path(path)
+    if place.is_socket():  # of a server that was killed: it is replaced
+        return
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path)
+        place.unlink()
+    except OSError as error:
+        reason = f" cannot be used ({error.strerror or error}): give another path"
+        raise OptionError(Option("uds", path), reason) from error
 
 
 def bare_host(host: str) -> str:

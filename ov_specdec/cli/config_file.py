@@ -6,6 +6,9 @@ import click
 
 from ov_specdec.checks import suggest
 
+EMPTY = ("", "~", "null")
+"""How YAML writes no value."""
+
 
 def _read(context: click.Context, parameter: click.Parameter, file: Path | None) -> None:
     """Take the values of a file as defaults of options."""
@@ -20,11 +23,13 @@ def _read(context: click.Context, parameter: click.Parameter, file: Path | None)
         raise click.BadParameter(f"'{file}' cannot be read: {error}", context, parameter) from error
     if not isinstance(content, dict):
         raise click.BadParameter(f"'{file}' must map options to values", context, parameter)
+    for key, value in content.items():
+        if value in EMPTY:
+            raise click.BadParameter(f"'{key}' has no value: leave it out", context, parameter)
     given = [(_find(str(key), context, parameter), value) for key, value in content.items()]
     context.default_map = {
         str(option.name): [value] if option.multiple and isinstance(value, str) else value
         for option, value in given
-        if value != ""
     }
 
 

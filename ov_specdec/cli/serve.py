@@ -9,7 +9,13 @@ from typing import Annotated, Any, Literal
 
 import click
 
-from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, check_address, is_loopback
+from ov_specdec.cli.address import (
+    LOOPBACK_NAMES,
+    bare_host,
+    check_address,
+    check_socket,
+    is_loopback,
+)
 from ov_specdec.cli.config_file import CONFIG_OPTION
 from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.models import (
@@ -106,6 +112,8 @@ def serve(
         settings = _guard(settings, binding.host)
         port = check_address(binding.host, binding.port)
         binding = replace(binding, port=port or binding.port)
+    else:
+        check_socket(binding.uds)
     announce = partial(click.echo, binding.url)
     binding = replace(binding, host=bare_host(binding.host))
     if cluster.is_used and speech:

@@ -1,4 +1,4 @@
-"""Connections of clients: HTTP/1.1 that gives up clients that neither send nor read."""
+"""Connections of clients: HTTP/1.1 with limits of time and work."""
 
 import asyncio
 from typing import Any
@@ -8,21 +8,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 KEEP_ALIVE = 30
 """Seconds that an idle connection stays open: longer than clients keep theirs, which is 5 for httpx
-and OpenAI's client. Otherwise the server could close a connection just as a request arrives.
-Uvicorn closes those that have had a request, this module all others."""
+and OpenAI's client. Otherwise the server could close a connection just as a request arrives."""
 
-READ_SECONDS = 30.0
-MIN_READ = 65_536
-"""A client has to read so many bytes of a waiting answer in this time, or all that remain."""
-
-
-MAX_SMALL, SMALL = 1000, 16
-"""A body may have so many chunks, or more if they have so many bytes on average: h11 needs as long
-for a chunk of a byte as for one of many."""
+MAX_SMALL, SMALL = 1000, 256
+"""A body may have so many chunks, or more if they have so many bytes on average. h11 takes 6 us for
+a chunk of any size, in the thread that serves all connections."""
 
 
 class Parser(h11.Connection):
-    """Parses requests; refuses a body of many small chunks, which would stop all other requests."""
+    """Parses requests; refuses a body of many small chunks."""
 
     _num_chunks = _num_bytes = 0
 
@@ -42,61 +36,43 @@ class Parser(h11.Connection):
 class Connection(H11Protocol):
     """A connection of uvicorn, with h11: httptools sets no limit to the size of headers.
 
-    The head of a request has to arrive in `KEEP_ALIVE` seconds. An answer that the client does not
-    read is dropped: uvicorn would keep it as long as the connection lasts.
+    Uvicorn closes connections that are idle after a request. This closes those that wait for a
+    head, or for the rest of a body that is answered already.
     """
 
-    _arriving: asyncio.TimerHandle | None = None
-    _reading: asyncio.TimerHandle | None = None
+    _closing: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """A client has connected."""
         super().connection_made(transport)
         self.conn = Parser(h11.SERVER)
-        self._watch_head()
+        self._watch()
 
     def data_received(self, data: bytes) -> None:
         """A client has sent something."""
         super().data_received(data)
-        self._watch_head()
-
-    def pause_writing(self) -> None:
-        """More than a socket takes has to be sent."""
-        super().pause_writing()
-        self._watch_reader()
-
-    def resume_writing(self) -> None:
-        """Most of it was sent."""
-        super().resume_writing()
-        _cancel(self._reading)
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
-        for timer in (self._arriving, self._reading):
-            _cancel(timer)
+        self._stop_watching()
         super().connection_lost(exc)
 
-    def _watch_head(self) -> None:
-        """Close the connection if the head of a request does not arrive in time."""
-        if self.conn.their_state is not h11.IDLE:
-            _cancel(self._arriving)
-            self._arriving = None
-        elif self._arriving is None:
-            self._arriving = self.loop.call_later(KEEP_ALIVE, self.timeout_keep_alive_handler)
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are no request, unless an answer has begun."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.abort()
 
-    def _watch_reader(self) -> None:
-        """Drop the answer if the client does not read enough of it in time."""
-        unread = self.transport.get_write_buffer_size()
+    def _watch(self) -> None:
+        """Close the connection in `KEEP_ALIVE` seconds if nothing else comes of it."""
+        if self.conn.their_state is not h11.IDLE and self.conn.our_state is not h11.DONE:
+            self._stop_watching()
+        elif self._closing is None:
+            self._closing = self.loop.call_later(KEEP_ALIVE, self.timeout_keep_alive_handler)
 
-        def check() -> None:
-            if unread - self.transport.get_write_buffer_size() < MIN_READ:
-                self.transport.abort()
-            else:
-                self._watch_reader()
-
-        self._reading = self.loop.call_later(READ_SECONDS, check)
-
-
-def _cancel(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
+    def _stop_watching(self) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None

@@ -95,19 +95,14 @@ def serve(
         log_config=None,
         access_log=False,
         http=Connection,
+        ws="none",
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=int(settings.shutdown_timeout + GRACE),
     )
     _check_tls(config)
     server = Server(config, service)
-    try:
-        with _signals_end_nothing():
-            server.run()
-    except OSError as error:
-        if binding.uds is None:
-            raise
-        reason = f" cannot be used ({error.strerror or error}): give another path"
-        raise OptionError(Option("uds", binding.uds), reason) from error
+    with _signals_end_nothing():
+        server.run()
     if binding.uds is not None:  # uvicorn does not remove it
         Path(binding.uds).unlink(missing_ok=True)
     if failures:

@@ -17,7 +17,7 @@ from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.salts import join_salt
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
-from ov_specdec.speech.audio import Samples, limit_memory
+from ov_specdec.speech.audio import Samples, limit_ffmpeg
 from ov_specdec.speech.segments import TranscriptionChunk
 from ov_specdec.speech.stream import TranscriptionStream
 from ov_specdec.speech_pipeline import SpeechPipeline
@@ -63,7 +63,7 @@ class Transcriptions:
     """Start time of the current block of a file."""
 
     def __post_init__(self) -> None:
-        limit_memory()
+        limit_ffmpeg(self.settings.max_audio_seconds)
         self.metrics = Metrics(self.settings.model_name, None)
         self.metrics.running.set_function(lambda: sum(job.is_running for job in self._jobs))
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from fractions import Fraction
@@ -37,8 +38,9 @@ playlists, could make FFmpeg open further files and addresses."""
 MAX_STREAMS = 32
 """Maximum streams of a file: FFmpeg makes an index for each."""
 
-MAX_INDEX = 2**25
-"""Bytes of an array of FFmpeg, such as an index; a recording of an hour needs 9 MB for its own."""
+MIN_INDEX, INDEX_PER_SECOND = 2**25, 10_000
+"""Bytes that an array of FFmpeg, such as an index, may have at least, and for each second of a
+recording, of which an index takes 2,500."""
 
 ESTIMATED = ("mp3", "aac")
 """Formats whose length FFmpeg only estimates, from the bit rate of their beginning."""
@@ -238,18 +240,20 @@ def _from_array(audio: tuple[Any, ...]) -> tuple[Samples, int]:
     return _to_mono(samples[:, None] if samples.ndim == 1 else samples), rate
 
 
-def limit_memory() -> None:
+def limit_ffmpeg(max_seconds: float) -> None:
     """Limit the arrays of FFmpeg in this process, for files of strangers.
 
-    One of 1 KB may announce so many samples that their index takes gigabytes.
+    One of 1 KB may announce so many samples that their index takes gigabytes. max_seconds: of
+    recordings that have to be read.
     """
     from av import buffer
 
     try:
         limit = ctypes.CDLL(buffer.__file__).av_max_alloc
     except AttributeError:  # Windows looks up names in one library, without those that it loads
+        warnings.warn("FFmpeg's memory cannot be limited on this system", stacklevel=2)
         return
-    limit(ctypes.c_size_t(MAX_INDEX))
+    limit(ctypes.c_size_t(max(MIN_INDEX, math.ceil(max_seconds * INDEX_PER_SECOND))))
 
 
 def require_libraries() -> None:

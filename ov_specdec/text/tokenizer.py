@@ -26,6 +26,10 @@ MARIAN_FILE = "source.spm"
 """File of a Marian tokenizer, which the `tokenizers` library does not support."""
 
 
+LONG = 10_000
+"""Characters that take some ms to encode. Shorter texts need no thread pool, as batches do."""
+
+
 @name_missing(OF_TOKENIZERS)
 class Tokenizer:
     """The tokenizer.json and chat template of a folder. chat_template: a file that replaces it.
@@ -162,7 +166,9 @@ class Tokenizer:
         return self.decode_all([token_id]).encode() if read is None else read(token)
 
     def _encode(self, text: str, *, add_special_tokens: bool) -> Encoding:
-        """Encode a text while other threads run: unlike that of a batch, `encode` stops them."""
+        """Encode a text. A long one as a batch: `encode` stops other threads meanwhile."""
+        if len(text) < LONG:
+            return self._backend.encode(text, add_special_tokens=add_special_tokens)
         return self._backend.encode_batch([text], add_special_tokens=add_special_tokens)[0]
 
     @cached_property

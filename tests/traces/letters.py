@@ -18,6 +18,7 @@ class Letters:
     """A tokenizer, and at the same time its pieces: each token is a text of one letter or two."""
 
     tokens: tuple[str, ...]
+    max_token_length = 2
     chat_template = None
     eos_token_id = None
 
