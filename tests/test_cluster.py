@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from functools import partial
 from itertools import chain
 from types import SimpleNamespace
@@ -92,6 +92,34 @@ def wait_until(condition, seconds=180):
 def replica_processes(pid=None):
     children = psutil.Process(pid).children(recursive=True)
     return [child for child in children if f"{NAME}:Replica" in "".join(child.cmdline())]
+
+
+# Before the tests of `cluster`, whose replicas hold the CPUs that these want.
+@pytest.mark.deep
+def test_sigterm_lets_what_replicas_run_finish_and_ends_all_processes():
+    models = ("--precision", "exact", "--num-threads", 1, "--max-batch-size", BATCH)
+    with serving_process("--replicas", 2, *models) as (process, client):
+        others = psutil.Process(process.pid).children(recursive=True)
+        with client.stream("POST", "/v1/completions", json={**LONG, "prompt": "def f("}) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            process.send_signal(signal.SIGTERM)
+            assert [line for line in lines if line][-1] == "data: [DONE]"
+        assert process.wait(60) == 0
+    assert len(others) > 2
+    assert not psutil.wait_procs(others, timeout=20)[1]
+
+
+@pytest.mark.deep
+def test_sigterm_while_replicas_load_ends_all_processes_at_once():
+    command = [sys.executable, "-m", "ov_specdec", "serve", "--port", "0", "--replicas", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        wait_until(lambda: replica_processes(process.pid))
+        others = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stdout.read() == b""
+    assert not psutil.wait_procs(others, timeout=20)[1]
 
 
 @pytest.fixture(scope="module")
@@ -212,33 +240,6 @@ def test_replicas_come_and_go_with_the_load(cluster):
     assert cluster.complete(PROMPTS[0])["choices"]
 
 
-@pytest.mark.deep
-def test_sigterm_lets_what_replicas_run_finish_and_ends_all_processes():
-    models = ("--precision", "exact", "--num-threads", 1, "--max-batch-size", BATCH)
-    with serving_process("--replicas", 2, *models) as (process, client):
-        others = psutil.Process(process.pid).children(recursive=True)
-        with client.stream("POST", "/v1/completions", json={**LONG, "prompt": "def f("}) as stream:
-            lines = stream.iter_lines()
-            next(lines)
-            process.send_signal(signal.SIGTERM)
-            assert [line for line in lines if line][-1] == "data: [DONE]"
-        assert process.wait(60) == 0
-    assert len(others) > 2
-    assert not psutil.wait_procs(others, timeout=20)[1]
-
-
-@pytest.mark.deep
-def test_sigterm_while_replicas_load_ends_all_processes_at_once():
-    command = [sys.executable, "-m", "ov_specdec", "serve", "--port", "0", "--replicas", "2"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        wait_until(lambda: replica_processes(process.pid))
-        others = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-        assert process.stdout.read() == b""
-    assert not psutil.wait_procs(others, timeout=20)[1]
-
-
 def test_the_ingress_admits_what_all_replicas_run():
     settings = ClusterArgs(pipeline={"max_batch_size": 4}, replicas=2).all_settings()
     assert settings.max_batch_size == 8
@@ -268,6 +269,16 @@ def test_the_command_hands_its_options_over(monkeypatch):
     assert done.exit_code == 0, done.output
     settings = handed[0][0].all_settings()
     assert (settings.max_batch_size, settings.api_keys) == (8, ("a-key",))
+
+
+def test_the_address_is_on_stdout_although_what_ray_prints_is_not(monkeypatch):
+    def serve(args, host, port, address, announce):
+        with redirect_stdout(sys.stderr):
+            announce()
+
+    monkeypatch.setattr("ov_specdec.cluster.run.serve_replicas", serve)
+    done = CliRunner().invoke(command, ["--replicas", "2", "--port", "0"])
+    assert done.stdout.startswith("http://127.0.0.1:")
 
 
 def test_an_id_that_no_model_has_is_left_to_the_replica():

@@ -1,6 +1,7 @@
 """`ov-specdec serve`: an OpenAI-compatible server."""
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -114,7 +115,8 @@ def serve(
         binding = replace(binding, port=port or binding.port)
     else:
         check_socket(binding.uds)
-    announce = partial(click.echo, binding.url)
+    # Ray prints to stdout, which is redirected by the time that this is called.
+    announce = partial(click.echo, binding.url, file=sys.stdout)
     binding = replace(binding, host=bare_host(binding.host))
     if cluster.is_used and speech:
         raise OptionError("a speech model is served by one process: leave out --replicas")
