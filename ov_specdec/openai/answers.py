@@ -13,7 +13,7 @@ from ov_specdec.openai.logprobs import (
     completion_logprobs,
 )
 from ov_specdec.openai.part import Maybe, Part
-from ov_specdec.openai.usage import Metrics, Usage, make_metrics, make_usage
+from ov_specdec.openai.usage import Counts, Metrics, Usage, make_metrics, make_usage
 
 FinishReason = Literal["stop", "length"]
 """Of an answer; a cancelled one is an error."""
@@ -45,8 +45,8 @@ class CompletionChoice(Part):
     finish_reason: FinishReason
 
 
-class WholeAnswer(Part):
-    """Common fields of whole answers."""
+class AnswerBody(Part):
+    """Common fields of whole answers and of events."""
 
     id: str
     object: str
@@ -54,22 +54,24 @@ class WholeAnswer(Part):
     model: str
     system_fingerprint: None = None
     choices: list[Any]
-    usage: Usage
+    usage: Usage | Counts | None
     metrics: Maybe[Metrics] = None
 
 
-class Chat(WholeAnswer):
+class Chat(AnswerBody):
     """An answer of /v1/chat/completions."""
 
     object: Literal["chat.completion"] = "chat.completion"
     choices: list[ChatChoice]
+    usage: Usage
 
 
-class Completion(WholeAnswer):
+class Completion(AnswerBody):
     """An answer of /v1/completions."""
 
     object: Literal["text_completion"] = "text_completion"
     choices: list[CompletionChoice]
+    usage: Usage
 
 
 def make_completion(answer: Answer, results: Sequence[GenerationResult]) -> Chat | Completion:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from ov_specdec.chunks import Chunk
 from ov_specdec.openai.answer import Answer
-from ov_specdec.openai.answers import FinishReason
+from ov_specdec.openai.answers import AnswerBody, FinishReason
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.events import DONE, encode_event
 from ov_specdec.openai.logprobs import (
@@ -51,21 +51,14 @@ class CompletionPiece(Piece):
     logprobs: CompletionLogprobs | None = None
 
 
-class Event(Part):
-    """Common fields of events.
+class Event(AnswerBody):
+    """An event.
 
     usage: with `include_usage` only: null, except in the last event or if requested for all.
     """
 
-    id: str
-    object: str
-    created: int
-    model: str
-    system_fingerprint: None = None
-    choices: list[Any]
     # `exclude_if` makes the schema say that it may be missing.
     usage: Usage | Counts | None = Field(None, exclude_if=lambda _: False)
-    metrics: Maybe[Metrics] = None
 
 
 class ChatChunk(Event):
